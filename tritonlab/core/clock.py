@@ -1,0 +1,25 @@
+"""Time as an argument: nothing below the server reads a clock on its own."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the schedulers and statistics get the time. `tritonlab.testing.MockClock` is the other implementation."""
+
+    def now(self) -> int:
+        """Monotonic nanoseconds."""
+        ...
+
+    def wall(self) -> int:
+        """Nanoseconds since the epoch, for what a person or client reads."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    now = staticmethod(time.monotonic_ns)
+    wall = staticmethod(time.time_ns)

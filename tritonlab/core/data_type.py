@@ -1,0 +1,95 @@
+"""Triton's tensor datatypes: one table for all their names, numbers and numpy forms."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+
+class DataType(enum.IntEnum):
+    """Numbers as in `model_config.proto`; `name` is the protocol's word (`FP32`, `BYTES`)."""
+
+    INVALID = 0
+    BOOL = 1
+    UINT8 = 2
+    UINT16 = 3
+    UINT32 = 4
+    UINT64 = 5
+    INT8 = 6
+    INT16 = 7
+    INT32 = 8
+    INT64 = 9
+    FP16 = 10
+    FP32 = 11
+    FP64 = 12
+    BYTES = 13
+    BF16 = 14
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of one element; 0 for BYTES, whose elements have a length each."""
+        return _BYTE_SIZE[self]
+
+    @property
+    def config_name(self) -> str:
+        """`TYPE_FP32`, `TYPE_STRING`: the word used in config.pbtxt."""
+        return "TYPE_STRING" if self is DataType.BYTES else "TYPE_" + self.name
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The numpy dtype of the elements as they lie in memory: uint16 bit patterns for BF16, object for BYTES."""
+        return _NUMPY[self]
+
+    @staticmethod
+    def from_numpy(dtype: DTypeLike) -> DataType:
+        """The datatype of an array of `dtype`; INVALID if Triton has none. BF16 cannot come from numpy (rule 1.6.5)."""
+        return _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("=").str[1:], _by_kind(np.dtype(dtype)))
+
+    @staticmethod
+    def from_config_name(name: str) -> DataType:
+        """`TYPE_FP32` -> FP32. Raises KeyError for an unknown word."""
+        return DataType.BYTES if name == "TYPE_STRING" else DataType[name.removeprefix("TYPE_")]
+
+
+_BYTE_SIZE = {
+    DataType.INVALID: 0,
+    DataType.BOOL: 1,
+    DataType.UINT8: 1,
+    DataType.UINT16: 2,
+    DataType.UINT32: 4,
+    DataType.UINT64: 8,
+    DataType.INT8: 1,
+    DataType.INT16: 2,
+    DataType.INT32: 4,
+    DataType.INT64: 8,
+    DataType.FP16: 2,
+    DataType.FP32: 4,
+    DataType.FP64: 8,
+    DataType.BYTES: 0,
+    DataType.BF16: 2,
+}
+
+_NUMPY: dict[DataType, np.dtype[np.generic]] = {
+    DataType.BOOL: np.dtype(np.bool_),
+    DataType.UINT8: np.dtype(np.uint8),
+    DataType.UINT16: np.dtype(np.uint16),
+    DataType.UINT32: np.dtype(np.uint32),
+    DataType.UINT64: np.dtype(np.uint64),
+    DataType.INT8: np.dtype(np.int8),
+    DataType.INT16: np.dtype(np.int16),
+    DataType.INT32: np.dtype(np.int32),
+    DataType.INT64: np.dtype(np.int64),
+    DataType.FP16: np.dtype(np.float16),
+    DataType.FP32: np.dtype(np.float32),
+    DataType.FP64: np.dtype(np.float64),
+    DataType.BYTES: np.dtype(np.object_),
+    DataType.BF16: np.dtype(np.uint16),
+}
+
+_FROM_NUMPY = {dtype.str[1:]: datatype for datatype, dtype in _NUMPY.items() if datatype is not DataType.BF16}
+
+
+def _by_kind(dtype: np.dtype[np.generic]) -> DataType:
+    return DataType.BYTES if dtype.kind in "OSU" else DataType.INVALID

@@ -1,0 +1,136 @@
+"""One inference request: what the client asked, and how far it has come."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+
+from .infer_response import InferenceResponse, ParameterValue
+from .status import TritonError
+from .tensor import Tensor
+
+SEQUENCE_START = 1
+SEQUENCE_END = 2
+
+ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
+
+
+class RequestState(enum.Enum):
+    INITIALIZED = "initialized"
+    PENDING = "pending"  # in a scheduler's queue
+    EXECUTING = "executing"  # handed to a model instance
+    RELEASED = "released"  # the final response was delivered
+
+
+class RequestEvent(enum.Enum):
+    ENQUEUE = "enqueue"
+    EXECUTE = "execute"
+    RESCHEDULE = "reschedule"
+    RELEASE = "release"
+
+
+#: Any pair that is not here is a defect of ours and raises.
+TRANSITIONS = {
+    (RequestState.INITIALIZED, RequestEvent.ENQUEUE): RequestState.PENDING,
+    (RequestState.INITIALIZED, RequestEvent.EXECUTE): RequestState.EXECUTING,
+    (RequestState.INITIALIZED, RequestEvent.RELEASE): RequestState.RELEASED,
+    (RequestState.PENDING, RequestEvent.EXECUTE): RequestState.EXECUTING,
+    (RequestState.PENDING, RequestEvent.RELEASE): RequestState.RELEASED,
+    (RequestState.EXECUTING, RequestEvent.RESCHEDULE): RequestState.PENDING,
+    (RequestState.EXECUTING, RequestEvent.RELEASE): RequestState.RELEASED,
+}
+
+
+class InferenceRequest:
+    """A request on its way through the server. Slots, no locks: one owner at a time, handed on by the schedulers.
+
+    `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by policy.
+    `correlation_id` is an int or a string. `requested_outputs` empty means all. Times are `Clock.now()` nanoseconds.
+    `on_response` is called once per response, from any thread, the last one with `final`; it must not block.
+    """
+
+    __slots__ = (
+        "batch_size",
+        "cancelled",
+        "correlation_id",
+        "execute_start",
+        "flags",
+        "inputs",
+        "model_name",
+        "model_version",
+        "on_response",
+        "parameters",
+        "priority",
+        "queue_start",
+        "request_id",
+        "requested_outputs",
+        "request_start",
+        "serial",
+        "state",
+        "timeout",
+    )
+
+    def __init__(
+        self,
+        model_name: str,
+        inputs: dict[str, Tensor],
+        *,
+        model_version: int = -1,
+        request_id: str = "",
+        correlation_id: int | str = 0,
+        flags: int = 0,
+        priority: int = 0,
+        timeout: int = 0,
+        requested_outputs: Sequence[str] = (),
+        parameters: dict[str, ParameterValue] | None = None,
+        on_response: ResponseCallback | None = None,
+    ) -> None:
+        self.model_name = model_name
+        self.inputs = inputs
+        self.model_version = model_version
+        self.request_id = request_id
+        self.correlation_id = correlation_id
+        self.flags = flags
+        self.priority = priority
+        self.timeout = timeout
+        self.requested_outputs = requested_outputs
+        self.parameters = parameters
+        self.on_response = on_response
+        self.batch_size = 1
+        self.cancelled = False
+        self.state = RequestState.INITIALIZED
+        self.serial = 0
+        self.request_start = 0
+        self.queue_start = 0
+        self.execute_start = 0
+
+    def advance(self, event: RequestEvent) -> None:
+        """Moves the life cycle on. Raises KeyError for a pair that is not in TRANSITIONS."""
+        self.state = TRANSITIONS[self.state, event]
+
+    @property
+    def prefix(self) -> str:
+        """What Triton puts before most of its messages about a request (rule 5.4.1)."""
+        return f"[request id: {self.request_id or '<id_unknown>'}] "
+
+    def respond(self, response: InferenceResponse) -> None:
+        """Hands one response to the client; the final one releases the request."""
+        if response.final:
+            self.advance(RequestEvent.RELEASE)
+        if self.on_response is not None:
+            self.on_response(self, response)
+
+    def respond_error(self, error: TritonError) -> None:
+        """Ends the request with `error`."""
+        self.respond(
+            InferenceResponse(self.model_name, self.model_version, self.request_id, error=error, final=True)
+        )
+
+    def cancel(self) -> None:
+        """Asks for cancellation; queued requests are dropped, executing ones must look (rule 3.10)."""
+        self.cancelled = True
+
+    def __repr__(self) -> str:
+        return f"<InferenceRequest {self.model_name} id={self.request_id!r} [{self.state.value} | batch {self.batch_size}]>"
+
+

@@ -1,0 +1,29 @@
+"""One response to an inference request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from .status import TritonError
+from .tensor import Tensor
+
+ParameterValue = Union[bool, int, str, float]
+
+
+@dataclass(slots=True)
+class InferenceResponse:
+    """What a model answered: outputs or an error, and whether it was the last answer to its request.
+
+    A final response without outputs and error is the empty final of a decoupled model (rule 3.7.5).
+    """
+
+    model_name: str = ""
+    model_version: int = -1
+    request_id: str = ""
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+    parameters: dict[str, ParameterValue] = field(default_factory=dict)
+    error: TritonError | None = None
+    final: bool = True
+    #: True if this response only carries the final flag
+    empty: bool = False

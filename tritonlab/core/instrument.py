@@ -1,0 +1,122 @@
+"""The hooks of the server: what views, traces, recorders and statistics may listen to.
+
+Subclass `Instrument`, override what you need, hand the object to `Instruments.add`. Hooks are called on the server's threads
+and must not block. A hook that nobody overrides costs nothing; an instrument that raises is dropped and the error logged.
+Times are `Clock.now()` nanoseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .infer_request import InferenceRequest
+    from .infer_response import InferenceResponse
+
+_log = logging.getLogger(__name__)
+
+
+class Instrument:
+    """Base class of every listener; each method is one hook and does nothing."""
+
+    def request_queued(self, request: InferenceRequest, now: int) -> None:
+        """A valid request entered its model's scheduler."""
+
+    def batch_formed(
+        self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
+    ) -> None:
+        """`requests` (sum of batch dimensions: `size`) will execute together; `reason` says why the batch was closed there."""
+
+    def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
+        """The batch was sent to the stub of `instance` (`add_sub_0_0`)."""
+
+    def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
+        """The `execute` call of that batch returned, or failed."""
+
+    def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        """One response went to the client."""
+
+    def request_released(self, request: InferenceRequest, now: int) -> None:
+        """The request got its final response."""
+
+    def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
+        """A model version changed its state (LOADING, READY, UNLOADING, UNAVAILABLE)."""
+
+    def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
+        """A custom metric changed."""
+
+    def log(self, record: Any) -> None:
+        """One line of a model's output or log (`ipc.stub_log.LogRecord`)."""
+
+    def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
+        """A shared-memory region of the instance's stub grew. `region` is `kernel` or `stub` (its writer), bytes."""
+
+
+class ExecuteTimes:
+    """Nanoseconds one `execute` took: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
+
+    __slots__ = ("compute_infer", "compute_input", "compute_output")
+
+    def __init__(self, compute_input: int, compute_infer: int, compute_output: int) -> None:
+        self.compute_input = compute_input
+        self.compute_infer = compute_infer
+        self.compute_output = compute_output
+
+
+HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))
+
+
+class Instruments:
+    """The listeners of one server. `instruments.log(record)` calls that hook of each listener that overrides it.
+
+    A hook without listeners is `None`, so a hot path writes `if hook := instruments.batch_formed: hook(...)`.
+    """
+
+    request_queued: Callable[..., None] | None
+    batch_formed: Callable[..., None] | None
+    execute_started: Callable[..., None] | None
+    execute_finished: Callable[..., None] | None
+    response_sent: Callable[..., None] | None
+    request_released: Callable[..., None] | None
+    model_state: Callable[..., None] | None
+    metric: Callable[..., None] | None
+    log: Callable[..., None] | None
+    shm: Callable[..., None] | None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _instruments; hooks are replaced whole, so callers need no lock
+        self._instruments: tuple[Instrument, ...] = ()
+        self._rebuild()
+
+    def add(self, instrument: Instrument) -> None:
+        with self._lock:
+            self._instruments += (instrument,)
+            self._rebuild()
+
+    def remove(self, instrument: Instrument) -> None:
+        """Takes the instrument out; one that is not there is ignored."""
+        with self._lock:
+            self._instruments = tuple(i for i in self._instruments if i is not instrument)
+            self._rebuild()
+
+    def __iter__(self) -> Any:
+        return iter(self._instruments)
+
+    def _rebuild(self) -> None:
+        for name in HOOKS:
+            listeners = [i for i in self._instruments if getattr(type(i), name) is not getattr(Instrument, name)]
+            setattr(self, name, self._caller(name, listeners) if listeners else None)
+
+    def _caller(self, name: str, listeners: list[Instrument]) -> Callable[..., None]:
+        def call(*args: Any) -> None:
+            for listener in listeners:
+                try:
+                    getattr(listener, name)(*args)
+                except Exception:
+                    self.remove(listener)
+                    _log.exception("instrument %r raised in hook %s and was removed", listener, name)
+
+        return call

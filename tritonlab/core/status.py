@@ -1,0 +1,185 @@
+"""Errors of the server core: Triton's codes and texts, and whose fault an error is.
+
+    TritonError                     code + text, as a client sees it
+    ├── UnknownError                one class per code (names of NVIDIA's `tritonserver` package)
+    ├── InternalError
+    │   └── ModelError              the author's model failed; carries the Python traceback
+    │       └── ModelLoadError      the model could not be loaded; carries the hidden reason and log
+    ├── NotFoundError
+    ├── InvalidArgumentError
+    ├── UnavailableError
+    ├── UnsupportedError
+    ├── AlreadyExistsError
+    └── CancelledError
+
+The core knows codes only; each frontend maps them once to its own status (`frontends/*/errors.py`).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+class Code(enum.IntEnum):
+    """Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2)."""
+
+    UNKNOWN = 0
+    INTERNAL = 1
+    NOT_FOUND = 2
+    INVALID_ARG = 3
+    UNAVAILABLE = 4
+    UNSUPPORTED = 5
+    ALREADY_EXISTS = 6
+    CANCELLED = 7
+
+    @property
+    def text(self) -> str:
+        """The word Triton prints before a message in load errors and logs (rule 2.5.1)."""
+        return _CODE_TEXT[self]
+
+
+_CODE_TEXT = {
+    Code.UNKNOWN: "Unknown",
+    Code.INTERNAL: "Internal",
+    Code.NOT_FOUND: "Not found",
+    Code.INVALID_ARG: "Invalid argument",
+    Code.UNAVAILABLE: "Unavailable",
+    Code.UNSUPPORTED: "Unsupported",
+    Code.ALREADY_EXISTS: "Already exists",
+    Code.CANCELLED: "Cancelled",
+}
+
+
+class TritonError(Exception):
+    """An error with Triton's code and the text a client sees."""
+
+    code: Code = Code.UNKNOWN  # one per class, an instance may say otherwise (ModelLoadError)
+    _by_code: ClassVar[dict[Code, type[TritonError]]] = {}
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "code" in cls.__dict__:
+            TritonError._by_code.setdefault(cls.code, cls)
+
+    @staticmethod
+    def of(code: Code, message: str) -> TritonError:
+        """The error of the class that belongs to `code`."""
+        return TritonError._by_code[code](message)
+
+
+class UnknownError(TritonError):
+    code = Code.UNKNOWN
+
+
+class InternalError(TritonError):
+    code = Code.INTERNAL
+
+
+class NotFoundError(TritonError):
+    code = Code.NOT_FOUND
+
+
+class InvalidArgumentError(TritonError):
+    code = Code.INVALID_ARG
+
+
+class UnavailableError(TritonError):
+    code = Code.UNAVAILABLE
+
+
+class UnsupportedError(TritonError):
+    code = Code.UNSUPPORTED
+
+
+class AlreadyExistsError(TritonError):
+    code = Code.ALREADY_EXISTS
+
+
+class CancelledError(TritonError):
+    code = Code.CANCELLED
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One level of a Python traceback in the stub. `line` counts from 1."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True)
+class RemoteException:
+    """An exception that left the author's code in the stub process.
+
+    `frames` are outermost first, as Python prints them, without the stub's own. `cause` is the exception named by
+    `raise ... from`, or the one that was being handled; `is_context` tells the second from the first. `detail` holds what the
+    type itself prints besides `text` (a SyntaxError's file, line, offset and source line).
+    """
+
+    type_name: str
+    text: str
+    frames: tuple[Frame, ...] = ()
+    cause: RemoteException | None = None
+    is_context: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "type": self.type_name,
+            "text": self.text,
+            "frames": [[f.file, f.line, f.function] for f in self.frames],
+            "cause": self.cause.to_wire() if self.cause else None,
+            "is_context": self.is_context,
+            "detail": self.detail,
+            "notes": list(self.notes),
+        }
+
+    @staticmethod
+    def from_wire(wire: dict[str, Any]) -> RemoteException:
+        cause = wire.get("cause")
+        return RemoteException(
+            type_name=str(wire["type"]),
+            text=str(wire["text"]),
+            frames=tuple(Frame(str(f), int(n), str(fn)) for f, n, fn in wire["frames"]),
+            cause=RemoteException.from_wire(cause) if cause else None,
+            is_context=bool(wire.get("is_context")),
+            detail=dict(wire.get("detail") or {}),
+            notes=tuple(wire.get("notes") or ()),
+        )
+
+
+class ModelError(InternalError):
+    """The author's model failed. The text is the peer's; the rest is for the author.
+
+    `exception`: the Python exception, if there was one. `log`: the model's last output lines.
+    """
+
+    def __init__(self, message: str, *, exception: RemoteException | None = None, log: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.exception = exception
+        self.log = log
+
+
+class ModelLoadError(ModelError):
+    """A model could not be loaded. `reason` is what the peer hides in its server log (rule 2.5.3), or the text itself."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Code = Code.INVALID_ARG,
+        reason: str = "",
+        exception: RemoteException | None = None,
+        log: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, exception=exception, log=log)
+        self.code = code
+        self.reason = reason or message

@@ -1,0 +1,131 @@
+"""A tensor as the server holds it: datatype, shape and bytes in the protocol's form."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..stub._pb_stub.serialization import decode_bytes_tensor, encode_bytes_tensor
+from .data_type import DataType
+from .status import InvalidArgumentError, UnsupportedError
+
+
+class Tensor:
+    """One tensor of a request or response.
+
+    `data` is C-contiguous: the elements for a fixed-size datatype (uint16 bit patterns for BF16), the wire form as a 1-D
+    uint8 array for BYTES (rule 1.6.1). `shape` is a tuple of ints. Reads of numeric data are views, never copies.
+    """
+
+    __slots__ = ("_decoded", "data", "datatype", "device_id", "memory_type", "shape")
+
+    def __init__(self, datatype: DataType, shape: tuple[int, ...], data: NDArray[Any]) -> None:
+        self.datatype = datatype
+        self.shape = shape
+        self.data = data
+        self.memory_type = 0  # TRITONSERVER_MEMORY_CPU in the C API's numbering
+        self.device_id = 0
+        self._decoded: NDArray[Any] | None = None
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the wire form."""
+        return int(self.data.nbytes)
+
+    @staticmethod
+    def from_numpy(array: NDArray[Any]) -> Tensor:
+        """A tensor over `array`, without a copy if it is C-contiguous and numeric. Object, `S` and `U` arrays become BYTES.
+
+        Raises InvalidArgumentError for a dtype Triton has no word for.
+        """
+        datatype = DataType.from_numpy(array.dtype)
+        if datatype is DataType.INVALID:
+            raise InvalidArgumentError(f"numpy dtype '{array.dtype}' has no Triton datatype")
+        if datatype is DataType.BYTES:
+            return Tensor(datatype, array.shape, np.frombuffer(encode_bytes_tensor(array), dtype=np.uint8))
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        # ascontiguousarray turns 0-d into 1-d; a 0-d array is always contiguous
+        return Tensor(datatype, array.shape, array if array.flags.c_contiguous else np.ascontiguousarray(array))
+
+    @staticmethod
+    def from_any(value: Any, datatype: DataType = DataType.INVALID) -> Tensor:
+        """A tensor of whatever the caller has: Tensor, ndarray, torch or CuPy tensor (DLPack), list, scalar, str, bytes.
+
+        `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32 input is
+        FP32); an array keeps its own dtype, so that a mismatch is reported, not hidden.
+        """
+        if isinstance(value, Tensor):
+            return value
+        if isinstance(value, np.ndarray):
+            return Tensor.from_numpy(value)
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            return _from_torch(value, torch)
+        if isinstance(value, np.generic):
+            return Tensor.from_numpy(np.asarray(value))
+        if hasattr(value, "__dlpack__"):
+            return Tensor.from_numpy(np.from_dlpack(value))
+        if datatype is DataType.BYTES:
+            return Tensor.from_numpy(_object_array(value))
+        if datatype in (DataType.INVALID, DataType.BF16):
+            return Tensor.from_numpy(np.asarray(value))
+        return Tensor.from_numpy(np.asarray(value, dtype=datatype.numpy))
+
+    def numpy(self) -> NDArray[Any]:
+        """The tensor as an array; BYTES as an object array of `bytes`, decoded once.
+
+        Raises UnsupportedError for BF16, which numpy has no dtype for: use `torch.from_dlpack(tensor)`.
+        """
+        if self.datatype is DataType.BYTES:
+            if self._decoded is None:
+                self._decoded = decode_bytes_tensor(memoryview(self.data)).reshape(self.shape)
+            return self._decoded
+        if self.datatype is DataType.BF16:
+            raise UnsupportedError("numpy has no BF16; use torch.from_dlpack(tensor)")
+        return self.data.reshape(self.shape)
+
+    def to_bytes_array(self) -> NDArray[np.object_]:
+        """The elements of a BYTES tensor as an object array (name of NVIDIA's `tritonserver.Tensor`)."""
+        if self.datatype is not DataType.BYTES:
+            raise InvalidArgumentError(f"tensor has datatype {self.datatype.name}, not BYTES")
+        return self.numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != np.dtype(dtype):
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        if self.datatype is DataType.BF16:
+            torch = sys.modules.get("torch")
+            if torch is None:
+                raise UnsupportedError("a BF16 tensor is read with torch.from_dlpack; import torch first")
+            return torch.from_numpy(self.data.reshape(self.shape)).view(torch.bfloat16).__dlpack__()
+        return self.numpy().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.datatype.name} {list(self.shape)}>"
+
+
+def _object_array(value: Any) -> NDArray[Any]:
+    """Text or nested lists of text as an object array; numpy must not make a `U` array that drops trailing NULs."""
+    array = np.asarray(value, dtype=np.object_)
+    return array if array.shape else array.reshape(())
+
+
+def _from_torch(value: Any, torch: Any) -> Tensor:
+    value = value.detach()
+    if value.device.type != "cpu":
+        value = value.cpu()
+    value = value.contiguous()
+    if value.dtype is torch.bfloat16:
+        return Tensor(DataType.BF16, tuple(value.shape), value.view(torch.uint16).numpy())
+    return Tensor.from_numpy(value.numpy())
