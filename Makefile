@@ -1,0 +1,60 @@
+# One short command for each job; `make` alone lists them. Everything is built under VENV and build/.
+PYTHON ?= python3
+VENV ?= .venv
+REFERENCE := build/reference/venv
+PY := $(VENV)/bin/python
+PIP_INSTALL := install -q --disable-pip-version-check
+PYTEST_ARGS ?=
+
+.PHONY: help lab demo test check bench rules clean
+
+help:
+	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here"
+	@echo "make demo    the quickstart without a browser: runs every cell, prints what it did"
+	@echo "make check   ruff, mypy strict, import layers, Python 3.8 syntax of the stub"
+	@echo "make test    check, then every test: unit, against the real server, notebooks, browser"
+	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
+	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
+	@echo "make clean   removes all that was built here"
+
+# A stamp per set of packages: nothing is installed again until pyproject.toml or the pins change.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.lab: pyproject.toml tests/constraints.txt | $(VENV)/bin/python
+	$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch]" scikit-learn
+	@touch $@
+
+$(VENV)/.test: pyproject.toml tests/constraints.txt | $(VENV)/bin/python
+	$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch,test]"
+	@touch $@ $(VENV)/.lab
+
+# The judge: nvidia-pytriton's wheel carries a tritonserver. It needs numpy < 2, so it lives on its own.
+$(REFERENCE)/.stamp: tests/conformance/reference.txt
+	$(PYTHON) -m venv $(REFERENCE)
+	$(REFERENCE)/bin/python -m pip $(PIP_INSTALL) -r tests/conformance/reference.txt
+	@touch $@
+
+lab: $(VENV)/.lab
+	$(VENV)/bin/jupyter lab notebooks/00_quickstart.ipynb
+
+demo: $(VENV)/.lab
+	$(PY) notebooks/run.py notebooks/00_quickstart.ipynb
+
+check: $(VENV)/.test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py
+
+test: check $(REFERENCE)/.stamp
+	$(PY) -m pytest --nbmake --nbmake-timeout=300 tests notebooks $(PYTEST_ARGS)
+
+bench: $(VENV)/.test $(REFERENCE)/.stamp
+	$(PY) -m tests.benchmarks.side_by_side
+
+rules: $(VENV)/.test
+	$(PY) -m tests.conformance.rules
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,194 @@
+"""Which file may import which: a package imports from lower levels or from itself, never upward, never in a circle.
+
+Reads the sources, imports nothing: what a function would import only when called is found too.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+#: Lowest first. A name is a package or module directly under `tritonlab/`. Names on one line may not import each other.
+LEVELS: list[list[str]] = [
+    ["stub"],
+    ["core"],
+    ["ipc"],
+    ["instances"],
+    ["schedulers"],
+    ["server"],
+    ["frontends"],
+    ["notebook", "export"],
+    ["runtime"],
+    ["__init__", "__main__", "testing"],
+]
+
+#: Imports inside a function that are wanted: (module, what it imports). Otherwise `import tritonlab` would load IPython.
+LAZY = {("tritonlab", "tritonlab.notebook")}
+
+#: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.
+STUB_MAY_IMPORT = {"numpy"}
+#: The author-facing modules find one another by name, because model.py imports them that way.
+STUB_TOP_LEVEL = {"triton_python_backend_utils", "c_python_backend_utils", "_pb_stub"}
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tritonlab"
+
+
+class Import(NamedTuple):
+    """One import of `target` (absolute, dotted) at `line` of `module`."""
+
+    module: str
+    target: str
+    line: int
+    in_function: bool
+    for_types: bool
+
+
+def module_name(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path, root: Path) -> Iterator[Import]:
+    """Every import statement of the file, relative ones made absolute; `from a import b` counts as `a.b`."""
+    name = module_name(path, root)
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+
+    def walk(node: ast.AST, in_function: bool, for_types: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            inside = in_function or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            typing_only = for_types or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test))
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(name, alias.name, child.lineno, inside, typing_only)
+            elif isinstance(child, ast.ImportFrom):
+                base = package[: len(package) - child.level + 1] if child.level else []
+                stem = ".".join([*base, *([child.module] if child.module else [])])
+                for alias in child.names:
+                    yield Import(name, f"{stem}.{alias.name}", child.lineno, inside, typing_only)
+            yield from walk(child, inside, typing_only)
+
+    yield from walk(ast.parse(path.read_text(encoding="utf-8"), str(path)), False, False)
+
+
+def own_imports(root: Path = ROOT, package: Path = PACKAGE) -> list[Import]:
+    """The imports of our own modules, each target cut to the module that is really there."""
+    modules = {module_name(path, root) for path in package.rglob("*.py")}
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        for item in imports_of(path, root):
+            target = item.target
+            while target and target not in modules:
+                target = target.rpartition(".")[0]
+            if target:
+                found.append(item._replace(target=target))
+    return found
+
+
+def level_of(module: str) -> int:
+    parts = module.split(".")
+    top = parts[1] if len(parts) > 1 else "__init__"
+    for number, names in enumerate(LEVELS):
+        if top in names:
+            return number
+    raise AssertionError(f"{module}: {top!r} is in no level; add it to LEVELS")
+
+
+def same_package(a: str, b: str) -> bool:
+    return a.split(".")[:2] == b.split(".")[:2]
+
+
+def upward(items: list[Import]) -> list[str]:
+    """The imports of the same or a higher level, other than within one package, as `module:line imports target`."""
+    return [
+        f"{i.module}:{i.line} imports {i.target}"
+        for i in items
+        if not same_package(i.module, i.target)
+        and level_of(i.target) >= level_of(i.module)
+        and (i.module, i.target) not in LAZY
+    ]
+
+
+def find_cycle(items: list[Import]) -> list[str]:
+    """One circle of imports, as the modules on it, or an empty list. Imports for type checkers only do not count."""
+    graph: dict[str, set[str]] = {}
+    for i in items:
+        if not i.for_types and i.module != i.target and (i.module, i.target) not in LAZY:
+            graph.setdefault(i.module, set()).add(i.target)
+    done: set[str] = set()
+
+    def visit(module: str, way: list[str]) -> list[str]:
+        if module in way:
+            return [*way[way.index(module) :], module]
+        if module in done:
+            return []
+        for target in sorted(graph.get(module, ())):
+            if cycle := visit(target, [*way, module]):
+                return cycle
+        done.add(module)
+        return []
+
+    return next((cycle for module in sorted(graph) if (cycle := visit(module, []))), [])
+
+
+def test_every_module_has_a_level() -> None:
+    for path in PACKAGE.iterdir():
+        if path.suffix == ".py" or (path.is_dir() and any(path.rglob("*.py"))):
+            level_of(f"tritonlab.{path.stem}")
+
+
+def test_no_import_goes_upward() -> None:
+    assert upward(own_imports()) == []
+
+
+def test_no_import_cycle() -> None:
+    assert find_cycle(own_imports()) == []
+
+
+def test_no_own_module_is_imported_inside_a_function() -> None:
+    late = [i for i in own_imports() if i.in_function and (i.module, i.target) not in LAZY]
+    assert [f"{i.module}:{i.line} imports {i.target}" for i in late] == []
+
+
+def test_the_stub_imports_only_the_standard_library_numpy_and_itself() -> None:
+    foreign = []
+    for path in sorted((PACKAGE / "stub").rglob("*.py")):
+        for item in imports_of(path, ROOT):
+            top = item.target.split(".")[0]
+            if item.target.startswith("tritonlab.stub"):
+                continue  # a relative import, made absolute above; an absolute one is refused below
+            if top not in sys.stdlib_module_names | STUB_MAY_IMPORT | STUB_TOP_LEVEL:
+                foreign.append(f"{item.module}:{item.line} imports {item.target}")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if line.lstrip().startswith(("import tritonlab", "from tritonlab")):
+                foreign.append(f"{path.name}:{number} {line.strip()}")
+    assert foreign == []
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A small package of the same shape, to show that each check can fail."""
+    for name in ("stub", "core", "server"):
+        (tmp_path / "tritonlab" / name).mkdir(parents=True)
+        (tmp_path / "tritonlab" / name / "__init__.py").write_text("")
+    (tmp_path / "tritonlab" / "__init__.py").write_text("")
+    (tmp_path / "tritonlab" / "server" / "model.py").write_text("from ..core import tensor\n")
+    (tmp_path / "tritonlab" / "core" / "tensor.py").write_text("")
+    return tmp_path
+
+
+def test_the_checks_see_an_upward_import_a_cycle_and_a_late_import(tree: Path) -> None:
+    def found() -> list[Import]:
+        return own_imports(tree, tree / "tritonlab")
+
+    assert (upward(found()), find_cycle(found())) == ([], [])
+    core = tree / "tritonlab" / "core" / "tensor.py"
+    core.write_text("def f():\n    from ..server.model import Model\n")
+    assert upward(found()) == ["tritonlab.core.tensor:2 imports tritonlab.server.model"]
+    assert find_cycle(found()) == ["tritonlab.core.tensor", "tritonlab.server.model", "tritonlab.core.tensor"]
+    assert [i.in_function for i in found() if i.module == "tritonlab.core.tensor"] == [True]
