@@ -27,7 +27,7 @@ LEVELS: list[list[str]] = [
     ["__init__", "__main__", "testing"],
 ]
 
-#: Imports inside a function that are wanted: (module, what it imports). Otherwise `import tritonlab` would load IPython.
+#: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython.
 LAZY = {("tritonlab", "tritonlab.notebook")}
 
 #: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.

@@ -1,0 +1,187 @@
+"""One small client interface for the real server (`real_client.py`) and for tritonlab (`lab_client.py`).
+
+A test says what to place in the model repository and what to ask; both clients answer in the same words, so that one
+comparison serves both. Error codes are `tritonlab.core.status.Code` names. Paths of the repository are shown as
+`<repository>`, because the two sides cannot have the same one; nothing else in a text is touched.
+"""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
+
+#: How long any one answer may take, in seconds. A peer that hangs is reported as code DEADLINE.
+DEADLINE = 30.0
+
+Files = Mapping[str, str | bytes]
+
+
+class Raw(NamedTuple):
+    """A tensor as it goes out, for requests numpy cannot express: wrong byte sizes, broken BYTES, BF16."""
+
+    datatype: str
+    shape: list[int]
+    data: bytes
+
+
+Inputs = Mapping[str, NDArray[Any] | Raw]
+
+
+@dataclass
+class Answer:
+    """One response: `outputs` (BF16 as uint16 bits) and their `datatypes` as the server said; or `error` and `code`."""
+
+    outputs: dict[str, NDArray[Any]] = field(default_factory=dict)
+    datatypes: dict[str, str] = field(default_factory=dict)
+    error: str = ""
+    code: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    request_id: str = ""
+    model: str = ""
+    version: str = ""
+    final: bool = True
+
+    def plain(self) -> dict[str, Any]:
+        """Everything that both sides must agree on, comparable with ==."""
+        return {
+            "outputs": {k: (self.datatypes[k], v.shape, v.tolist()) for k, v in sorted(self.outputs.items())},
+            "error": (self.code, self.error),
+            "parameters": self.parameters,
+            "id": self.request_id,
+            "model": (self.model, self.version),
+            "final": self.final,
+        }
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a control call failed: what the client reads, and the reason, which the peer only logs (rule 2.5.3)."""
+
+    code: str
+    text: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a request may carry besides its inputs. `timeout` in microseconds; `outputs` empty means all."""
+
+    version: int = -1
+    request_id: str = ""
+    outputs: Sequence[str] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    correlation_id: int | str = 0
+    flags: int = 0
+    priority: int = 0
+    timeout: int = 0
+
+
+#: A request with inputs and nothing else.
+PLAIN = Options()
+
+
+class Pending(NamedTuple):
+    """A request on its way."""
+
+    answer: Future[Answer]
+    cancel: Callable[[], None]
+
+
+class Client(ABC):
+    """What a conformance test may do with a server."""
+
+    side: str
+
+    def __init__(self, repository: Path) -> None:
+        self.repository = repository
+
+    # the model repository, which is a directory on both sides
+
+    def place(self, name: str, files: Files) -> None:
+        """Makes `<repository>/<name>` hold exactly `files`."""
+        directory = self.repository / name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        for path, content in files.items():
+            target = directory / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def placed(self, name: str, files: Files) -> Failure | None:
+        """`place`, then `load`."""
+        self.place(name, files)
+        return self.load(name)
+
+    def load_all(self, models: Mapping[str, Files]) -> dict[str, Failure | None]:
+        """Places and loads many models, several at a time: one load of the real server mostly sleeps (rule 2.2.2)."""
+        for name, files in models.items():
+            self.place(name, files)
+        with ThreadPoolExecutor(6) as pool:
+            return dict(zip(models, pool.map(self.load, models), strict=True))
+
+    def plain(self, text: str) -> str:
+        return text.replace(str(self.repository), "<repository>")
+
+    # control
+
+    @abstractmethod
+    def load(
+        self, name: str, config: str | None = None, files: Mapping[str, bytes] | None = None
+    ) -> Failure | None: ...
+
+    @abstractmethod
+    def unload(self, name: str, dependents: bool = False) -> Failure | None: ...
+
+    @abstractmethod
+    def ready(self, name: str = "", version: int = -1) -> bool:
+        """Of one model, or of the server."""
+
+    @abstractmethod
+    def index(self) -> list[dict[str, Any]]: ...
+
+    @abstractmethod
+    def config(self, name: str, version: int = -1) -> dict[str, Any] | Failure: ...
+
+    @abstractmethod
+    def metadata(self, name: str = "", version: int = -1) -> dict[str, Any] | Failure: ...
+
+    @abstractmethod
+    def statistics(self, name: str, version: int = -1) -> list[dict[str, Any]] | Failure: ...
+
+    @abstractmethod
+    def metrics(self) -> str: ...
+
+    @abstractmethod
+    def log(self) -> str:
+        """All that the server and its models printed or logged so far."""
+
+    # inference
+
+    @abstractmethod
+    def stream(self, model: str, inputs: Inputs, options: Options = PLAIN) -> list[Answer]:
+        """Every response in order; the empty final of a decoupled model is an Answer without outputs (rule 3.7.5)."""
+
+    @abstractmethod
+    def submit(self, model: str, inputs: Inputs, options: Options = PLAIN) -> Pending:
+        """Sends without waiting; requests leave in the order of the calls."""
+
+    def infer(self, model: str, inputs: Inputs, **options: Any) -> Answer:
+        return self.submit(model, inputs, Options(**options)).answer.result(DEADLINE + 5)
+
+
+def to_array(datatype: str, shape: tuple[int, ...], data: bytes) -> NDArray[Any]:
+    """The elements of a tensor in its wire form."""
+    if datatype == "BYTES":
+        array: NDArray[Any] = deserialize_bytes_tensor(data)
+    else:
+        array = np.frombuffer(data, dtype=np.uint16 if datatype == "BF16" else triton_to_np_dtype(datatype))
+    return array.reshape(shape)

@@ -1,0 +1,55 @@
+"""Both sides of a comparison, each on a repository of its own.
+
+A test module that says `MODELS = {name: {path: text}}` finds them placed and loaded in the `client` it gets; a test
+that takes `client` runs once per side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tritonlab
+
+from .clients import Client, Files
+from .lab_client import LabClient
+from .real_client import RealClient
+from .reference import ReferenceServer
+
+
+@pytest.fixture(scope="session")
+def real(
+    reference_server: Callable[[Path], ReferenceServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealClient]:
+    client = RealClient(reference_server(tmp_path_factory.mktemp("real")))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabClient]:
+    if not hasattr(tritonlab, "Server"):
+        pytest.skip("tritonlab.Server is not there yet")
+    client = LabClient(tmp_path_factory.mktemp("lab"))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module", params=["real", "lab"])
+def side(request: pytest.FixtureRequest) -> Client:
+    """The server that is asked, whatever its models."""
+    found: Client = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(side: Client, request: pytest.FixtureRequest) -> Iterator[Client]:
+    """`side` with the module's MODELS loaded."""
+    models: dict[str, Files] = request.module.MODELS
+    failed = {name: failure for name, failure in side.load_all(models).items() if failure is not None}
+    assert not failed, failed
+    yield side
+    for name in models:
+        side.unload(name)

@@ -1,0 +1,25 @@
+"""The reading of the rule book and the count of what is proved."""
+
+from __future__ import annotations
+
+from .rules import BOOK, numbers, reason, report
+
+
+def test_the_book_yields_numbered_rules_and_the_tables_before_them() -> None:
+    book = "# 1. A\n## 1.1 B\n| table |\n- **1.1.1** x\n| its table |\n## 1.2 C\n- **1.2.1** y\n# 6. D\n- **6.1.1** z\n"
+    assert numbers(book) == ["1.1", "1.1.1", "1.2.1"]
+
+
+def test_the_real_book_has_all_its_rules() -> None:
+    found = numbers(BOOK.read_text(encoding="utf-8"))
+    assert len(found) == len(set(found))
+    assert {"1.4.7", "1.16", "3.2", "3.2.1", "5.14.3"} <= set(found)
+    assert not any(n.startswith("6") for n in found)
+
+
+def test_a_rule_is_proved_on_both_sides_on_ours_or_open_with_a_reason() -> None:
+    lines = report(["1.4.7", "3.2", "5.6.2"], {"1.4.7": 2}, {"1.4.7": 1, "3.2": 1})
+    states = [line.split(maxsplit=1)[1].split("  ")[0] for line in lines[:3]]
+    assert states == ["proved", "proved on our side only", "open"]
+    assert lines[2].endswith(reason("5.6.2"))
+    assert lines[-1] == "1 proved, 1 proved on our side only, 1 open"

@@ -1,0 +1,29 @@
+"""What tests of every folder may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.reference import ReferenceServer, missing
+
+
+@pytest.fixture(scope="session")
+def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], ReferenceServer]]:
+    """Starts a real tritonserver on a model repository (explicit model control); all are stopped at the end.
+
+    Skips where none can be had.
+    """
+    if (why := missing()) is not None:
+        pytest.skip(why)
+    started: list[ReferenceServer] = []
+
+    def start(repository: Path) -> ReferenceServer:
+        started.append(ReferenceServer(repository, tmp_path_factory.mktemp("tritonserver")))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
