@@ -1,0 +1,211 @@
+"""What the server adds to a configuration on its way to the model: auto-fill, normalisation, merge, instances.
+
+Order on a load (rule 2.2): `autofill` -> `validate_poll` -> the author's auto_complete_config -> `merge_auto_complete`
+-> `normalize_instance_groups` -> `validate_final` -> one stub per `instance_specs`. Each returns a new message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .model_config import ConfigError, ModelConfig, from_json, messages, to_json
+from .model_config_validation import known_platforms, validate_final, validate_poll
+from .status import Code
+
+__all__ = [
+    "InstanceSpec",
+    "autofill",
+    "config_differs",
+    "instance_args",
+    "instance_specs",
+    "is_decoupled",
+    "is_ensemble",
+    "merge_auto_complete",
+    "normalize_instance_groups",
+    "validate_final",
+    "validate_poll",
+]
+
+_Group = messages.ModelInstanceGroup
+
+#: Rule 5.1.1: a file of this name in the first version directory tells the backend; the first that is there wins.
+_BY_FILE = (
+    ("model.savedmodel", "tensorflow", "tensorflow_savedmodel"),
+    ("model.graphdef", "tensorflow", "tensorflow_graphdef"),
+    ("model.plan", "tensorrt", "tensorrt_plan"),
+    ("model.onnx", "onnxruntime", "onnxruntime_onnx"),
+    ("model.xml", "openvino", ""),
+    ("model.pt", "pytorch", "pytorch_libtorch"),
+    ("model.py", "python", ""),
+)
+
+
+def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
+    """Rules 5.1.1 to 5.1.3: name, backend, default file name, and the defaults of schedulers and policies.
+
+    `files`: the names in the first version directory. Raises ConfigError if the backend cannot be told (5.1.2).
+    """
+    filled = _copy(config)
+    filled.name = filled.name or model_name
+    if not is_ensemble(filled):
+        _fill_backend(filled, files)
+    _normalize(filled)
+    return filled
+
+
+def _fill_backend(config: ModelConfig, files: Collection[str]) -> None:
+    if not config.backend and config.platform:
+        config.backend = known_platforms.get(config.platform, "")
+    elif not config.backend:
+        for file, backend, platform in _BY_FILE:
+            if file in files and config.default_model_filename in ("", file):
+                config.backend, config.platform = backend, platform
+                break
+        else:
+            if not config.default_model_filename:
+                config.backend = _backend_of_name(config.name)
+    if config.backend == "python" and not config.default_model_filename:
+        config.default_model_filename = "model.py"
+
+
+def _backend_of_name(name: str) -> str:
+    """`identity.python` -> `python` (rule 5.1.2)."""
+    if "." not in name:
+        raise ConfigError(
+            f"Invalid model name: Could not determine backend for model '{name}' with no backend in model "
+            "configuration. Expected model name of the form 'model.<backend_name>'."
+        )
+    return name.rpartition(".")[2]
+
+
+def _normalize(config: ModelConfig) -> None:
+    """Rule 5.1.3, in place."""
+    if not config.HasField("version_policy"):
+        config.version_policy.latest.num_versions = 1
+    if config.HasField("dynamic_batching"):
+        _default_preferred_size(config.dynamic_batching, config.max_batch_size)
+    if config.HasField("sequence_batching"):
+        batcher = config.sequence_batching
+        batcher.max_sequence_idle_microseconds = batcher.max_sequence_idle_microseconds or 1_000_000
+        if batcher.HasField("oldest"):
+            _default_preferred_size(batcher.oldest, config.max_batch_size)
+    if not is_ensemble(config):
+        for buffer in (config.optimization.input_pinned_memory, config.optimization.output_pinned_memory):
+            # A buffer that was written in the file keeps its own value.
+            if not buffer.ListFields():
+                buffer.enable = True
+
+
+def _default_preferred_size(batcher: Any, max_batch_size: int) -> None:
+    if not batcher.preferred_batch_size and max_batch_size > 0:
+        batcher.preferred_batch_size.append(max_batch_size)
+
+
+def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
+    """Rule 2.4.3: `config` with what core adopts of the dict that auto_complete_config returned.
+
+    Raises ConfigError for a dict that is no ModelConfig: `reason` is the peer's odd text (rule 1.17.4), `detail` the
+    true cause. The peer fails so only if there was no config.pbtxt; with one it drops the completion and goes on.
+    """
+    try:
+        update = from_json(returned)
+    except ConfigError as error:
+        reason = f"model configuration is not provided for model '{config.name}'"
+        raise ConfigError(reason, detail=error.detail, code=Code.NOT_FOUND) from None
+    merged = _copy(config)
+    merged.max_batch_size = update.max_batch_size
+    for field in ("input", "output"):
+        merged.ClearField(field)
+        getattr(merged, field).MergeFrom(getattr(update, field))
+    scheduler = update.WhichOneof("scheduling_choice")
+    if scheduler and not merged.WhichOneof("scheduling_choice"):
+        getattr(merged, scheduler).CopyFrom(getattr(update, scheduler))
+    if update.HasField("model_transaction_policy"):
+        merged.model_transaction_policy.CopyFrom(update.model_transaction_policy)
+    _normalize(merged)
+    return merged
+
+
+def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
+    """Rule 5.1.4: every group gets a name, a kind, a count and, for KIND_GPU, its GPUs. Ensembles have no groups."""
+    result = _copy(config)
+    if is_ensemble(config):
+        return result
+    if not result.instance_group:
+        group = result.instance_group.add(name=config.name, kind=_Group.KIND_GPU if gpu_ids else _Group.KIND_CPU)
+    for number, group in enumerate(result.instance_group):
+        group.name = group.name or f"{config.name}_{number}"
+        group.count = max(group.count, 1)
+        if group.kind == _Group.KIND_AUTO:
+            usable = bool(gpu_ids) and all(gpu in gpu_ids for gpu in group.gpus)
+            group.kind = _Group.KIND_GPU if usable else _Group.KIND_CPU
+        if group.kind == _Group.KIND_GPU and not group.gpus:
+            group.gpus.extend(gpu_ids)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSpec:
+    """One model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0."""
+
+    name: str
+    kind: str
+    device_id: int
+    group: str
+    passive: bool
+
+
+def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
+    """Rule 2.3.2: `<group>_<i>` for each of the group's `count`; on several GPUs instances share the name."""
+    specs = []
+    for group in config.instance_group:
+        kind = _Group.Kind.Name(group.kind).removeprefix("KIND_")
+        devices = group.gpus if group.kind == _Group.KIND_GPU else (0,)
+        for number in range(group.count):
+            name = f"{group.name}_{number}"
+            specs += [InstanceSpec(name, kind, device, group.name, group.passive) for device in devices]
+    return specs
+
+
+def instance_args(config: ModelConfig, spec: InstanceSpec, *, model_directory: str, version: int) -> dict[str, str]:
+    """The `args` of `initialize` (rule 2.3.1). `model_directory` is `<repository>/<model>`."""
+    return {
+        "model_config": to_json(config),
+        "model_instance_kind": spec.kind,
+        "model_instance_name": spec.name,
+        "model_instance_device_id": str(spec.device_id),
+        "model_repository": model_directory,
+        "model_version": str(version),
+        "model_name": config.name,
+    }
+
+
+def is_decoupled(config: ModelConfig) -> bool:
+    """Whether a request may get other than one response (rule 3.7.1)."""
+    return bool(config.model_transaction_policy.decoupled)
+
+
+def is_ensemble(config: ModelConfig) -> bool:
+    """By its platform alone: an `ensemble_scheduling` block on anything else is an error (rule 5.7.2)."""
+    return bool(config.platform == "ensemble")
+
+
+def config_differs(old: ModelConfig, new: ModelConfig) -> set[str]:
+    """The names of the top-level fields that are not equal; what a reload must redo depends on them (rule 5.11.2)."""
+    return {
+        field.name
+        for field in old.DESCRIPTOR.fields
+        if _presence(old, field) != _presence(new, field) or getattr(old, field.name) != getattr(new, field.name)
+    }
+
+
+def _presence(config: ModelConfig, field: Any) -> bool:
+    return bool(config.HasField(field.name)) if field.has_presence else True
+
+
+def _copy(config: ModelConfig) -> ModelConfig:
+    copy = ModelConfig()
+    copy.CopyFrom(config)
+    return copy
