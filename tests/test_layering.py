@@ -22,7 +22,8 @@ LEVELS: list[list[str]] = [
     ["schedulers"],
     ["server"],
     ["frontends"],
-    ["notebook", "export"],
+    ["export"],
+    ["notebook"],
     ["runtime"],
     ["__init__", "__main__", "testing"],
 ]

@@ -1,0 +1,60 @@
+"""The config that goes with an exported model: complete, and without what only says how this machine looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from ..core.model_config import ModelConfig
+from ..core.model_config_rules import autofill
+
+Prune = Callable[[ModelConfig], None]
+
+
+def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Collection[str]) -> ModelConfig:
+    """`served`, the config as this server normalised it, made fit for another machine. `authored` is the author's own.
+
+    Every input, output, instance group, batcher, policy and parameter stays. Left out is what a server fills in again
+    by itself (rules 5.1.1, 5.1.3) and the author did not write, and the numbers of this machine's GPUs.
+    """
+    config = ModelConfig()
+    config.CopyFrom(served)
+    _forget_gpus(config, authored)
+    names = [file.split("/", 1)[1] for file in files if "/" in file]
+    filled = autofill(config, model_name=served.name, files=names)
+    for field, prune in _FILLED_IN.items():
+        if _wrote(authored, field):
+            continue
+        shorter = ModelConfig()
+        shorter.CopyFrom(config)
+        prune(shorter)
+        if autofill(shorter, model_name=served.name, files=names) == filled:
+            config = shorter
+    return config
+
+
+def _forget_gpus(config: ModelConfig, authored: ModelConfig) -> None:
+    """A group that did not name GPUs got all of this machine's (rule 5.1.4); the next machine has others."""
+    for index, group in enumerate(config.instance_group):
+        named = index < len(authored.instance_group) and authored.instance_group[index].gpus
+        if not named:
+            del group.gpus[:]
+
+
+def _wrote(config: ModelConfig, field: str) -> bool:
+    """Whether the config holds `field`, a path of names with dots."""
+    name, _, rest = field.partition(".")
+    present = any(descriptor.name == name for descriptor, _ in config.ListFields())
+    return present and (not rest or _wrote(getattr(config, name), rest))
+
+
+def _clear_preferred(config: ModelConfig) -> None:
+    if config.HasField("dynamic_batching"):
+        config.dynamic_batching.ClearField("preferred_batch_size")
+
+
+_FILLED_IN: dict[str, Prune] = {
+    "version_policy": lambda config: config.ClearField("version_policy"),
+    "optimization": lambda config: config.ClearField("optimization"),
+    "default_model_filename": lambda config: config.ClearField("default_model_filename"),
+    "dynamic_batching.preferred_batch_size": _clear_preferred,
+}

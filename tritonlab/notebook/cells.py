@@ -1,0 +1,69 @@
+"""The notebook cell that is running: its name in tracebacks, its text, and where a magic's body starts in it."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CellBody:
+    """The body of a cell magic. Line n of it is line `n + offset` of the source that `linecache` calls `origin`."""
+
+    origin: str
+    offset: int
+    #: what a person calls the cell: "Cell In[3]"
+    label: str
+
+
+def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
+    """Where `body`, handed to `%%magic line`, stands in the cell that is running in `shell`.
+
+    Puts the raw cell into `linecache`, where IPython has the transformed one (`get_ipython().run_cell_magic(...)` in
+    one line), so that tracebacks show what the author wrote. A magic called from code has no cell: its text gets a name
+    of its own.
+    """
+    raw = _raw_cell(shell)
+    origin = _running_file(shell)
+    if origin is None or not raw.rstrip().endswith(body.rstrip()):
+        raw = f"%%{magic} {line}\n{body}"
+        origin = f"<%%{magic} {line.split(maxsplit=1)[0] if line.strip() else ''}>"
+    lines = raw.splitlines(keepends=True)
+    # IPython drops leading blank lines before it splits the cell, but they count in the cell's line numbers
+    blank = next((index for index, text in enumerate(lines) if text.strip()), 0)
+    # with the magic as a comment the text is Python, which tracebacks colour and cut at statements
+    shown = [*lines[:blank], "#" + lines[blank], *lines[blank + 1 :]]
+    linecache.cache[origin] = (len(raw), None, shown, origin)
+    return CellBody(origin, blank + 1, cell_label(shell, origin))
+
+
+def cell_label(shell: Any, origin: str) -> str:
+    """ "Cell In[3]" for a cell's file name; any other name is its own label."""
+    found = shell.compile.format_code_name(origin) if hasattr(shell.compile, "format_code_name") else None
+    return " ".join(found) if found else origin
+
+
+def is_cell(shell: Any, file: str) -> bool:
+    """Whether `file` is the name of a cell of this shell."""
+    return file in shell.compile._filename_map
+
+
+def _running_file(shell: Any) -> str | None:
+    frame = sys._getframe(1)
+    while frame is not None:
+        if is_cell(shell, frame.f_code.co_filename):
+            return frame.f_code.co_filename
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _raw_cell(shell: Any) -> str:
+    """The running cell as the author typed it. ipykernel has it in the request, a terminal only in its history."""
+    if hasattr(shell, "get_parent"):
+        content = (shell.get_parent() or {}).get("content", {})
+        if content.get("code"):
+            return str(content["code"])
+    history = shell.history_manager.input_hist_raw
+    return str(history[-1]) if history else ""

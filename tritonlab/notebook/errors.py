@@ -1,0 +1,28 @@
+"""What an author can ask for that cannot be. Shown as one text, without a traceback of ours.
+
+    ValueError
+    └── NotebookError
+        ├── OptionError     an option no config can hold, or that contradicts the model's config text
+        ├── FileError       a file that cannot be part of a model, or is not there
+        └── SourceError     a class that cannot become a model.py that stands alone
+
+A config text that Triton would refuse is a `ConfigTextError` (`config_text.py`), a `core.model_config.ConfigError`.
+"""
+
+from __future__ import annotations
+
+
+class NotebookError(ValueError):
+    """Base of the errors above; the text says what to do instead."""
+
+
+class OptionError(NotebookError):
+    """An option that cannot be, or that says something else than the model's config text."""
+
+
+class FileError(NotebookError):
+    """A file that cannot be part of a model, or is not there."""
+
+
+class SourceError(NotebookError):
+    """A model's source cannot be made into a model.py that stands alone."""

@@ -1,0 +1,84 @@
+"""What to do about an error a client gets: one line, for the texts where it is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ..core.data_type import DataType
+
+ConfigOf = Callable[[str], "dict[str, Any] | None"]
+
+
+def hint(text: str, config_of: ConfigOf) -> str:
+    """One line of advice for a client's error `text`, or "". `config_of` gives a loaded model's config by name."""
+    for pattern, advise in _ADVICE:
+        if found := pattern.search(text):
+            return advise(found, config_of)
+    return ""
+
+
+def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
+    config = config_of(found["model"]) or {}
+    expected, got = _dims(found["expected"]), _dims(found["got"])
+    if config.get("max_batch_size", 0) > 0 and len(got) == len(expected) - 1:
+        shape = ", ".join(str(d) for d in [1, *got])
+        return f"the first dimension is the batch: array[None] has shape [{shape}]"
+    variable = [str(d) if d >= 0 else "any" for d in expected]
+    if config.get("max_batch_size", 0) > 0:
+        variable[0] = f"batch ≤ {config['max_batch_size']}"
+    return f"send [{', '.join(variable)}]"
+
+
+def _data_type(found: re.Match[str], config_of: ConfigOf) -> str:
+    try:
+        wanted = DataType[found["expected"]]
+    except KeyError:
+        return ""
+    if wanted is DataType.BF16:
+        return "send a torch tensor: tensor.to(torch.bfloat16)"
+    if wanted is DataType.BYTES:
+        return "send text: an array of str, bytes or objects"
+    return f"convert it: array.astype(numpy.{wanted.numpy.name})"
+
+
+def _batch_size(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "send it in several requests, or raise max_batch_size"
+
+
+def _unknown_input(found: re.Match[str], config_of: ConfigOf) -> str:
+    config = config_of(found["model"]) or {}
+    names = ", ".join(str(tensor["name"]) for tensor in config.get("input", ()))
+    return f"its inputs are {names}" if names else ""
+
+
+def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
+    return f"run the %%triton_model {found['model']} cell first; %triton status lists the models that are loaded"
+
+
+def _decoupled(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never"
+
+
+def _dims(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part.strip()]
+
+
+_ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] = [
+    (
+        re.compile(
+            r"unexpected shape for input '.*?' for model '(?P<model>.*?)'\. "
+            r"Expected \[(?P<expected>[-\d,]*)\], got \[(?P<got>[-\d,]*)\]"
+        ),
+        _shape,
+    ),
+    (re.compile(r"data-type is '(?P<got>\w+)', but model '(?P<model>.*?)' expects '(?P<expected>\w+)'"), _data_type),
+    (re.compile(r"inference request batch-size must be <= \d+ for '(?P<model>.*?)'"), _batch_size),
+    (re.compile(r"unexpected inference input '.*?' for model '(?P<model>.*?)'"), _unknown_input),
+    (
+        re.compile(r"Request for unknown model: '(?P<model>.*?)' (is not found|has no available versions)"),
+        _unknown_model,
+    ),
+    (re.compile(r"doesn't support models with decoupled transaction policy"), _decoupled),
+]

@@ -1,0 +1,76 @@
+"""One model's directory in the notebook's repository: replaced as a whole, put back when the new one does not load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from .draft import ModelFile
+
+Stamp = tuple[str, int, int]
+
+
+class ModelDirectory:
+    """`<repository>/<name>` on disk. `replace` builds the new tree elsewhere and swaps two directory names.
+
+    `spare` is on the repository's file system and not below it, so that no server takes the spare trees for models.
+    """
+
+    def __init__(self, path: Path, spare: Path) -> None:
+        self.path = path
+        self._new = spare / f"{path.name}.new"
+        self._old = spare / f"{path.name}.old"
+        self._stamps: dict[str, Stamp] = {}
+        self._old_stamps: dict[str, Stamp] = {}
+
+    def replace(self, files: Mapping[str, ModelFile]) -> None:
+        """Makes the directory hold exactly `files`. The former tree is kept until `forget` or `restore`.
+
+        A file copied from a path is not copied again while its source, size and modification time are the same.
+        """
+        for tree in (self._new, self._old):
+            shutil.rmtree(tree, ignore_errors=True)
+        stamps = {}
+        self._new.mkdir(parents=True)
+        for relative, file in files.items():
+            target = self._new / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(file.content, bytes):
+                target.write_bytes(file.content)
+                continue
+            stamps[relative] = _stamp(file.content)
+            kept = self.path / relative
+            if self._stamps.get(relative) == stamps[relative] and kept.is_file():
+                _link_or_copy(kept, target)
+            else:
+                shutil.copyfile(file.content, target)
+        if self.path.exists():
+            os.replace(self.path, self._old)
+        os.replace(self._new, self.path)
+        self._old_stamps, self._stamps = self._stamps, stamps
+
+    def restore(self) -> None:
+        """Puts the former tree back, if there was one."""
+        if self._old.exists():
+            os.replace(self.path, self._new)
+            os.replace(self._old, self.path)
+            shutil.rmtree(self._new, ignore_errors=True)
+            self._stamps = self._old_stamps
+
+    def forget(self) -> None:
+        """Drops the former tree: the new one is good."""
+        shutil.rmtree(self._old, ignore_errors=True)
+
+
+def _stamp(path: Path) -> Stamp:
+    found = path.stat()
+    return str(path), found.st_size, found.st_mtime_ns
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(source, target)
