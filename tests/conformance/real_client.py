@@ -24,7 +24,7 @@ _GRPC_CODES = {
     "UNIMPLEMENTED": "UNSUPPORTED",
     "DEADLINE_EXCEEDED": "DEADLINE",
 }
-_HTTP_TEXT = re.compile(r"Poll failed for model directory '(?P<model>[^']*)': (?P<reason>.*)")
+_POLL_FAILED = re.compile(r"\"Poll failed for model directory '(?P<model>[^']*)': (?P<reason>.*)\"$", re.MULTILINE)
 
 
 class RealClient(Client):
@@ -52,7 +52,7 @@ class RealClient(Client):
         failure = self._control(self._rpc.RepositoryModelLoad, request)
         if failure is None:
             return None
-        reasons = {m["model"]: m["reason"] for m in _HTTP_TEXT.finditer(self.server.log()[logged:])}
+        reasons = {m["model"]: m["reason"] for m in _POLL_FAILED.finditer(self.server.log()[logged:])}
         return Failure(failure.code, failure.text, self.plain(reasons.get(name, failure.text)))
 
     def unload(self, name: str, dependents: bool = False) -> Failure | None:

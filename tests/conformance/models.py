@@ -1,0 +1,78 @@
+"""Models that the conformance tests put into a repository: `model.py` sources and `config.pbtxt` texts."""
+
+from __future__ import annotations
+
+from .clients import Files
+
+CPU = "instance_group { kind: KIND_CPU }"
+
+#: Runs the Python text it is sent: the body of a function of (self, requests, pb_utils) that is what `execute` returns.
+SCRIPTED = """
+import textwrap
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.args = args
+
+    def execute(self, requests):
+        code = pb_utils.get_input_tensor_by_name(requests[0], "CODE").as_numpy().reshape(-1)[0].decode()
+        scope = {"np": np, "pb_utils": pb_utils}
+        exec("def script(self, requests):\\n" + textwrap.indent(code, "    "), scope)
+        return scope["script"](self, requests)
+"""
+
+ADD_SUB = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            a = pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy()
+            b = pb_utils.get_input_tensor_by_name(request, "INPUT1").as_numpy()
+            responses.append(
+                pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", a + b), pb_utils.Tensor("OUTPUT1", a - b)])
+            )
+        return responses
+"""
+
+ADD_SUB_CONFIG = """
+backend: "python"
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "INPUT1" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 4 ] } ]
+instance_group [ { kind: KIND_CPU } ]
+"""
+
+#: Answers every input with an output of the same name (`IN` -> `IN`); absent ones are absent.
+ECHO = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor(t.name(), t.as_numpy()) for t in request.inputs()])
+            for request in requests
+        ]
+"""
+
+
+def model(source: str, config: str | None = None, **more: str) -> Files:
+    """A model directory with version 1."""
+    return {"1/model.py": source, **({"config.pbtxt": config} if config is not None else {}), **more}
+
+
+def config(inputs: str, outputs: str, *rest: str) -> str:
+    """A config.pbtxt text. A tensor is `NAME TYPE dims`, several by `;`: `IN FP32 -1,4; MASK BOOL 1 optional`."""
+    lines = ['backend: "python"']
+    for kind, tensors in (("input", inputs), ("output", outputs)):
+        for tensor in filter(None, (t.strip() for t in tensors.split(";"))):
+            name, datatype, dims, *optional = tensor.split()
+            extra = " optional: true" if optional and kind == "input" else ""
+            lines.append(f'{kind} {{ name: "{name}" data_type: TYPE_{datatype} dims: [ {dims} ]{extra} }}')
+    return "\n".join([*lines, *(rest or (CPU,)), ""])
