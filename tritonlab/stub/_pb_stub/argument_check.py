@@ -1,0 +1,80 @@
+"""Argument checks as the peer's compiled module makes them: a TypeError before any side effect (rule 0.4).
+
+The good case never comes here: callers test `type(x) is str` and the like first. Which types convert is the peer's,
+measured; the texts imitate its form, not every detail of its signatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence
+
+_FORM = "%s(): incompatible %s arguments. The following argument types are supported:\n    1. %s\n\nInvoked with: %s"
+
+UINT32_MAX = (1 << 32) - 1
+UINT64_MAX = (1 << 64) - 1
+INT64_MAX = (1 << 63) - 1
+
+
+def mismatch(
+    function: str, signature: str, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
+) -> TypeError:
+    """The TypeError of a call that fits no signature. `function` is `__init__` for a constructor."""
+    pieces = [", ".join(map(repr, args))] if args else []
+    if kwargs:
+        pieces.append("kwargs: " + ", ".join("%s=%r" % item for item in kwargs.items()))
+    kind = "constructor" if function == "__init__" else "function"
+    return TypeError(_FORM % (function, kind, signature, "; ".join(pieces)))
+
+
+def no_constructor(name: str) -> TypeError:
+    """The TypeError of a class that only the server's side makes (rule 1.1.4)."""
+    return TypeError("c_python_backend_utils.%s: No constructor defined!" % name)
+
+
+def as_text(value: Any) -> Optional[str]:
+    """`value` as the peer's string argument, which takes bytes too; None if it does not fit."""
+    try:
+        if isinstance(value, str):
+            value.encode("utf-8")
+            return str(value)
+        return value.decode("utf-8") if isinstance(value, bytes) else None
+    except UnicodeError:
+        return None
+
+
+def as_int(value: Any, low: int, high: int) -> Optional[int]:
+    """`value` as an integer argument within its C type; floats do not fit, bool and numpy integers do.
+
+    None if it does not fit.
+    """
+    if isinstance(value, float) or not hasattr(type(value), "__index__"):
+        return None
+    number = value.__index__()
+    return int(number) if low <= number <= high else None
+
+
+def as_float(value: Any) -> Optional[float]:
+    """`value` as a floating point argument: anything with a number's conversion, so no str. None if it does not fit."""
+    kind = type(value)
+    if not (hasattr(kind, "__float__") or hasattr(kind, "__index__")):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def as_flag(value: Any) -> Optional[bool]:
+    """`value` as a bool argument: None is False, and whatever has a number's truth converts (rule 4.1.1).
+
+    None if it does not fit.
+    """
+    if value is None:
+        return False
+    return bool(value) if hasattr(type(value), "__bool__") else None
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether a list argument takes `value`: sequences do, text, sets, dicts and iterators do not (rule 1.7.3)."""
+    kind = type(value)
+    return not isinstance(value, (str, bytes, dict)) and hasattr(kind, "__getitem__") and hasattr(kind, "__len__")

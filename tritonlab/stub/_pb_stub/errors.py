@@ -1,0 +1,82 @@
+"""The two error classes an author sees: one to raise, one to put into a response.
+
+    TritonModelException   an exception; everything this package refuses is one (rule 0.5)
+    TritonError            a value: text and code of an InferenceResponse; not an exception (rule 1.3.2)
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from .argument_check import as_text, mismatch
+from .enums import ErrorCode
+
+
+class NativeObject:
+    """Base of the author-facing classes: as with the peer's, weak references work, copying and pickling do not."""
+
+    __slots__ = ("__weakref__",)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("cannot pickle '%s.%s' object" % (type(self).__module__, type(self).__qualname__))
+
+
+class TritonModelException(Exception):
+    """What the module raises for a wrong use of it.
+
+    A model may raise it too; the server gives it no special treatment.
+    """
+
+
+class TritonError(NativeObject):
+    """The error of one response: a text, which the client gets unprefixed, and a code, which becomes its HTTP or gRPC
+    status.
+
+    `InferenceResponse(error=TritonError("no such user", TritonError.NOT_FOUND))`. It is a value: raising it is a
+    TypeError.
+    """
+
+    __slots__ = ("_code", "_message")
+
+    UNKNOWN: ClassVar[ErrorCode] = ErrorCode.UNKNOWN
+    INTERNAL: ClassVar[ErrorCode] = ErrorCode.INTERNAL
+    NOT_FOUND: ClassVar[ErrorCode] = ErrorCode.NOT_FOUND
+    INVALID_ARG: ClassVar[ErrorCode] = ErrorCode.INVALID_ARG
+    UNAVAILABLE: ClassVar[ErrorCode] = ErrorCode.UNAVAILABLE
+    UNSUPPORTED: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED
+    ALREADY_EXISTS: ClassVar[ErrorCode] = ErrorCode.ALREADY_EXISTS
+    CANCELLED: ClassVar[ErrorCode] = ErrorCode.CANCELLED
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.INTERNAL) -> None:
+        """Raises TypeError if `message` is no text or `code` no member of this class (an int is not one)."""
+        text = as_text(message)
+        if text is None or not isinstance(code, ErrorCode):
+            raise mismatch(
+                "__init__",
+                "c_python_backend_utils.TritonError(message: str, code: "
+                "c_python_backend_utils.TritonError.__ErrorCode = <__ErrorCode.INTERNAL: 1>)",
+                (message,) if code is ErrorCode.INTERNAL else (message, code),
+            )
+        self._message = text
+        self._code = code
+
+    def message(self) -> str:
+        """The text given at construction."""
+        return self._message
+
+    def code(self) -> ErrorCode:
+        """The code given at construction; INTERNAL if none was."""
+        return self._code
+
+    @classmethod
+    def _of_code(cls, code: int, message: str) -> TritonError:
+        """The error that came over the wire as a number and a text."""
+        return cls(message, ErrorCode(code))
+
+
+setattr(TritonError, "__ErrorCode", ErrorCode)  # the peer's name of it, which no class body can spell
+
+
+def code_of(error: TritonError) -> int:
+    """The number of the error's code, as it crosses the wire."""
+    return error._code._value

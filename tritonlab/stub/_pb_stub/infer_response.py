@@ -1,0 +1,91 @@
+"""The author's InferenceResponse: what `execute` returns for a request, or what a BLS call answered."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from .argument_check import is_sequence, mismatch
+from .errors import NativeObject, TritonError, TritonModelException
+from .pb_tensor import Tensor
+from .request_parameters import encode_parameters
+
+_SIGNATURE = (
+    "c_python_backend_utils.InferenceResponse(output_tensors: List[c_python_backend_utils.Tensor] = [], "
+    "error: c_python_backend_utils.TritonError = None, parameters: object = None)"
+)
+_new = object.__new__
+
+
+class InferenceResponse(NativeObject):
+    """The answer to one request: output tensors, or an error, and parameters. May be kept and sent again."""
+
+    __slots__ = ("_error", "_parameters", "_tensors")
+
+    def __init__(
+        self,
+        output_tensors: Sequence[Tensor] = (),
+        error: Optional[TritonError] = None,
+        parameters: Optional[Dict[str, Union[bool, int, str]]] = None,
+    ) -> None:
+        """With an `error` the client gets its code and text; tensors and parameters then stay here.
+
+        Outputs need not match the model configuration: unknown ones are dropped, missing ones absent. Raises
+        TypeError for arguments of another type, TritonModelException for a None among the tensors or for parameters
+        that are not bool, int or str.
+        """
+        for tensor in output_tensors if type(output_tensors) is list else (None,):
+            if type(tensor) is not Tensor:
+                _check_tensors(output_tensors, error, parameters)
+                break
+        if error is not None and not isinstance(error, TritonError):
+            raise _mismatch(output_tensors, error, parameters)
+        self._tensors: List[Tensor] = [*output_tensors]
+        self._error = error
+        self._parameters = "" if parameters is None else encode_parameters(parameters)
+
+    @classmethod
+    def _received(
+        cls, tensors: List[Tensor], error: Optional[TritonError], parameters_json: str
+    ) -> InferenceResponse:
+        """A response that came from the server for a BLS request."""
+        self: InferenceResponse = _new(cls)
+        self._tensors = tensors
+        self._error = error
+        self._parameters = parameters_json
+        return self
+
+    def output_tensors(self) -> List[Tensor]:
+        """The output tensors, a new list on each call."""
+        return self._tensors.copy()
+
+    def has_error(self) -> bool:
+        """Whether this response is an error."""
+        return self._error is not None
+
+    def error(self) -> Optional[TritonError]:
+        """The error, or None."""
+        return self._error
+
+    def parameters(self) -> str:
+        """The parameters as JSON text, `{}` if there are none."""
+        return self._parameters or "{}"
+
+
+def _check_tensors(tensors: Any, error: Any, parameters: Any) -> None:
+    if not is_sequence(tensors):
+        raise _mismatch(tensors, error, parameters)
+    missing = False
+    for tensor in tensors:
+        if tensor is None:
+            missing = True
+        elif not isinstance(tensor, Tensor):
+            raise _mismatch(tensors, error, parameters)
+    # an argument of the wrong type goes first: that is the binding's check, before the constructor runs
+    if missing and (error is None or isinstance(error, TritonError)):
+        raise TritonModelException("Output tensor for inference response should not be empty.")
+
+
+def _mismatch(tensors: Any, error: Any, parameters: Any) -> TypeError:
+    named = {"output_tensors": tensors, "error": error, "parameters": parameters}
+    given = {name: value for name, value in named.items() if value is not None and value != ()}
+    return mismatch("__init__", _SIGNATURE, (), given)

@@ -1,0 +1,201 @@
+"""MetricFamily and Metric: the author's own lines on the server's /metrics page.
+
+The server holds families, metrics and values; here are handles. A family must outlive its metrics: when the last
+Python object of its name goes, its lines vanish, and metrics made from it refuse to work (rule 1.14.7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from queue import SimpleQueue
+from typing import Any, ClassVar, Deque, Dict, List, Optional
+
+from . import bridge
+from .argument_check import as_float, as_text, mismatch, no_constructor
+from .bridge import BridgeError
+from .enums import MetricKind
+from .errors import NativeObject, TritonModelException
+from .server_call import call_server
+
+_new = object.__new__
+
+_ORPHAN = (
+    "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should "
+    "be deleted AFTER its corresponding 'Metric' objects have been deleted."
+)
+_CAST_ERROR = (
+    "Unable to cast Python instance to C++ type (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for "
+    "details)"
+)
+
+
+class _FamilyLife:
+    """What a family shares with its metrics, so that they need not keep it alive."""
+
+    __slots__ = ("deleted", "ident")
+
+    def __init__(self, ident: int) -> None:
+        self.ident = ident
+        self.deleted = False
+
+
+class Metric(NativeObject):
+    """One sample of a family, told from the others by its labels. Made by `family.Metric(...)`.
+
+    Two metrics of a family with the same labels are the same sample, also across models (rule 1.14.6).
+    """
+
+    __slots__ = ("_family", "_ident")
+
+    _family: _FamilyLife
+    _ident: int
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Metric:
+        raise no_constructor("Metric")
+
+    @classmethod
+    def _of(cls, family: _FamilyLife, ident: int) -> Metric:
+        self: Metric = _new(cls)
+        self._family = family
+        self._ident = ident
+        return self
+
+    def increment(self, value: float, /) -> None:
+        """Adds `value`: to a counter if it is not negative, to a gauge always.
+
+        Raises TritonModelException otherwise.
+        """
+        self._operate("increment", value)
+
+    def set(self, value: float, /) -> None:
+        """Sets a gauge to `value`. Raises TritonModelException for another kind."""
+        self._operate("set", value)
+
+    def observe(self, value: float, /) -> None:
+        """Counts `value` in a histogram. Raises TritonModelException for another kind."""
+        self._operate("observe", value)
+
+    def value(self) -> float:
+        """The present value of a counter or gauge. Raises TritonModelException for a histogram."""
+        return float(self._call("value", "get", 0.0))
+
+    def _operate(self, operation: str, value: Any) -> None:
+        number = value if type(value) is float else as_float(value)
+        if number is None:
+            raise mismatch(
+                operation, "(self: c_python_backend_utils.Metric, arg0: float) -> None", (self, value)
+            )
+        self._call(operation, operation, number)
+
+    def _call(self, operation: str, word: str, number: float) -> Any:
+        if self._family.deleted:
+            raise TritonModelException(_ORPHAN)
+        prefix = "Failed to %s metric value: " % word
+        return call_server("Metric.%s" % operation, prefix, "METRIC_OP", [self._ident, operation, number])
+
+
+class MetricFamily(NativeObject):
+    """A metric's name, description and kind: `MetricFamily("seen_total", "Requests seen", MetricFamily.COUNTER)`."""
+
+    __slots__ = ("_kind", "_life")
+
+    COUNTER: ClassVar[MetricKind] = MetricKind.COUNTER
+    GAUGE: ClassVar[MetricKind] = MetricKind.GAUGE
+    HISTOGRAM: ClassVar[MetricKind] = MetricKind.HISTOGRAM
+
+    def __init__(self, name: str, description: str, kind: MetricKind) -> None:
+        """Joins the family of that name and kind if there is one (its description stays), else makes it.
+
+        Raises TypeError for arguments of other types, TritonModelException where the server refuses: a name that is
+        no metric name, or one in use with another kind.
+        """
+        texts = [as_text(name), as_text(description)]
+        if None in texts or not isinstance(kind, MetricKind):
+            raise mismatch(
+                "__init__",
+                "c_python_backend_utils.MetricFamily(name: str, description: str, "
+                "kind: c_python_backend_utils.MetricKind)",
+                (name, description, kind),
+            )
+        _undertaker.bury()
+        self._kind = kind
+        ident = call_server(
+            "MetricFamily", "Error when creating MetricFamily: ", "METRIC_FAMILY_NEW", [*texts, kind._value]
+        )
+        self._life = _FamilyLife(ident)
+
+    def Metric(self, labels: Optional[Dict[str, str]] = None, buckets: Optional[List[float]] = None) -> Metric:
+        """The family's metric with `labels`. A histogram needs `buckets`: the ascending upper bounds, without +Inf.
+
+        Raises TritonModelException for labels that are no dict of texts, or buckets that are missing, unexpected or
+        not ascending.
+        """
+        bounds = self._checked(labels, buckets)
+        ident = call_server(
+            "MetricFamily.Metric",
+            "Error when creating Metric: ",
+            "METRIC_NEW",
+            [self._life.ident, labels or {}, bounds],
+        )
+        return Metric._of(self._life, ident)
+
+    def _checked(self, labels: Any, buckets: Any) -> Optional[List[float]]:
+        """The checks of rule 1.14.3; the buckets as floats."""
+        if labels is not None and not isinstance(labels, dict):
+            raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
+        if buckets is None:
+            if self._kind == MetricKind.HISTOGRAM:
+                raise TritonModelException("Failed to create metric. Missing required buckets.")
+            return None
+        if not isinstance(buckets, list):
+            raise TritonModelException("Failed to create metric. Buckets must be a list.")
+        if self._kind != MetricKind.HISTOGRAM:
+            raise TritonModelException("Failed to create metric. Unexpected buckets found.")
+        bounds = [as_float(bound) for bound in buckets]
+        if None in bounds:
+            raise RuntimeError(_CAST_ERROR)
+        return bounds  # type: ignore[return-value]
+
+    def __del__(self) -> None:
+        life = getattr(self, "_life", None)  # unset if the constructor raised
+        if life is not None:
+            life.deleted = True
+            _undertaker.add(life.ident)
+
+
+class _Undertaker:
+    """Tells the server about families that are gone, from a thread of its own.
+
+    A destructor may run anywhere, also in the middle of a call to the server on the same thread: it must not make one
+    itself. A new family waits for the burial of the old ones, so that a name can change its kind at once.
+    """
+
+    def __init__(self) -> None:
+        self._dead: Deque[int] = deque()
+        self._wake: SimpleQueue[None] = SimpleQueue()  # its put() is made to be called in destructors
+        self._lock = threading.Lock()  # held from taking a number until the server has answered
+        self._thread: Optional[threading.Thread] = None
+
+    def add(self, ident: int) -> None:
+        self._dead.append(ident)
+        self._wake.put(None)
+
+    def bury(self) -> None:
+        """Reports all families gone so far; starts the thread on its first call, as the first family is made."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="metric families", daemon=True)
+            self._thread.start()
+        with self._lock:
+            while self._dead:
+                with contextlib.suppress(BridgeError, OSError):  # the server is gone, and the lines with it
+                    bridge.current().call("METRIC_FAMILY_DEL", [self._dead.popleft()])
+
+    def _run(self) -> None:
+        while True:
+            self._wake.get()
+            self.bury()
+
+
+_undertaker = _Undertaker()

@@ -1,0 +1,69 @@
+"""The model-control functions of the module: load, unload and look for other models of the same server (rule 1.15)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Dict, Optional
+
+from .argument_check import as_flag, as_text, mismatch
+from .errors import TritonModelException
+from .server_call import call_server
+
+
+def load_model(model_name: str, config: str = "", files: Optional[Dict[str, bytes]] = None) -> None:
+    """Loads `model_name`, or loads it again, and returns when it is ready.
+
+    `config`: JSON text that replaces the model's configuration. `files`: contents by `file:<path in the model's
+    directory>`, instead of the model's own files; needs `config`. Raises TritonModelException with the server's
+    reason.
+    """
+    name, config_text = as_text(model_name), as_text(config)
+    if name is None or config_text is None:
+        raise mismatch(
+            "load_model",
+            "(model_name: str, config: str = '', files: object = None) -> None",
+            [value for value, default in ((model_name, ""), (config, ""), (files, None)) if value != default],
+        )
+    if files is not None and not isinstance(files, dict):
+        raise TritonModelException(
+            "failed to load model '%s', files should be a dictionary of file paths and file contents" % name
+        )
+    contents = {_path(path): _content(content) for path, content in (files or {}).items()}
+    call_server("load_model", "Failed to load model: ", "LOAD_MODEL", [name, config_text, contents])
+
+
+def unload_model(model_name: str, unload_dependents: bool = False) -> None:
+    """Schedules the unloading of `model_name`, with `unload_dependents` also of the models that only it needs.
+
+    Unknown names are ignored.
+    """
+    name, dependents = as_text(model_name), as_flag(unload_dependents)
+    if name is None or dependents is None:
+        raise mismatch(
+            "unload_model",
+            "(model_name: str, unload_dependents: bool = False) -> None",
+            (model_name, unload_dependents),
+        )
+    call_server("unload_model", "Failed to unload model: ", "UNLOAD_MODEL", [name, dependents])
+
+
+def is_model_ready(model_name: str, model_version: str = "") -> bool:
+    """Whether `model_name` can be called, in `model_version` (a number as text) or at all."""
+    name, version = as_text(model_name), as_text(model_version)
+    if name is None or version is None:
+        raise mismatch(
+            "is_model_ready", "(model_name: str, model_version: str = '') -> bool", (model_name, model_version)
+        )
+    return bool(call_server("is_model_ready", "Failed to check model readiness: ", "IS_MODEL_READY", [name, version]))
+
+
+def _path(path: Any) -> str:
+    if not isinstance(path, str):
+        raise TypeError("Object of type '%s' is not an instance of 'str'" % type(path).__name__)
+    return path
+
+
+def _content(content: Any) -> str:
+    if not isinstance(content, bytes):
+        raise TypeError("Object of type '%s' is not an instance of 'bytes'" % type(content).__name__)
+    return base64.b64encode(content).decode("ascii")

@@ -1,0 +1,69 @@
+"""Logger: the author's lines in the server's log, with the file and line they come from."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+from . import bridge
+from .argument_check import as_text, mismatch, no_constructor
+from .bridge import BridgeError
+from .enums import LogLevel
+from .errors import NativeObject, TritonModelException
+
+
+class Logger(NativeObject):
+    """Static methods only. The server's log settings decide what shows; everything is handed to it (rule 1.13.3)."""
+
+    __slots__ = ()
+
+    LogLevel: ClassVar[Any] = LogLevel
+    INFO: ClassVar[LogLevel] = LogLevel.INFO
+    WARNING: ClassVar[LogLevel] = LogLevel.WARNING
+    ERROR: ClassVar[LogLevel] = LogLevel.ERROR
+    VERBOSE: ClassVar[LogLevel] = LogLevel.VERBOSE
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Logger:
+        raise no_constructor("Logger")
+
+    @staticmethod
+    def log(message: str, level: LogLevel = LogLevel.INFO) -> None:
+        """Logs `message` at `level`, one of this class's members. Raises TypeError for other types."""
+        if not isinstance(level, LogLevel):
+            raise mismatch(
+                "log",
+                "(message: str, level: c_python_backend_utils.Logger.LogLevel = <LogLevel.INFO: 0>) -> None",
+                (message, level),
+            )
+        _log("log", message, level._value)
+
+    @staticmethod
+    def log_info(message: str) -> None:
+        """Logs `message` as information."""
+        _log("log_info", message, 0)
+
+    @staticmethod
+    def log_warn(message: str) -> None:
+        """Logs `message` as a warning."""
+        _log("log_warn", message, 1)
+
+    @staticmethod
+    def log_error(message: str) -> None:
+        """Logs `message` as an error."""
+        _log("log_error", message, 2)
+
+    @staticmethod
+    def log_verbose(message: str) -> None:
+        """Logs `message` where the server's verbose level is 1 or more."""
+        _log("log_verbose", message, 3)
+
+
+def _log(function: str, message: Any, level: int) -> None:
+    text = message if type(message) is str else as_text(message)
+    if text is None:
+        raise mismatch(function, "(message: str) -> None", (message,))
+    caller = sys._getframe(2)  # the author's frame, above the method of Logger
+    try:
+        bridge.current().log(level, text, caller.f_code.co_filename, caller.f_lineno)
+    except BridgeError as error:
+        raise TritonModelException(error.text) from None

@@ -1,0 +1,72 @@
+"""PreferredMemory and InferenceTrace: what a BLS request may carry besides its tensors; and the region's free size."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from . import bridge
+from .argument_check import INT64_MAX, as_int, mismatch, no_constructor
+from .enums import MemoryType
+from .errors import NativeObject
+
+_new = object.__new__
+
+
+class PreferredMemory(NativeObject):
+    """A hint where the outputs of a BLS request should land; ignored where it cannot be met."""
+
+    __slots__ = ("_device_id", "_type")
+
+    def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0) -> None:
+        """`preferred_memory_type` is TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU, not a number.
+
+        Raises TypeError otherwise.
+        """
+        device = as_int(preferred_device_id, -INT64_MAX - 1, INT64_MAX)
+        if not isinstance(preferred_memory_type, MemoryType) or device is None:
+            raise mismatch(
+                "__init__",
+                "c_python_backend_utils.PreferredMemory(preferred_memory_type: "
+                "triton::backend::python::PreferredMemory::MemoryType, preferred_device_id: int = 0)",
+                (preferred_memory_type, preferred_device_id),
+            )
+        self._type = preferred_memory_type
+        self._device_id = device
+
+
+class InferenceTrace(NativeObject):
+    """The trace of a request, from `request.trace()`."""
+
+    __slots__ = ("_context",)
+
+    _context: Optional[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> InferenceTrace:
+        raise no_constructor("InferenceTrace")
+
+    @classmethod
+    def _of(cls, context: Optional[str]) -> InferenceTrace:
+        self: InferenceTrace = _new(cls)
+        self._context = context
+        return self
+
+    def get_context(self) -> Optional[str]:
+        """JSON text of the OpenTelemetry headers that continue this trace, or None if the server has no such trace."""
+        return self._context
+
+
+class SharedMemory(NativeObject):
+    """The stub's shared-memory region, as far as the peer shows it (`c_python_backend_utils.shared_memory`)."""
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> SharedMemory:
+        raise no_constructor("SharedMemory")
+
+    def free_memory(self) -> int:
+        """Bytes of the region that are not in use; 0 where there is none."""
+        region: Any = getattr(bridge.current(), "region", None)
+        return 0 if region is None else int(region.size - region.used)
+
+
+shared_memory: SharedMemory = _new(SharedMemory)

@@ -1,0 +1,73 @@
+"""ResponseIterator: the responses of a BLS request run with `exec(decoupled=True)`."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List
+
+from .argument_check import no_constructor
+from .bridge import BridgeError
+from .errors import NativeObject, TritonModelException
+from .infer_response import InferenceResponse
+
+_new = object.__new__
+
+
+class ResponseIterator(NativeObject):
+    """Yields responses as the called model sends them; `next` blocks for the next one.
+
+    A model that sends its final flag by itself adds an empty response at the end. Once all have come, iterating again
+    gives the same objects. Dropping an unfinished iterator leaves the rest to be read and thrown away.
+    """
+
+    __slots__ = ("_call", "_next", "_over", "_responses")
+
+    _call: Iterator[InferenceResponse]
+    _responses: List[InferenceResponse]
+    _next: int
+    _over: bool
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ResponseIterator:
+        raise no_constructor("ResponseIterator")
+
+    @classmethod
+    def _of(cls, call: Iterator[InferenceResponse]) -> ResponseIterator:
+        """`call` yields the responses and may have `cancel()`."""
+        self: ResponseIterator = _new(cls)
+        self._call = call
+        self._responses = []
+        self._next = 0
+        self._over = False
+        return self
+
+    def __iter__(self) -> ResponseIterator:
+        if self._over:
+            self._next = 0  # rule 1.10.3
+        return self
+
+    def __next__(self) -> InferenceResponse:
+        if not self._over:
+            try:
+                response = next(self._call)
+            except StopIteration:
+                self._over = True
+                # what came was handed out already; only a new __iter__ goes back to the start
+                self._next = len(self._responses)
+            except BridgeError as error:
+                raise TritonModelException(error.text) from None
+            else:
+                self._responses.append(response)
+                return response
+        if self._next < len(self._responses):
+            self._next += 1
+            return self._responses[self._next - 1]
+        raise StopIteration("Iteration is done for the responses.")
+
+    def cancel(self) -> None:
+        """Asks the called model's server side to cancel the request; nothing happens once it is over.
+
+        The called model must look at `is_cancelled()`. What it sends until its final flag still has to be read.
+        """
+        if not self._over:
+            cancel = getattr(self._call, "cancel", None)
+            if cancel is not None:
+                cancel()

@@ -1,0 +1,28 @@
+"""Parameters of requests and responses the author builds: a flat dict, kept as JSON text (rules 1.7.2, 1.7.5)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .errors import TritonModelException
+
+
+def encode_parameters(parameters: Any) -> str:
+    """The JSON text of `parameters`, empty for none.
+
+    Raises TritonModelException for anything but str keys and bool, int or str values.
+    """
+    if parameters is None:
+        return ""
+    if not isinstance(parameters, dict):
+        # the compiler's name of the type is really what the peer shows
+        raise TritonModelException("Expect N8pybind114dictE, got %s" % type(parameters))
+    for key, value in parameters.items():
+        if not isinstance(key, str):
+            raise TritonModelException("Expect parameters keys to have type str, found type %s" % type(key))
+        if not isinstance(value, (bool, int, str)):
+            raise TritonModelException(
+                "Expect parameters values to have type bool/int/str, found type %s" % type(value)
+            )
+    return json.dumps(parameters) if parameters else ""

@@ -1,0 +1,107 @@
+"""InferenceResponseSender: answers one request from any thread, during `execute` or (decoupled) after it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Optional
+
+from . import bridge
+from .argument_check import UINT32_MAX, as_int, mismatch, no_constructor
+from .bridge import BridgeError
+from .errors import NativeObject, TritonModelException
+from .infer_response import InferenceResponse
+
+FINAL = 1
+
+#: Stands for the server's number of a request where there is none: the author built it, and nobody waits for its
+#: answer.
+NO_HANDLE = -1
+
+_SIGNATURE = (
+    "(self: c_python_backend_utils.InferenceResponseSender, "
+    "response: c_python_backend_utils.InferenceResponse = None, flags: int = 0) -> None"
+)
+_new = object.__new__
+
+
+class InferenceResponseSender(NativeObject):
+    """What `request.get_response_sender()` gives. Responses of one request arrive in the order of the `send` calls."""
+
+    __slots__ = ("_closed", "_decoupled", "_handle", "_lock", "_sent")
+
+    _handle: int
+    _decoupled: bool
+    _sent: bool
+    _closed: bool
+    _lock: threading.Lock
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> InferenceResponseSender:
+        raise no_constructor("InferenceResponseSender")
+
+    @classmethod
+    def _of(cls, handle: int, decoupled: bool) -> InferenceResponseSender:
+        """The sender of the request `handle`; NO_HANDLE for one the author built."""
+        self: InferenceResponseSender = _new(cls)
+        self._handle = handle
+        self._decoupled = decoupled
+        self._sent = False
+        self._closed = False
+        self._lock = threading.Lock()  # guards _sent and _closed, and keeps the order on the wire that of the checks
+        return self
+
+    def send(self, response: Optional[InferenceResponse] = None, flags: int = 0) -> None:
+        """Sends `response`; with `flags=TRITONSERVER_RESPONSE_COMPLETE_FINAL` it is the last, and may be left out.
+
+        Outputs the client did not ask for are dropped. Thread-safe. Raises TritonModelException for a send that the
+        rules of the model's transaction mode forbid or that fails on its way, TypeError for arguments of another
+        type.
+        """
+        if response is not None and not isinstance(response, InferenceResponse):
+            raise mismatch("send", _SIGNATURE, (self, response))
+        number = flags if type(flags) is int and 0 <= flags <= 1 else as_int(flags, 0, UINT32_MAX)
+        if number is None:
+            raise mismatch("send", _SIGNATURE, (self, response, flags))
+        with self._lock:
+            refusal = self._refusal(response, number)
+            if refusal:
+                raise TritonModelException("Unable to send response. " + refusal if refusal[0] != "I" else refusal)
+            self._sent = self._sent or response is not None
+            self._closed = number == FINAL
+            try:
+                bridge.current().send_response(self._handle, response, number)
+            except BridgeError as error:
+                raise TritonModelException(error.text) from None
+
+    def _refusal(self, response: Optional[InferenceResponse], flags: int) -> str:
+        """Why this send is not allowed, the checks in the peer's order (rules 1.9.2, 1.9.3); empty if it is."""
+        if flags not in (0, FINAL):
+            return "Unsupported flag provided."
+        if response is None and flags == 0:
+            return "Inference Response object must be provided when the response flags is set to zero."
+        if self._handle == NO_HANDLE:
+            return "Response sender has no reference to the decoupled state of the model."
+        if not self._decoupled:
+            if response is not None and self._sent:
+                return "Non-decoupled model cannot send more than one response."
+            if response is None and not self._sent:
+                return "Non-decoupled model cannot send complete final before sending a response."
+        if self._closed:
+            return "Response sender has been closed."
+        return ""
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has given the request up. Asks the server each time."""
+        return ask_cancelled(self._handle)
+
+
+def ask_cancelled(handle: int) -> bool:
+    """Raises TritonModelException for a request the author built; there the peer aborts the server (rule 1.7.10)."""
+    if handle == NO_HANDLE:
+        raise TritonModelException(
+            "Cannot determine request cancellation: the model built this request itself, and only a received one "
+            "has a client."
+        )
+    try:
+        return bridge.current().is_cancelled(handle)
+    except BridgeError as error:
+        raise TritonModelException(error.text) from None

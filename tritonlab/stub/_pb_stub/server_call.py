@@ -1,0 +1,31 @@
+"""Calls of the author's objects to the server; around its error texts those of rules 1.14.4 and 1.15.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import bridge
+from .bridge import BridgeError
+from .errors import TritonModelException
+
+#: Nobody could answer a call here; the peer waits for ever (rule 1.18)
+_SILENT_PHASES = ("import", "auto_complete")
+
+
+def call_server(what: str, prefix: str, command: str, body: Any) -> Any:
+    """The server's answer to `command`. `what` names the author's call, `prefix` starts the text of a failure.
+
+    Raises TritonModelException; at once where the peer would hang (rule 1.18.2).
+    """
+    link = bridge.current()
+    if link.phase in _SILENT_PHASES:
+        raise TritonModelException(
+            "%s is not available during %s: the server answers no calls before the model is initialized."
+            % (what, "auto_complete_config" if link.phase == "auto_complete" else "the import of the model")
+        )
+    try:
+        return link.call(command, body)
+    except BridgeError as error:
+        raise TritonModelException(
+            "%sFailed to process the request for model '%s', message: %s" % (prefix, link.instance_name, error.text)
+        ) from None

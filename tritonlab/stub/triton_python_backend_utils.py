@@ -1,0 +1,288 @@
+"""What a model imports: `import triton_python_backend_utils as pb_utils`.
+
+Here is the pure part: helpers, the ModelConfig of `auto_complete_config`, constants. Inside a stub the classes
+(Tensor, InferenceRequest, InferenceResponse, ...) join it once `model.py` has been imported, as on the peer (rule
+1.1.2); outside a stub there is only this part.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import typing as _t
+
+import numpy as np
+
+if __package__:  # in the kernel: tritonlab.stub.triton_python_backend_utils
+    from ._pb_stub import serialization as _serialization
+else:  # in a stub: the directory is on sys.path
+    from _pb_stub import serialization as _serialization  # type: ignore[import-not-found,no-redef]
+
+if _t.TYPE_CHECKING:
+    from ._pb_stub.errors import TritonError as TritonError
+    from ._pb_stub.errors import TritonModelException as TritonModelException
+    from ._pb_stub.infer_request import InferenceRequest as InferenceRequest
+    from ._pb_stub.infer_response import InferenceResponse as InferenceResponse
+    from ._pb_stub.metric_family import MetricFamily as MetricFamily
+    from ._pb_stub.model_loader import is_model_ready as is_model_ready
+    from ._pb_stub.model_loader import load_model as load_model
+    from ._pb_stub.model_loader import unload_model as unload_model
+    from ._pb_stub.pb_log import Logger as Logger
+    from ._pb_stub.pb_memory import PreferredMemory as PreferredMemory
+    from ._pb_stub.pb_tensor import Tensor as Tensor
+    from .c_python_backend_utils import TRITONSERVER_MEMORY_CPU as TRITONSERVER_MEMORY_CPU
+    from .c_python_backend_utils import TRITONSERVER_MEMORY_GPU as TRITONSERVER_MEMORY_GPU
+    from .c_python_backend_utils import get_model_dir as get_model_dir
+
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+TRITONSERVER_REQUEST_RELEASE_ALL = 1
+TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
+
+#: The config's data types in numpy's words; BF16 has none, and bool is Python's own (rule 1.2.2)
+TRITON_STRING_TO_NUMPY: _t.Dict[str, _t.Any] = {
+    "TYPE_BOOL": bool,
+    "TYPE_UINT8": np.uint8,
+    "TYPE_UINT16": np.uint16,
+    "TYPE_UINT32": np.uint32,
+    "TYPE_UINT64": np.uint64,
+    "TYPE_INT8": np.int8,
+    "TYPE_INT16": np.int16,
+    "TYPE_INT32": np.int32,
+    "TYPE_INT64": np.int64,
+    "TYPE_FP16": np.float16,
+    "TYPE_FP32": np.float32,
+    "TYPE_FP64": np.float64,
+    "TYPE_STRING": np.object_,
+}
+
+_NUMPY_OF_DATATYPE: _t.Dict[int, _t.Any] = {
+    1: np.bool_,
+    2: np.uint8,
+    3: np.uint16,
+    4: np.uint32,
+    5: np.uint64,
+    6: np.int8,
+    7: np.int16,
+    8: np.int32,
+    9: np.int64,
+    10: np.float16,
+    11: np.float32,
+    12: np.float64,
+    13: np.object_,
+}
+
+
+def serialize_byte_tensor(input_tensor: np.ndarray[_t.Any, _t.Any]) -> _t.Any:
+    """The elements of an object or `S` array as `bytes`: each a little-endian uint32 length and its bytes, in C order.
+
+    `()` for an array without elements, None for another dtype (rule 1.6.4).
+    """
+    if input_tensor.size == 0:
+        return ()
+    if input_tensor.dtype != np.object_ and input_tensor.dtype.type != np.bytes_:
+        return None
+    return _serialization.encode_bytes_tensor(input_tensor)
+
+
+def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
+    """A 1-D object array of `bytes` from what serialize_byte_tensor made.
+
+    Raises struct.error where a length or an element is cut off.
+    """
+    try:
+        return _serialization.decode_bytes_tensor(encoded_tensor)
+    except ValueError:
+        # the element that is cut off, unpacked once more for the text of struct (rule 1.6.4)
+        data = bytes(encoded_tensor)
+        offset = 0
+        while offset < len(data):
+            length = struct.unpack_from("<I", data, offset)[0]
+            struct.unpack_from("<%ds" % length, data, offset + 4)
+            offset += 4 + length
+        raise
+
+
+def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Any:
+    """The first input of that name, or None."""
+    for tensor in inference_request.inputs():
+        if tensor.name() == name:
+            return tensor
+    return None
+
+
+def get_output_tensor_by_name(inference_response: _t.Any, name: str) -> _t.Any:
+    """The first output of that name, or None."""
+    for tensor in inference_response.output_tensors():
+        if tensor.name() == name:
+            return tensor
+    return None
+
+
+def get_input_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
+    """The entry of that name in the config's `input`, or None. `model_config` is `json.loads(args["model_config"])`."""
+    return _entry(model_config, "input", name)
+
+
+def get_output_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
+    """The entry of that name in the config's `output`, or None."""
+    return _entry(model_config, "output", name)
+
+
+def _entry(model_config: _t.Dict[str, _t.Any], key: str, name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
+    entries: _t.List[_t.Dict[str, _t.Any]] = model_config.get(key, [])
+    return next((entry for entry in entries if entry["name"] == name), None)
+
+
+def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any]) -> bool:
+    """Whether the config makes the model decoupled. Raises KeyError for a transaction policy that does not say."""
+    if "model_transaction_policy" not in model_config:
+        return False
+    return model_config["model_transaction_policy"]["decoupled"]  # type: ignore[no-any-return]
+
+
+def triton_to_numpy_type(data_type: int) -> _t.Any:
+    """The numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
+    return _NUMPY_OF_DATATYPE.get(data_type)
+
+
+def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
+    """The datatype's number of a numpy type or dtype, or None; Python's own types and type names have none."""
+    for number, numpy_type in _NUMPY_OF_DATATYPE.items():
+        if data_type == numpy_type:
+            return number
+    return 13 if data_type == np.bytes_ else None
+
+
+def triton_string_to_numpy(triton_type_string: str) -> _t.Any:
+    """The type of a config's `data_type`, such as "TYPE_FP32". Raises KeyError for another word."""
+    return TRITON_STRING_TO_NUMPY[triton_type_string]
+
+
+class ModelConfig:
+    """A model's configuration, as `auto_complete_config` gets it, fills it in and returns it.
+
+    All conflicts with what the configuration file says are ValueErrors.
+    """
+
+    def __init__(self, model_config: str) -> None:
+        """`model_config` is the configuration's JSON text."""
+        self._model_config: _t.Dict[str, _t.Any] = json.loads(model_config)
+
+    def as_dict(self) -> _t.Dict[str, _t.Any]:
+        """The configuration itself: what is changed in it is changed in what will be returned."""
+        return self._model_config
+
+    def set_max_batch_size(self, max_batch_size: int) -> None:
+        """Raises the maximum batch size. Raises ValueError if it is larger already."""
+        current = self._model_config["max_batch_size"]
+        if current > max_batch_size:
+            raise ValueError(
+                "configuration specified max_batch_size %s, but in auto-complete-config function for model '%s' "
+                "specified max_batch_size %s" % (current, self._name, max_batch_size)
+            )
+        self._model_config["max_batch_size"] = max_batch_size
+
+    def set_dynamic_batching(self) -> None:
+        """Asks for the dynamic batcher. Raises ValueError if the configuration has another scheduler."""
+        for other in ("sequence_batching", "ensemble_scheduling"):
+            if other in self._model_config:
+                raise ValueError(
+                    "Configuration specified scheduling_choice as '%s', but auto-complete-config function for model "
+                    "'%s' tries to set scheduling_choice as 'dynamic_batching'" % (other, self._name)
+                )
+        self._model_config.setdefault("dynamic_batching", {})
+
+    def add_input(self, input: _t.Dict[str, _t.Any]) -> None:
+        """Adds an input, or fills in the one of that name: `name`, `data_type`, `dims` and perhaps `optional`.
+
+        Raises ValueError if something is missing, unknown, or contradicts the configuration.
+        """
+        self._check_properties("input", input, ("name", "data_type", "dims", "optional"))
+        existing = self._merge("input", input)
+        if existing is None or "optional" not in input:
+            return
+        if "optional" in existing and existing["optional"] != input["optional"]:
+            raise ValueError(
+                "model '%s', tensor '%s': the model expects optional %s but the model configuration specifies "
+                "optional %s"
+                % (self._name, input["name"], input["optional"], existing["optional"])
+            )
+        existing["optional"] = input["optional"]
+
+    def add_output(self, output: _t.Dict[str, _t.Any]) -> None:
+        """Adds an output, or fills in the one of that name: `name`, `data_type` and `dims`.
+
+        Raises ValueError as add_input.
+        """
+        self._check_properties("output", output, ("name", "data_type", "dims"))
+        self._merge("output", output)
+
+    def set_model_transaction_policy(self, transaction_policy_dict: _t.Dict[str, _t.Any]) -> None:
+        """Sets `{"decoupled": bool}`. Raises ValueError for another key, or if the configuration says otherwise."""
+        for key in transaction_policy_dict:
+            if key != "decoupled":
+                raise ValueError(
+                    "model transaction property in auto-complete-config function for model '%s' contains property "
+                    "other than 'decoupled'." % self._name
+                )
+        if "decoupled" not in transaction_policy_dict:
+            return
+        wanted = transaction_policy_dict["decoupled"]
+        policy = self._model_config.setdefault("model_transaction_policy", {})
+        if policy.get("decoupled", wanted) != wanted:
+            raise ValueError(
+                "trying to change decoupled property in auto-complete-config for model '%s', which is already set "
+                "to '%s'."
+                % (self._name, policy["decoupled"])
+            )
+        policy["decoupled"] = wanted
+
+    @property
+    def _name(self) -> str:
+        return str(self._model_config["name"])
+
+    def _check_properties(self, kind: str, tensor: _t.Dict[str, _t.Any], allowed: _t.Sequence[str]) -> None:
+        for key in tensor:
+            if key not in allowed:
+                # reads the name before it is known to be there, as the peer does (rule 1.17.3)
+                raise ValueError(
+                    "%s '%s' in auto-complete-config function for model '%s' contains property other than %s and '%s'."
+                    % (kind, tensor["name"], self._name, ", ".join("'%s'" % a for a in allowed[:-1]), allowed[-1])
+                )
+        if "name" not in tensor:
+            raise ValueError(
+                "%s in auto-complete-config function for model '%s' is missing 'name' property." % (kind, self._name)
+            )
+        for key in ("data_type", "dims"):
+            if key not in tensor:
+                raise ValueError(
+                    "%s '%s' in auto-complete-config function for model '%s' is missing '%s' property."
+                    % (kind, tensor["name"], self._name, key)
+                )
+
+    def _merge(self, kind: str, tensor: _t.Dict[str, _t.Any]) -> _t.Optional[_t.Dict[str, _t.Any]]:
+        """Fills the entry of that name and returns it; adds `tensor` and returns None if there is no such entry."""
+        entries = self._model_config.setdefault(kind, [])
+        existing: _t.Optional[_t.Dict[str, _t.Any]] = next((e for e in entries if e["name"] == tensor["name"]), None)
+        if existing is None:
+            entries.append(tensor)
+            return None
+        old_type, old_dims = existing.get("data_type", "TYPE_INVALID"), existing.get("dims", [])
+        if old_type not in ("TYPE_INVALID", tensor["data_type"]):
+            raise ValueError(
+                "unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s"
+                % (self._name, old_type, kind, tensor["name"], tensor["data_type"])
+            )
+        if old_dims and old_dims != tensor["dims"]:
+            raise ValueError(
+                "model '%s', tensor '%s': the model expects dims %s but the model configuration specifies dims %s"
+                % (self._name, tensor["name"], tensor["dims"], old_dims)
+            )
+        existing["data_type"] = tensor["data_type"]
+        existing["dims"] = tensor["dims"]
+        return existing
+
+
+del annotations  # a name the peer's module does not have
