@@ -82,7 +82,7 @@ class Tensor:
         """
         if self.datatype is DataType.BYTES:
             if self._decoded is None:
-                self._decoded = decode_bytes_tensor(memoryview(self.data)).reshape(self.shape)
+                self._decoded = decode_bytes_tensor(self.data.data).reshape(self.shape)
             return self._decoded
         if self.datatype is DataType.BF16:
             raise UnsupportedError("numpy has no BF16; use torch.from_dlpack(tensor)")
