@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from .infer_response import InferenceResponse, ParameterValue
 from .status import TritonError
@@ -13,6 +14,14 @@ SEQUENCE_START = 1
 SEQUENCE_END = 2
 
 ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
+
+
+class Leadable(Protocol):
+    """Who executes a request (`instances.model_instance.ModelInstance`)."""
+
+    def lead(self, done: Callable[[], bool]) -> bool:
+        """Lets the caller read the stub's answers until `done()`; False if another thread reads them already."""
+        ...
 
 
 class RequestState(enum.Enum):
@@ -54,6 +63,7 @@ class InferenceRequest:
         "cancelled",
         "correlation_id",
         "execute_start",
+        "executor",
         "flags",
         "inputs",
         "model_name",
@@ -99,6 +109,8 @@ class InferenceRequest:
         self.batch_size = 1
         self.cancelled = False
         self.state = RequestState.INITIALIZED
+        #: while it executes: lets the waiting caller read the answer itself
+        self.executor: Leadable | None = None
         self.serial = 0
         self.request_start = 0
         self.queue_start = 0

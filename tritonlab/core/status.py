@@ -159,11 +159,20 @@ class RemoteException:
 class ModelError(InternalError):
     """The author's model failed. The text is the peer's; the rest is for the author.
 
-    `exception`: the Python exception, if there was one. `log`: the model's last output lines.
+    `exception`: the Python exception, if there was one. `reason`: what happened, where the peer's text does not say (the signal that killed the
+    stub). `log`: the model's last output lines.
     """
 
-    def __init__(self, message: str, *, exception: RemoteException | None = None, log: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        exception: RemoteException | None = None,
+        log: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
+        self.reason = reason
         self.exception = exception
         self.log = log
 
@@ -180,6 +189,5 @@ class ModelLoadError(ModelError):
         exception: RemoteException | None = None,
         log: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(message, exception=exception, log=log)
+        super().__init__(message, reason=reason or message, exception=exception, log=log)
         self.code = code
-        self.reason = reason or message

@@ -44,6 +44,14 @@ def decode_body(data: Buffer) -> Any:
         raise WireError("message body is not valid JSON: %s" % error)
 
 
+_encode_parameters = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def encode_parameters(parameters: Any) -> str:
+    """Request or response parameters as the compact JSON text the author sees (rule 1.7.5); empty if there are none."""
+    return _encode_parameters(parameters) if parameters else ""
+
+
 #: Numpy dtype of the elements of each datatype as they lie in memory (numbers of model_config.proto): BF16 as bit patterns.
 ELEMENT_DTYPES = (
     None,

@@ -1,0 +1,58 @@
+"""The instances of one model version: started together, stopped together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from ..core.infer_stats import InferStats
+from .model_instance import InstanceEvents, InstancePlan, InstanceServices, ModelInstance
+from .model_stub import ModelStub
+
+
+def start_instances(
+    plans: Sequence[InstancePlan],
+    services: InstanceServices,
+    stats: InferStats,
+    events: InstanceEvents,
+    first_stub: ModelStub | None = None,
+) -> list[ModelInstance]:
+    """Starts all instances at once (rule 2.2); `first_stub` already imports the model for the first of them.
+
+    Raises the first failure, in the order of `plans`, after all others were ended.
+    """
+    instances = [ModelInstance(plan, services, stats, events) for plan in plans]
+    if len(instances) == 1:
+        instances[0].start(first_stub)
+        return instances
+    with ThreadPoolExecutor(len(instances), thread_name_prefix="load") as executor:
+        starts = [
+            executor.submit(instance.start, first_stub if index == 0 else None)
+            for index, instance in enumerate(instances)
+        ]
+        wait(starts)
+    failures = [start.exception() for start in starts]
+    failure = next((f for f in failures if f is not None), None)
+    if failure is not None:
+        for instance in instances:
+            instance.abort()
+        raise failure
+    return instances
+
+
+def stop_instances(instances: Sequence[ModelInstance]) -> None:
+    """Lets all instances finish their requests and finalize; blocking."""
+    _each(instances, ModelInstance.stop)
+
+
+def abort_instances(instances: Sequence[ModelInstance]) -> None:
+    """Ends all instances at once."""
+    _each(instances, ModelInstance.abort)
+
+
+def _each(instances: Sequence[ModelInstance], do: Callable[[ModelInstance], None]) -> None:
+    if len(instances) == 1:
+        do(instances[0])
+    elif instances:
+        with ThreadPoolExecutor(len(instances), thread_name_prefix="unload") as executor:
+            list(executor.map(do, instances))

@@ -1,0 +1,455 @@
+"""One instance of a model: the batch its stub executes, the responses that come back, and what happens when the stub dies."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.clock import Clock
+from ..core.infer_request import InferenceRequest, RequestEvent
+from ..core.infer_response import InferenceResponse
+from ..core.infer_stats import InferStats
+from ..core.instrument import ExecuteTimes, Instruments
+from ..core.status import ModelError, TritonError, UnavailableError
+from ..ipc.spin import SPIN_US, SpinBudget
+from ..ipc.stub_log import LogBook, LogRecord
+from ..ipc.stub_pool import StubPool
+from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
+from ..stub._pb_stub.serialization import encode_parameters
+from ..stub._pb_stub.shm_manager import SharedMemoryError
+from ..stub._pb_stub.tensor_block import pack_tensors
+from .model_stub import ModelSource, ModelStub
+from .payload import Payload
+from .response_factory import BlockReader, build_response, failure_of
+
+_log = logging.getLogger(__name__)
+
+_EXECUTE = NUMBER["EXECUTE"]
+_REPLY = NUMBER["REPLY"]
+_CALLS = tuple(number for number in BY_NUMBER if number >= NUMBER["IS_CANCELLED"])
+_LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
+_RESCHEDULE = "R"
+#: Deaths in a row without a request in execution after which an instance is given up: its own threads kill it.
+_IDLE_DEATHS = 3
+
+
+class InstanceState(enum.Enum):
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class InstanceEvent(enum.Enum):
+    INITIALIZED = "initialized"
+    DIED = "died"
+    GAVE_UP = "gave up"
+    STOP = "stop"
+
+
+#: Any pair that is not here is a defect of ours and raises.
+TRANSITIONS = {
+    (InstanceState.STARTING, InstanceEvent.INITIALIZED): InstanceState.READY,
+    (InstanceState.STARTING, InstanceEvent.GAVE_UP): InstanceState.FAILED,
+    (InstanceState.STARTING, InstanceEvent.STOP): InstanceState.STOPPED,
+    (InstanceState.READY, InstanceEvent.DIED): InstanceState.RESTARTING,
+    (InstanceState.READY, InstanceEvent.STOP): InstanceState.STOPPED,
+    (InstanceState.RESTARTING, InstanceEvent.INITIALIZED): InstanceState.READY,
+    (InstanceState.RESTARTING, InstanceEvent.GAVE_UP): InstanceState.FAILED,
+    (InstanceState.RESTARTING, InstanceEvent.STOP): InstanceState.STOPPED,
+    (InstanceState.FAILED, InstanceEvent.STOP): InstanceState.STOPPED,
+}
+
+
+@dataclass(frozen=True)
+class InstancePlan:
+    """What makes an instance: who it is and what its model is told."""
+
+    source: ModelSource
+    name: str
+    kind: str
+    device_id: int
+    args: dict[str, str]
+    outputs: tuple[str, ...]
+    decoupled: bool
+
+
+@dataclass
+class InstanceServices:
+    """What all instances of a server share; handed in, so that nothing here reaches up."""
+
+    pool: StubPool
+    clock: Clock
+    instruments: Instruments
+    log: LogBook
+    spin: SpinBudget
+    #: does what a stub asks for: (instance, command number, id, body); must not block, replies through `instance.reply`
+    on_call: Callable[[ModelInstance, int, int, Any], None]
+
+
+@dataclass
+class InstanceEvents:
+    """Who hears of an instance: its scheduler. All are called without a lock held."""
+
+    #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
+    idle: Callable[[ModelInstance], None]
+    #: will take no more payloads
+    gone: Callable[[ModelInstance], None]
+    #: a request released with RESCHEDULE; False if the model's scheduler does not take it back
+    reschedule: Callable[[InferenceRequest], bool]
+
+
+class ModelInstance:
+    """Runs payloads, one at a time, in its own stub.
+
+    Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a final response, come what
+    may: from the model, or the error of a failed call, or of the stub's death.
+    """
+
+    def __init__(
+        self, plan: InstancePlan, services: InstanceServices, stats: InferStats, events: InstanceEvents
+    ) -> None:
+        self.plan = plan
+        self.state = InstanceState.STARTING
+        self.restarts = 0
+        self.last_death = ""
+        #: requests that may still get responses, by handle, in order of arrival
+        self.inflight: dict[int, InferenceRequest] = {}
+        self._services = services
+        self._stats = stats
+        self._events = events
+        self._lock = threading.Lock()  # guards state, restarts and the hand-over of a dead stub's requests
+        self._stub: ModelStub | None = None
+        self._payload: Payload | None = None
+        self._batches = 0
+        self._quick = True  # the last execution was short enough to poll for its end
+        self._idle_deaths = 0
+        self._drained = threading.Event()
+
+    # -- life
+
+    def start(self, stub: ModelStub | None = None) -> None:
+        """Imports and initializes the model, in `stub` if one was given; blocking. Raises ModelError with the peer's text."""
+        plan = self.plan
+        try:
+            stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
+            self._stub = stub
+            handlers = stub.link.handlers
+            handlers[NUMBER["EXECUTED"]] = self._on_executed
+            handlers[NUMBER["RESPONSE"]] = self._on_response
+            handlers[NUMBER["LOG"]] = self._on_log
+            for number in _CALLS:
+                handlers[number] = lambda ident, body, number=number: self._services.on_call(self, number, ident, body)
+            stub.await_import()
+            stub.initialize(plan.args, plan.outputs, plan.decoupled)
+        except BaseException:
+            with self._lock:
+                if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
+                    self._advance(InstanceEvent.GAVE_UP)
+            if stub is not None:
+                stub.kill()
+            raise
+        with self._lock:
+            stopped = self.state is InstanceState.STOPPED
+            if not stopped:
+                self._advance(InstanceEvent.INITIALIZED)
+        if stopped:
+            stub.kill()
+            return
+        stub.link.on_lost = lambda reason, stub=stub: self._on_lost(stub)
+        if stub.link.lost:
+            self._on_lost(stub)
+
+    def _advance(self, event: InstanceEvent) -> None:
+        self.state = TRANSITIONS[self.state, event]
+
+    @property
+    def pid(self) -> int | None:
+        return self._stub.process.pid if self._stub is not None else None
+
+    @property
+    def stub(self) -> ModelStub | None:
+        return self._stub
+
+    def stop(self) -> None:
+        """Ends the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a thread of its own."""
+        with self._lock:
+            self._drained.clear()
+            waiting = bool(self.inflight) and self.state is InstanceState.READY
+        if waiting:
+            self._drained.wait()
+        with self._lock:
+            if self.state is InstanceState.STOPPED:
+                return
+            healthy = self.state is InstanceState.READY
+            self._advance(InstanceEvent.STOP)
+        if self._stub is None:
+            return
+        self._stub.link.on_lost = None
+        if healthy:
+            self._stub.finalize()
+        else:
+            self._stub.kill()
+
+    def abort(self) -> None:
+        """Ends the instance at once; requests in flight fail."""
+        with self._lock:
+            if self.state is InstanceState.STOPPED:
+                return
+            self._advance(InstanceEvent.STOP)
+        if self._stub is not None:
+            self._stub.link.on_lost = None
+            self._stub.kill()
+        self._fail(list(self.inflight.values()), UnavailableError("Server exited before the request completed"))
+
+    # -- execution
+
+    def execute(self, payload: Payload) -> None:
+        """Sends the batch to the stub. Never blocks; errors reach the requests, not the caller."""
+        services = self._services
+        stub = self._stub
+        now = services.clock.now()
+        self._batches += 1
+        payload.batch_id = self._batches
+        self._payload = payload
+        assert stub is not None
+        link = stub.link
+        wires = []
+        inflight = self.inflight
+        for request in payload.requests:
+            request.advance(RequestEvent.EXECUTE)
+            request.execute_start = now
+            request.executor = self
+            inflight[request.serial] = request
+            for name, tensor in request.inputs.items():
+                wires.append((name, int(tensor.datatype), tensor.shape, tensor.data))
+        stub.executing_ids = tuple([request.request_id for request in payload.requests])
+        try:
+            block, headers = pack_tensors(link.region, wires)
+        except SharedMemoryError as error:
+            self._finish(payload, ModelError(str(error)), None)
+            return
+        entries = []
+        position = 0
+        for request in payload.requests:
+            end = position + len(request.inputs)
+            entries.append(
+                [
+                    request.serial,
+                    request.request_id,
+                    request.correlation_id,
+                    request.flags,
+                    request.timeout,
+                    encode_parameters(request.parameters),
+                    list(request.requested_outputs) if request.requested_outputs else None,
+                    headers[position:end],
+                ]
+            )
+            position = end
+        services.spin.enter(id(self))
+        if services.instruments.execute_started is not None:
+            services.instruments.execute_started(self.plan.name, payload.batch_id, payload.requests, now)
+        spin = SPIN_US if services.spin.allowed else 0
+        link.post(_EXECUTE, payload.batch_id, [spin, block, entries])
+        if link.lost:
+            self._on_lost(stub)
+
+    def lead(self, done: Callable[[], bool]) -> bool:
+        """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for it."""
+        stub = self._stub
+        if stub is None:
+            return False
+        spin = SPIN_US * 1e-6 if self._quick and self._services.spin.allowed else 0.0
+        return stub.link.lead(done, spin=spin)
+
+    def _on_executed(self, ident: int, body: Any) -> None:
+        input_ns, infer_ns, output_ns, error, block, responses = body
+        payload = self._payload
+        if payload is None or ident != payload.batch_id:
+            raise ValueError(f"batch {ident} is not in execution")
+        stub = self._stub
+        assert stub is not None
+        stub.process.drain_output()
+        self._quick = infer_ns < SPIN_US * 1000
+        times = ExecuteTimes(input_ns, infer_ns, output_ns)
+        if error is not None:
+            self._finish(payload, failure_of(error, stub.last_lines()), times)
+            return
+        requests = payload.requests
+        self._release()
+        reader = BlockReader(stub.link, block)
+        version = self.plan.source.version
+        answered = []
+        for request, wire in zip(requests, responses, strict=True):
+            if wire is None:
+                continue  # through its sender, before or later
+            if wire == _RESCHEDULE:
+                self._reschedule(request)
+                continue
+            response = build_response(request, reader, wire, version, final=True)
+            answered.append((request, response))
+        reader.finish()
+        self._record(payload, times, failed=False)
+        for request, response in answered:
+            self._respond(request, response)
+
+    def _on_response(self, handle: int, body: Any) -> None:
+        flags, block, tensors, error, parameters = body
+        stub = self._stub
+        assert stub is not None
+        reader = BlockReader(stub.link, block)
+        request = self.inflight.get(handle)
+        if request is not None:
+            stub.process.drain_output()
+            empty = error is None and block is None and not tensors and bool(flags)
+            response = build_response(
+                request, reader, [tensors, error, parameters], self.plan.source.version, final=bool(flags)
+            )
+            response.empty = empty
+            self._respond(request, response)
+        reader.finish()
+
+    def _release(self) -> None:
+        """The stub can take the next batch."""
+        self._payload = None
+        self._idle_deaths = 0
+        if self._stub is not None:
+            self._stub.executing_ids = ()
+        self._services.spin.leave(id(self))
+        self._events.idle(self)
+
+    def _finish(self, payload: Payload, error: TritonError, times: ExecuteTimes | None) -> None:
+        """The whole call failed: every request of it that is still open gets the error (rules 3.2, 3.5)."""
+        self._release()
+        self._record(payload, times or ExecuteTimes(0, 0, 0), failed=True)
+        self._fail([r for r in payload.requests if r.serial in self.inflight], error)
+
+    def _fail(self, requests: list[InferenceRequest], error: TritonError) -> None:
+        for request in requests:
+            response = InferenceResponse(
+                request.model_name, self.plan.source.version, request.request_id, error=error, final=True
+            )
+            self._respond(request, response)
+
+    def _respond(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        services = self._services
+        if response.final:
+            if self.inflight.pop(request.serial, None) is None:
+                return  # it has had its final response
+            request.executor = None
+        if services.instruments.response_sent is not None:
+            services.instruments.response_sent(request, response, services.clock.now())
+        try:
+            request.respond(response)
+        except Exception:
+            _log.exception("the response callback of %r raised", request)
+        if response.final:
+            if services.instruments.request_released is not None:
+                services.instruments.request_released(request, services.clock.now())
+            if not self.inflight:
+                self._drained.set()
+
+    def _reschedule(self, request: InferenceRequest) -> None:
+        self.inflight.pop(request.serial, None)
+        request.executor = None
+        request.advance(RequestEvent.RESCHEDULE)
+        if not self._events.reschedule(request):
+            # the peer drops it with a log line and its client waits for ever (rule 3.9.5)
+            request.respond_error(
+                ModelError(
+                    "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
+                    "configured to handle such a flag."
+                )
+            )
+
+    def _record(self, payload: Payload, times: ExecuteTimes, *, failed: bool) -> None:
+        services = self._services
+        now = services.clock.now()
+        requests = payload.requests
+        self._stats.record_batch(
+            payload.size,
+            [r.execute_start - r.queue_start for r in requests],
+            [now - r.request_start for r in requests],
+            times,
+            len(requests) if failed else 0,
+            services.clock.wall() // 1_000_000,
+        )
+        if services.instruments.execute_finished is not None:
+            services.instruments.execute_finished(self.plan.name, payload.batch_id, times, now)
+
+    # -- what the stub says and asks
+
+    def reply(self, ident: int, outcome: list[Any]) -> None:
+        """Answers a call of the stub."""
+        if self._stub is not None and not self._stub.link.lost:
+            self._stub.link.post(_REPLY, ident, outcome)
+
+    def _on_log(self, ident: int, body: Any) -> None:
+        level, file, line, text = body
+        stub = self._stub
+        source = self.plan.source
+        self._services.log.add(
+            LogRecord(
+                time.time_ns(), source.model, source.version, self.plan.name, "log", _LEVELS[level], text,
+                file, line, stub.executing_ids if stub is not None else (),
+            )
+        )
+
+    # -- death and restart
+
+    def _on_lost(self, stub: ModelStub) -> None:
+        with self._lock:
+            if stub is not self._stub or self.state is not InstanceState.READY:
+                return
+            self._advance(InstanceEvent.DIED)
+            requests = list(self.inflight.values())
+            payload, self._payload = self._payload, None
+            self._idle_deaths = 0 if requests else self._idle_deaths + 1
+        self._services.spin.leave(id(self))
+        threading.Thread(
+            target=self._bury_and_restart, args=(stub, payload, requests), name=f"restart {self.plan.name}", daemon=True
+        ).start()
+
+    def _bury_and_restart(
+        self, stub: ModelStub, payload: Payload | None, requests: list[InferenceRequest]
+    ) -> None:
+        error = stub.unhealthy()
+        self.last_death = error.reason
+        self._say(f"{error.message} {error.reason}")
+        if payload is not None:
+            self._record(payload, ExecuteTimes(0, 0, 0), failed=True)
+        self._fail(requests, error)
+        self._drained.set()
+        if self._idle_deaths >= _IDLE_DEATHS:
+            with self._lock:
+                if self.state is InstanceState.RESTARTING:
+                    self._advance(InstanceEvent.GAVE_UP)
+            self._say(f"'{self.plan.name}' died {_IDLE_DEATHS} times without a request and is not started again.")
+            self._events.gone(self)
+            return
+        try:
+            self.start()
+        except TritonError as failure:
+            self._say(f"'{self.plan.name}' could not be started again: {failure.message}")
+            self._events.gone(self)
+            return
+        if self.state is InstanceState.READY:
+            self.restarts += 1
+            self._events.idle(self)
+
+    def _say(self, text: str) -> None:
+        source = self.plan.source
+        self._services.log.add(
+            LogRecord(time.time_ns(), source.model, source.version, self.plan.name, "server", "ERROR", text)
+        )
+
+    def __repr__(self) -> str:
+        return f"<ModelInstance {self.plan.name} [{self.state.value} | {len(self.inflight)} in flight | pid {self.pid}]>"
+
+

@@ -1,0 +1,136 @@
+"""A stub that has, or will have, a model: import, auto-complete, initialize, finalize, each with the peer's error texts."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.status import ModelError
+from ..ipc.stub_connection import Answer
+from ..ipc.stub_launcher import StubProcess, StubStartError
+from ..ipc.stub_log import LogBook, LogRecord
+from ..ipc.stub_pool import StubPool
+from .response_factory import failure_of
+
+_KEPT_LINES = 20
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go to the end of sys.path (rule 2.1.5).
+
+    `python` None: the kernel's interpreter.
+    """
+
+    model: str
+    version: int
+    module: str
+    path: str
+    paths: tuple[str, ...]
+    model_dir: str
+    python: str | None = None
+
+
+class ModelStub:
+    """One stub process working for one model. All methods that wait raise ModelError with the text a client sees."""
+
+    def __init__(self, pool: StubPool, source: ModelSource, instance: str, log: LogBook) -> None:
+        """Takes a stub from the pool and has it import the model; does not wait for that."""
+        self.source = source
+        self.instance = instance
+        #: ids of the requests in execution, for the log
+        self.executing_ids: tuple[str, ...] = ()
+        self._log = log
+        try:
+            self.process: StubProcess = pool.acquire(source.python)
+        except (StubStartError, OSError) as error:
+            raise ModelError(f"Stub process '{instance}' is not healthy.", reason=str(error)) from error
+        self.process.adopt_output(self._on_line)
+        self.link = self.process.link
+        self._imported: Answer | None = self.link.ask("IMPORT", self._import_body())
+
+    def _import_body(self) -> dict[str, Any]:
+        source = self.source
+        try:
+            cwd = os.getcwd()
+        except OSError:
+            cwd = ""  # the kernel's directory was removed
+        return {
+            "module": source.module,
+            "path": source.path,
+            "paths": list(source.paths),
+            "model_dir": source.model_dir,
+            "instance": self.instance,
+            "env": dict(os.environ),
+            "cwd": cwd,
+        }
+
+    def _on_line(self, stream: str, text: str) -> None:
+        level = "INFO" if stream == "stdout" else "WARNING"
+        self._log.add(
+            LogRecord(
+                time.time_ns(), self.source.model, self.source.version, self.instance, stream, level, text,
+                request_ids=self.executing_ids,
+            )
+        )
+
+    def await_import(self) -> None:
+        """Waits until the model's module is imported."""
+        if self._imported is not None:
+            answer, self._imported = self._imported, None
+            self._outcome(answer)
+
+    def auto_complete(self, config: str) -> dict[str, Any] | None:
+        """What auto_complete_config made of the config, None if the model has no such method."""
+        returned = self._outcome(self.link.ask("AUTO_COMPLETE", config))
+        return None if returned is None else json.loads(returned)
+
+    def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool) -> None:
+        self._outcome(self.link.ask("INITIALIZE", [args, list(outputs), decoupled]))
+
+    def _outcome(self, answer: Answer) -> Any:
+        self.link.await_answer(answer)  # no deadline: a slow model is not a dead one (rule 2.2.3)
+        if answer.lost:
+            raise self.unhealthy()
+        self.process.drain_output()
+        ok, value = answer.value
+        if not ok:
+            raise failure_of(value, self.last_lines())
+        return value
+
+    def unhealthy(self) -> ModelError:
+        """The error of everything that was waiting for this stub, after it died."""
+        self.process.reap()
+        reason = f"The stub process of '{self.instance}' ended with {self.process.exit_reason()}."
+        if self.link.lost_reason not in ("", "closed", "the other end closed the link"):
+            reason += f" ({self.link.lost_reason})"
+        return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, log=self.last_lines())
+
+    def last_lines(self) -> tuple[str, ...]:
+        """What this stub printed last."""
+        return tuple(record.text for record in self._log.records(instance=self.instance)[-_KEPT_LINES:])
+
+    def ask_monitor(self, command: str, timeout: float) -> list[Any] | None:
+        """The outcome of a monitor command, which the stub answers while it executes; None if it did not in time."""
+        answer = self.process.monitor.ask(command, None)
+        done = self.process.monitor.await_answer(answer, timeout)
+        return answer.value if done and not answer.lost else None
+
+    def finalize(self) -> None:
+        """Runs the author's `finalize` and ends the process; what it raises is logged and ignored (rule 2.8.2)."""
+        outcome = self.process.finalize()
+        if outcome is not None and not outcome[0]:
+            self._log.add(
+                LogRecord(
+                    time.time_ns(), self.source.model, self.source.version, self.instance, "server", "INFO",
+                    f"finalize failed: {outcome[1]['text']}",
+                )
+            )
+
+    def kill(self) -> None:
+        self.process.kill()
+
+

@@ -1,0 +1,204 @@
+"""The kernel's end of one stub's link: questions with answers, messages to handlers, and who reads the socket."""
+
+from __future__ import annotations
+
+import itertools
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..stub._pb_stub.connection import Connection, LinkClosed
+from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
+from ..stub._pb_stub.serialization import WireError
+from ..stub._pb_stub.shm_manager import Region, RegionReader
+from .link_reader import LinkReader
+
+Handler = Callable[[int, Any], None]
+
+_RESULT = NUMBER["RESULT"]
+_HELLO = NUMBER["HELLO"]
+
+
+class Answer:
+    """A RESULT that may still come. `lost` means the link ended first."""
+
+    __slots__ = ("_event", "lost", "value")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.lost = False
+        self.value: Any = None
+
+    def set(self, value: Any, *, lost: bool = False) -> None:
+        self.value = value
+        self.lost = lost
+        self._event.set()
+
+    def done(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None) -> bool:
+        return self._event.wait(timeout)
+
+
+class StubConnection:
+    """Sends commands, hands what comes back to `handlers` (command number -> callable(id, body)).
+
+    Guarantees: handlers run one at a time per connection, on whichever thread reads; they must not block. `on_lost` is called once, when the link
+    ends or the stub sends something no honest stub sends.
+    """
+
+    def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
+        self.region = region
+        self.stub_region = stub_region
+        self.handlers: dict[int, Handler] = {}
+        self.on_lost: Callable[[str], None] | None = None
+        self.lost_reason = ""
+        self._socket = sock
+        self._connection = Connection(sock, on_freed=region.free)
+        self._link_reader = link_reader
+        self._receiving = threading.Lock()  # held by the one thread that reads the socket
+        self._ids = itertools.count(1)
+        self._answers: dict[int, Answer] = {}
+        self._lost = False
+        self._lost_lock = threading.Lock()
+        self._hello = Answer()
+        self._fd = sock.fileno()
+        link_reader.add(self._fd, self._on_event)
+
+    @property
+    def freed(self) -> list[int]:
+        """Blocks of the stub's region we no longer read; leases append to it."""
+        return self._connection.freed
+
+    # -- sending
+
+    def post(self, command: int, ident: int, body: Any) -> None:
+        """Sends without blocking. A lost link is reported through on_lost, not here."""
+        try:
+            if not self._connection.post(command, ident, body):
+                self._link_reader.arm(self._fd, writable=True)
+        except LinkClosed as error:
+            self._lose(str(error))
+
+    def ask(self, command: str, body: Any) -> Answer:
+        """Sends a command that RESULT answers."""
+        answer = Answer()
+        ident = next(self._ids)
+        self._answers[ident] = answer
+        if self._lost:
+            answer.set(None, lost=True)
+        else:
+            self.post(NUMBER[command], ident, body)
+        return answer
+
+    def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
+        """Waits for an answer, reading the socket meanwhile if nobody else does; False when time is up."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while not answer.done():
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            if not self.lead(answer.done, timeout=left):
+                answer.wait(0.05 if left is None else min(left, 0.05))
+        return True
+
+    def await_hello(self, timeout: float) -> list[Any] | None:
+        """The stub's HELLO body; None if it did not come in time or the stub died."""
+        return self._hello.value if self.await_answer(self._hello, timeout) else None
+
+    # -- receiving
+
+    def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
+        """Reads the socket until `done()`, the link ends or time is up. False at once if another thread is reading."""
+        if self._lost or not self._receiving.acquire(False):
+            return False
+        try:
+            self._link_reader.disarm(self._fd)
+            while not done():
+                message = self._connection.receive(spin, timeout)
+                if message is None:
+                    break
+                self._dispatch(message)
+        except (LinkClosed, WireError) as error:
+            self._lose(str(error))
+        finally:
+            # in this order: an event between the two is one we would otherwise sleep through
+            self._receiving.release()
+            if not self._lost:
+                self._link_reader.arm(self._fd)
+        return True
+
+    def _on_event(self, events: int) -> None:
+        """On the link reader's thread."""
+        writable = False
+        try:
+            if events & select.EPOLLOUT:
+                writable = not self._connection.flush()
+            if not self._receiving.acquire(False):
+                if writable:
+                    self._link_reader.arm(self._fd, writable=True)
+                return  # the leader arms again when it is done
+            try:
+                for _ in range(64):  # then the others' turn
+                    message = self._connection.try_receive()
+                    if message is None:
+                        break
+                    self._dispatch(message)
+            finally:
+                self._receiving.release()
+        except (LinkClosed, WireError) as error:
+            self._lose(str(error))
+            return
+        if not self._lost:
+            self._link_reader.arm(self._fd, writable=writable)
+
+    def _dispatch(self, message: tuple[int, int, Any]) -> None:
+        command, ident, body = message
+        handler = self.handlers.get(command)
+        try:
+            if handler is not None:
+                handler(ident, body)
+            elif command == _RESULT:
+                answer = self._answers.pop(ident, None)
+                if answer is None or type(body) is not list or len(body) != 2:
+                    raise WireError(f"unexpected result {body!r}")
+                answer.set(body)
+            elif command == _HELLO:
+                self._hello.set(body)
+            else:
+                raise WireError(f"unexpected {BY_NUMBER[command].name}")
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            # a body of another layout than the COMMANDS table says
+            raise WireError(f"{BY_NUMBER[command].name}: {type(error).__name__}: {error}") from error
+
+    # -- the end
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
+
+    def _lose(self, reason: str) -> None:
+        with self._lost_lock:
+            if self._lost:
+                return
+            self._lost = True
+            self.lost_reason = reason
+        self._link_reader.remove(self._fd)
+        for answer in [self._hello, *self._answers.values()]:
+            if not answer.done():
+                answer.set(None, lost=True)
+        if self.on_lost is not None:
+            self.on_lost(reason)
+
+    def shutdown(self) -> None:
+        """Ends the link: the stub sees the end of its control socket and leaves."""
+        self._connection.shutdown()
+
+    def close(self) -> None:
+        self._lose("closed")
+        self._connection.shutdown()
+        self._socket.close()

@@ -1,0 +1,206 @@
+"""Starts a stub process and ends it.
+
+The end is a ladder, each rung with a deadline: FINALIZE (the author's `finalize` runs), end of the control socket, SIGTERM to the stub's session,
+SIGKILL to it. A stub whose kernel dies needs no ladder: its life pipe ends and the operating system kills its session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..stub._pb_stub.serialization import WIRE_VERSION
+from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from .link_reader import LinkReader
+from .stub_connection import StubConnection
+from .stub_log import StubOutput
+
+STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
+
+#: Seconds. FINALIZE has none in the peer (rule 2.8.2); a kernel that shuts down must not wait for ever.
+HELLO_TIMEOUT = 60.0
+FINALIZE_TIMEOUT = 30.0
+RUNG_TIMEOUT = 2.0
+
+
+class StubStartError(Exception):
+    """A stub process did not come up; the text says why and holds what it printed."""
+
+
+@dataclass(frozen=True)
+class ShmSettings:
+    """Sizes of a stub's regions in bytes (rule 2.9). `limit` None: until the machine has no more."""
+
+    default_byte_size: int = 1 << 20
+    growth_byte_size: int = 1 << 20
+    limit: int | None = None
+
+
+class StubProcess:
+    """A stub with its link, not yet a model: what the pool keeps warm and an instance takes over."""
+
+    def __init__(
+        self,
+        link_reader: LinkReader,
+        *,
+        python: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
+        shm: ShmSettings = ShmSettings(),
+    ) -> None:
+        self.python = python
+        self.environment = dict(os.environ if environment is None else environment)
+        self._link_reader = link_reader
+        self._early: list[tuple[str, str]] = []
+        self._ended = threading.Event()
+        self._end_lock = threading.Lock()
+        region_fd, stub_region_fd = create_region_file("tritonlab kernel"), create_region_file("tritonlab stub")
+        ours, theirs = socket.socketpair()
+        our_monitor, their_monitor = socket.socketpair()
+        life_read, self._life_write = os.pipe()
+        stdout_read, stdout_write = os.pipe()
+        stderr_read, stderr_write = os.pipe()
+        inherited = (theirs.fileno(), their_monitor.fileno(), region_fd, stub_region_fd, life_read)
+        numbers = [*inherited[:4], shm.default_byte_size, shm.growth_byte_size, shm.limit or 0, life_read]
+        region = Region(region_fd, shm.default_byte_size, shm.growth_byte_size, shm.limit)
+        os.ftruncate(stub_region_fd, shm.default_byte_size)
+        try:
+            self.process = subprocess.Popen(
+                [python, str(STUB), *map(str, numbers)],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout_write,
+                stderr=stderr_write,
+                env=self.environment,
+                pass_fds=inherited,
+                start_new_session=True,  # an interrupt of the kernel must not reach it
+            )
+        except OSError as error:
+            raise StubStartError(f"cannot start the stub with '{python}': {error}") from error
+        finally:
+            for fd in (life_read, stdout_write, stderr_write):
+                os.close(fd)
+            theirs.close()
+            their_monitor.close()
+        self._regions = (region, RegionReader(stub_region_fd))
+        self.output = StubOutput(stdout_read, stderr_read, lambda stream, text: self._early.append((stream, text)))
+        for fd in self.output.fds:
+            link_reader.add(fd, lambda events, fd=fd: self._on_output(fd))
+        self.link = StubConnection(ours, *self._regions, link_reader)
+        self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def await_hello(self, timeout: float = HELLO_TIMEOUT) -> None:
+        """Waits until the stub is up. Raises StubStartError with what it printed."""
+        hello = self.link.await_hello(timeout)
+        if hello is None:
+            self.kill()
+            printed = "\n".join(text for _, text in self._early[-20:])
+            what = f"exited with {self.exit_reason()}" if self.link.lost else f"did not answer within {timeout:.0f} s"
+            raise StubStartError(f"the stub ({self.python}) {what}" + (f":\n{printed}" if printed else ""))
+        if hello[0] != WIRE_VERSION:
+            self.kill()
+            raise StubStartError(f"the stub ({self.python}) speaks wire version {hello[0]}, not {WIRE_VERSION}")
+
+    def adopt_output(self, emit: Callable[[str, str], None]) -> None:
+        """Sends the stub's lines to `emit(stream, text)`, those it printed before included."""
+        self.output.retarget(emit)
+        for stream, text in self._early:
+            emit(stream, text)
+        self._early.clear()
+
+    def drain_output(self) -> None:
+        """Takes what the pipes hold now, so that the lines of a finished execution are there before its answer is."""
+        for fd in self.output.fds:
+            self.output.drain(fd)
+
+    def _on_output(self, fd: int) -> None:
+        if self.output.drain(fd):
+            self._link_reader.arm(fd)
+        else:
+            self._link_reader.remove(fd)
+
+    # -- the end
+
+    def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> list[Any] | None:
+        """Runs the author's `finalize` and ends the process; the outcome of `finalize`, None if there was none in time."""
+        outcome = None
+        if not self.link.lost:
+            answer = self.link.ask("FINALIZE", None)
+            if self.link.await_answer(answer, timeout) and not answer.lost:
+                outcome = answer.value
+        self._climb_down(grace=RUNG_TIMEOUT)
+        return outcome
+
+    def kill(self) -> None:
+        """Ends the process without asking."""
+        self._signal(signal.SIGKILL)
+        self._climb_down(grace=0.0)
+
+    def _climb_down(self, grace: float) -> None:
+        self.link.shutdown()
+        self.monitor.shutdown()
+        if not (grace and self._wait(grace)):
+            if grace:
+                self._signal(signal.SIGTERM)
+            if not (grace and self._wait(grace)):
+                self._signal(signal.SIGKILL)
+                self.process.wait()
+        # whatever the model forked and left behind
+        self._signal(signal.SIGKILL)
+        self._release()
+
+    def _wait(self, seconds: float) -> bool:
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def reap(self) -> None:
+        """After the link was lost: makes sure the process is gone, collects its exit status and last lines, frees everything."""
+        if not self._wait(0.5):
+            self._signal(signal.SIGKILL)
+            self.process.wait()
+        self._signal(signal.SIGKILL)
+        self._release()
+
+    def exit_reason(self) -> str:
+        """`signal SIGSEGV (Segmentation fault)` or `exit status 3`, once it has ended."""
+        code = self.process.poll()
+        if code is None:
+            return "no exit yet"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                number = signal.Signals(-code)
+                return f"signal {number.name} ({signal.strsignal(number)})"
+            return f"signal {-code}"
+        return f"exit status {code}"
+
+    def _release(self) -> None:
+        with self._end_lock:
+            if self._ended.is_set():
+                return
+            self._ended.set()
+        for fd in self.output.fds:
+            self._link_reader.remove(fd)
+        self.output.close()
+        self.link.close()
+        self.monitor.close()
+        os.close(self._life_write)
+        for region in self._regions:
+            region.close()

@@ -1,0 +1,267 @@
+"""The default scheduler and the dynamic batcher: a pure decision, `take_batch`, and a thin shell with a lock.
+
+Without `dynamic_batching` a batch is one request (rule 5.5.1): the same code with another `BatchConfig`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+from ..core.clock import Clock
+from ..core.infer_request import InferenceRequest, RequestEvent
+from ..core.instrument import Instruments
+from ..core.model_config import ModelConfig
+from ..core.status import CancelledError, TritonError, UnavailableError
+from ..instances.payload import Payload
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """What of a model's configuration decides about its batches. `delay` in nanoseconds."""
+
+    max_batch_size: int = 0
+    dynamic: bool = False
+    preferred: tuple[int, ...] = ()
+    delay: int = 0
+    #: inputs whose shapes must be equal within a batch (rule 5.5.5); empty if shapes cannot differ
+    equal_shape_inputs: tuple[str, ...] = ()
+    #: whether requests may differ in which inputs they carry (rule 5.5.6)
+    optional_inputs: bool = False
+
+    @staticmethod
+    def of(config: ModelConfig) -> BatchConfig:
+        """The batching rules of a normalised configuration."""
+        if not config.HasField("dynamic_batching") or config.max_batch_size == 0:
+            return BatchConfig(config.max_batch_size)  # rule 5.5.12
+        batching = config.dynamic_batching
+        return BatchConfig(
+            max_batch_size=config.max_batch_size,
+            dynamic=True,
+            preferred=tuple(sorted(set(batching.preferred_batch_size))) or (config.max_batch_size,),
+            delay=batching.max_queue_delay_microseconds * 1000,
+            equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
+            optional_inputs=any(i.optional for i in config.input),
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The first `count` requests of the queue go now; `reason` is why no more of them do."""
+
+    count: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing goes before `until`, unless another request comes."""
+
+    until: int
+
+
+def take_batch(queue: Iterable[InferenceRequest], config: BatchConfig, now: int) -> Batch | Wait | None:
+    """What an idle instance should do with the queue, oldest request first; None if it is empty (rules 5.5.2-5.5.6).
+
+    With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size` with the next request, or the next
+    one does not fit it, or its oldest request has waited that long; without one, what is there goes.
+    """
+    first: InferenceRequest | None = None
+    key: Any = None
+    count = size = 0
+    reason = ""
+    preferred: Batch | None = None
+    largest = config.preferred[-1] if config.preferred else 0
+    comparable = bool(config.equal_shape_inputs) or config.optional_inputs
+    for request in queue:
+        if first is None:
+            first = request
+            if not config.dynamic:
+                return Batch(1, request.batch_size, "no dynamic batching")
+            key = batch_key(request, config) if comparable else None
+        else:
+            if size + request.batch_size > largest and preferred is None:
+                preferred = Batch(count, size, "next exceeds preferred")
+            if size + request.batch_size > config.max_batch_size:
+                reason = "full"
+                break
+            other = batch_key(request, config) if comparable else None
+            if other != key:
+                reason = "optional inputs" if other[0] != key[0] else "shape"
+                break
+        count += 1
+        size += request.batch_size
+        if size in config.preferred:
+            preferred = Batch(count, size, "full" if size == config.max_batch_size else "preferred")
+    if first is None:
+        return None
+    expired = config.delay > 0 and now >= first.queue_start + config.delay
+    if preferred is not None and not expired:
+        return preferred
+    if reason or size >= largest:
+        return Batch(count, size, reason or ("full" if size >= config.max_batch_size else "exceeds preferred"))
+    if expired or config.delay == 0:
+        return Batch(count, size, "delay" if expired else "no delay")
+    return Wait(first.queue_start + config.delay)
+
+
+def batch_key(request: InferenceRequest, config: BatchConfig) -> tuple[Any, Any]:
+    """Requests with equal keys may share a batch: (present inputs, shapes beyond the batch dimension)."""
+    inputs = request.inputs
+    present = frozenset(inputs) if config.optional_inputs else None
+    if not config.equal_shape_inputs:
+        return present, None
+    return present, tuple([inputs[n].shape[1:] if n in inputs else None for n in config.equal_shape_inputs])
+
+
+class Instance(Protocol):
+    """What a scheduler needs of a model instance."""
+
+    def execute(self, payload: Payload) -> None: ...
+
+
+class WakeUp(Protocol):
+    """`timer.Timer`, or a fake."""
+
+    def call_at(self, when: int, function: Callable[[], None]) -> None: ...
+
+
+class DynamicBatchScheduler:
+    """Queues a model version's requests and gives idle instances their batches.
+
+    Guarantees: requests leave in the order they came. `execute` is called without the lock held, on the thread that made the batch possible: the
+    client's own if an instance was idle.
+    """
+
+    def __init__(
+        self, name: str, version: int, config: BatchConfig, clock: Clock, instruments: Instruments, timer: WakeUp
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.config = config
+        self._clock = clock
+        self._instruments = instruments
+        self._timer = timer
+        self._lock = threading.Lock()  # guards everything below
+        self._queue: deque[InferenceRequest] = deque()
+        self._idle: deque[Instance] = deque()
+        self._instances = 0
+        self._wake_at = 0
+        self._refusal: TritonError | None = None
+        self._empty = threading.Condition(self._lock)
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait."""
+        return len(self._queue)
+
+    def enqueue(self, request: InferenceRequest) -> None:
+        """Takes a checked request. Raises UnavailableError once the scheduler stops, or when no instance is left."""
+        now = self._clock.now()
+        request.queue_start = now
+        with self._lock:
+            if self._refusal is not None:
+                raise type(self._refusal)(request.prefix + self._refusal.message if isinstance(
+                    self._refusal, UnavailableError) else self._refusal.message)
+            request.advance(RequestEvent.ENQUEUE)
+            self._queue.append(request)
+            work = self._decide(now)
+        hook = self._instruments.request_queued
+        if hook is not None:
+            hook(request, now)
+        self._do(work, now)
+
+    def instance_ready(self, instance: Instance) -> None:
+        """A new instance, or one that was restarted, takes part."""
+        with self._lock:
+            self._instances += 1
+        self.instance_idle(instance)
+
+    def instance_idle(self, instance: Instance) -> None:
+        """An instance can take a batch."""
+        now = self._clock.now()
+        with self._lock:
+            self._idle.append(instance)
+            work = self._decide(now)
+        self._do(work, now)
+
+    def instance_gone(self, instance: Instance, error: TritonError) -> None:
+        """An instance takes no more batches; with the last one, waiting requests fail with `error`."""
+        with self._lock:
+            self._instances -= 1
+            if instance in self._idle:
+                self._idle.remove(instance)
+            if self._instances > 0:
+                return
+            self._refusal = self._refusal or error
+            requests = list(self._queue)
+            self._queue.clear()
+            self._empty.notify_all()
+        for request in requests:
+            request.respond_error(error)
+
+    def wake(self) -> None:
+        """Looks at the queue again; the timer calls it, and tests do."""
+        now = self._clock.now()
+        with self._lock:
+            self._wake_at = 0
+            work = self._decide(now)
+        self._do(work, now)
+
+    def stop(self) -> None:
+        """Refuses new requests and waits until the queue is empty."""
+        with self._lock:
+            self._refusal = UnavailableError(
+                "Server is stopping, scheduler for model has stopped accepting new inference requests"
+            )
+            while self._queue and self._instances:
+                self._empty.wait()
+
+    def _decide(self, now: int) -> list[tuple[Instance | None, Sequence[InferenceRequest], Batch]]:
+        """Under the lock: what to do, without doing it."""
+        work: list[tuple[Instance | None, Sequence[InferenceRequest], Batch]] = []
+        queue = self._queue
+        cancelled = [request for request in queue if request.cancelled] if self.config.dynamic else []
+        if cancelled:
+            self._queue = queue = deque(request for request in queue if not request.cancelled)
+            work.append((None, cancelled, Batch(0, 0, "cancel")))
+        while queue and self._idle:
+            decision = take_batch(queue, self.config, now)
+            if isinstance(decision, Wait):
+                if decision.until != self._wake_at:
+                    self._wake_at = decision.until
+                    self._timer.call_at(decision.until, self.wake)
+                break
+            assert decision is not None
+            requests = list(islice(queue, decision.count))
+            for _ in requests:
+                queue.popleft()
+            work.append((self._idle.popleft(), requests, decision))
+        if not queue:
+            self._empty.notify_all()
+        return work
+
+    def _do(self, work: list[tuple[Instance | None, Sequence[InferenceRequest], Batch]], now: int) -> None:
+        for instance, requests, batch in work:
+            if instance is None:
+                for request in requests:
+                    request.respond_error(CancelledError(request.prefix + "Request cancelled"))  # rule 3.10.2
+                continue
+            hook = self._instruments.batch_formed
+            if hook is not None:
+                hook(self.name, self.version, requests, batch.size, batch.reason, now)
+            instance.execute(Payload(requests, batch.size, batch.reason))
+
+    def __repr__(self) -> str:
+        delay = f" | delay {self.config.delay // 1000}us" if self.config.delay else ""
+        return (
+            f"<DynamicBatchScheduler {self.name}/{self.version} "
+            f"[{len(self._queue)} queued | {self._instances - len(self._idle)} busy{delay}]>"
+        )
+
+

@@ -1,0 +1,410 @@
+"""The in-kernel API, with the names of NVIDIA's in-process package `tritonserver`: Server, Model and response iterators."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..core.clock import Clock
+from ..core.data_type import DataType
+from ..core.infer_request import InferenceRequest
+from ..core.infer_response import InferenceResponse, ParameterValue
+from ..core.instrument import Instruments
+from ..core.model_config import print_pbtxt, to_dict
+from ..core.status import InternalError, NotFoundError, UnsupportedError
+from ..core.tensor import Tensor
+from ..ipc.stub_log import LogRecord
+from .inference_server import InferenceServer
+from .model_lifecycle import ModelVersion
+
+SERVER_NAME = "triton"
+#: The release whose newest behaviour the rule book describes (rule 0.1).
+SERVER_VERSION = "2.73.0"
+#: Rule 6.2, in the peer's order; what this server has no surface for is left out.
+EXTENSIONS = (
+    "sequence",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "schedule_policy",
+    "model_configuration",
+    "parameters",
+    "statistics",
+)
+
+
+class Server:
+    """A Triton server in this process: every model instance is a stub process of its own, reached through shared memory.
+
+    `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now, `explicit` only `startup_models`, the
+    rest with `load`. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9). Use it as a context manager, or call `stop`.
+
+    Raises ModelLoadError if a model that is to be loaded at the start fails.
+    """
+
+    def __init__(
+        self,
+        model_repository: str | Path | Sequence[str | Path] = (),
+        *,
+        model_control_mode: str = "none",
+        startup_models: Sequence[str] = (),
+        backend_config: Mapping[str, str] | None = None,
+        strict_model_config: bool = False,
+        strict_readiness: bool = True,
+        clock: Clock | None = None,
+        warm_stubs: int = 2,
+    ) -> None:
+        repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
+        self._core = InferenceServer(
+            repositories,
+            model_control_mode=model_control_mode,
+            startup_models=startup_models,
+            backend_config=backend_config,
+            strict_model_config=strict_model_config,
+            strict_readiness=strict_readiness,
+            clock=clock,
+            warm_stubs=warm_stubs,
+        )
+
+    @property
+    def instruments(self) -> Instruments:
+        """Where listeners are added: `server.instruments.add(MyInstrument())`."""
+        return self._core.instruments
+
+    @property
+    def core(self) -> InferenceServer:
+        """The core, for frontends and tools; not for notebooks."""
+        return self._core
+
+    def load(
+        self,
+        name: str,
+        config: dict[str, Any] | str | None = None,
+        files: dict[str, bytes] | None = None,
+    ) -> Model:
+        """Loads or reloads a model and waits until it is READY.
+
+        `config` (dict or JSON text) replaces config.pbtxt for this load; `files` (`{"file:1/model.py": b"…"}`) replace the whole directory and need
+        `config`. A reload that fails leaves the running version as it is. Raises ModelLoadError with what a client would be told; `.reason`,
+        `.exception` and `.log` say why.
+        """
+        self._core.load(name, config, files)
+        return Model(self, name)
+
+    def unload(self, name: str | Model, unload_dependents: bool = False, wait: bool = True) -> None:
+        """Takes a model out of service; requests in flight end, then its `finalize` runs. `wait`: until that is done."""
+        self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait)
+
+    def model(self, name: str, version: int = -1) -> Model:
+        """A handle on a model, loaded or not; version -1 is the latest by its policy."""
+        return Model(self, name, version)
+
+    def models(self) -> dict[tuple[str, int], Model]:
+        """Every version that was loaded or tried, by (name, version)."""
+        found = {}
+        for model in self._core.models():
+            for version in sorted({*model.versions, *model.ended}):
+                found[model.name, version] = Model(self, model.name, version)
+        return found
+
+    def index(self) -> list[dict[str, str]]:
+        """The repository index: `name`, and for versions that were loaded or tried `version`, `state`, `reason`."""
+        return self._core.index()
+
+    def metadata(self) -> dict[str, Any]:
+        return {"name": SERVER_NAME, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
+
+    def live(self) -> bool:
+        return not self._core._stopped
+
+    def ready(self) -> bool:
+        """Whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
+        return self._core.ready()
+
+    def metrics(self) -> str:
+        """Prometheus text, as on the peer's /metrics."""
+        versions = [v for model in self._core.models() for v in model.versions.values()]
+        return self._core.metrics.expose(
+            [(version.name, version.version, version.stats, version.scheduler.pending) for version in versions]
+        )
+
+    def logs(self, model: str | None = None) -> list[LogRecord]:
+        """What models printed and logged, oldest first."""
+        return self._core.log.records(model)
+
+    def prewarm(self) -> None:
+        """Starts the pool of warm stubs in the background, so that the first load is as quick as later ones."""
+        self._core.pool.prewarm()
+
+    def stop(self) -> None:
+        """Unloads all models and ends all processes. Safe to call twice."""
+        self._core.stop()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        models = ", ".join(f"{e['name']} {e.get('state', 'not loaded')}" for e in self.index())
+        return f"<Server [{models or 'no models'}]>"
+
+
+class Model:
+    """A handle on a model of a server. Cheap; it looks the model up at each use, so it follows reloads."""
+
+    def __init__(self, server: Server, name: str, version: int = -1) -> None:
+        self._server = server
+        self._core = server.core
+        self.name = name
+        self.version = version
+
+    def _found(self) -> ModelVersion:
+        return self._core.find(self.name, self.version)
+
+    @property
+    def server(self) -> Server:
+        return self._server
+
+    @property
+    def state(self) -> str:
+        """LOADING, READY, UNLOADING, UNAVAILABLE, or UNKNOWN for a model that was never loaded."""
+        return self._state()[0]
+
+    @property
+    def reason(self) -> str:
+        """Why it is UNAVAILABLE."""
+        return self._state()[1]
+
+    def _state(self) -> tuple[str, str]:
+        model = self._core.model(self.name)
+        if model is None:
+            return "UNKNOWN", ""
+        number = self.version
+        if number == -1:
+            number = max([*model.versions, *model.ended], default=-1) if not model.versions else max(model.versions)
+        if number in model.versions:
+            return model.versions[number].state.value, model.versions[number].reason
+        state, reason = model.ended.get(number, (None, ""))
+        return (state.value if state is not None else "UNKNOWN"), reason
+
+    @property
+    def load_ns(self) -> int:
+        """How long the running version took to load, nanoseconds."""
+        return self._found().load_ns
+
+    def ready(self) -> bool:
+        """Whether it can answer now: READY, stub alive, and its own `is_ready()` agrees."""
+        try:
+            return self._found().ready()
+        except NotFoundError:
+            return False
+
+    def metadata(self) -> dict[str, Any]:
+        """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2)."""
+        found = self._found()
+        model = self._core.model(self.name)
+        return found.rules.metadata(sorted(model.versions) if model is not None else [])
+
+    def config(self) -> dict[str, Any]:
+        """The complete configuration, as the peer's config endpoint prints it (rule 5.2)."""
+        return to_dict(self._found().config)
+
+    def config_pbtxt(self) -> str:
+        """The complete configuration as config.pbtxt text."""
+        return print_pbtxt(self._found().config)
+
+    def statistics(self) -> dict[str, Any]:
+        """The statistics of rule 5.12.1, nanoseconds."""
+        found = self._found()
+        return {"model_stats": [found.stats.to_dict(found.name, found.version)]}
+
+    def instances(self) -> list[dict[str, Any]]:
+        """Each instance's name, kind, device, process id, state, restarts and the reason of its last death."""
+        return [
+            {
+                "name": instance.plan.name,
+                "kind": instance.plan.kind,
+                "device_id": instance.plan.device_id,
+                "pid": instance.pid,
+                "state": instance.state.value,
+                "restarts": instance.restarts,
+                "last_death": instance.last_death,
+            }
+            for instance in self._found().instances
+        ]
+
+    def logs(self) -> list[LogRecord]:
+        return self._server.logs(self.name)
+
+    def expected_shape(self, name: str) -> str:
+        """What a client must send for an input, batch dimension spelled out."""
+        return self._found().rules.expected_shape(name)
+
+    # -- inference
+
+    def create_request(
+        self,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        request_id: str = "",
+        correlation_id: int | str = 0,
+        flags: int = 0,
+        priority: int = 0,
+        timeout: int = 0,
+        parameters: Mapping[str, ParameterValue] | None = None,
+        requested_outputs: Sequence[str] = (),
+    ) -> InferenceRequest:
+        """A request for `infer`. `inputs` take anything `Tensor.from_any` does: arrays, torch tensors, lists, text. `timeout` in microseconds."""
+        types = self._input_types()
+        tensors = {
+            name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
+            for name, value in (inputs or {}).items()
+        }
+        return InferenceRequest(
+            self.name,
+            tensors,
+            model_version=self.version,
+            request_id=request_id,
+            correlation_id=correlation_id,
+            flags=flags,
+            priority=priority,
+            timeout=timeout,
+            parameters=dict(parameters) if parameters else None,
+            requested_outputs=requested_outputs,
+        )
+
+    def _input_types(self) -> Mapping[str, DataType]:
+        return self._found().rules.input_types
+
+    def infer(
+        self, request: InferenceRequest | None = None, raise_on_error: bool = True, **kwargs: Any
+    ) -> ResponseIterator:
+        """Starts a request (given, or made of the arguments of `create_request`) and returns the iterator over its responses.
+
+        Raises TritonError at once if the request is refused. `raise_on_error`: the iterator raises a response's error instead of yielding it.
+        """
+        request = request or self.create_request(**kwargs)
+        iterator = ResponseIterator(request, raise_on_error)
+        self._core.infer(request)
+        return iterator
+
+    def async_infer(
+        self, request: InferenceRequest | None = None, raise_on_error: bool = True, **kwargs: Any
+    ) -> AsyncResponseIterator:
+        """`infer` for asyncio: `async for response in model.async_infer(…)`. Call it on the running loop."""
+        request = request or self.create_request(**kwargs)
+        iterator = AsyncResponseIterator(request, raise_on_error)
+        self._core.infer(request)
+        return iterator
+
+    def __call__(self, **inputs: Any) -> dict[str, NDArray[Any]]:
+        """One request, one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are object arrays of `bytes`.
+
+        Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any number of times.
+        """
+        if self._found().rules.decoupled:
+            # text of rule 3.7.4, and what to do instead
+            raise UnsupportedError(
+                "ModelInfer RPC doesn't support models with decoupled transaction policy: "
+                f"iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
+            )
+        response = next(self.infer(inputs=inputs), None)
+        if response is None:
+            raise InternalError(f"model '{self.name}' ended the request without a response")
+        return {name: tensor.numpy() for name, tensor in response.outputs.items()}
+
+    def __repr__(self) -> str:
+        version = "" if self.version == -1 else f"/{self.version}"
+        return f"<Model {self.name}{version} [{self.state}]>"
+
+
+class ResponseIterator(Iterator[InferenceResponse]):
+    """The responses of one request, in order. An empty final response ends the iteration and is not yielded (rule 3.7.5).
+
+    The thread that waits in `next` reads the stub's answer itself, when nobody else does.
+    """
+
+    def __init__(self, request: InferenceRequest, raise_on_error: bool) -> None:
+        self.request = request
+        self._raise = raise_on_error
+        self._responses: deque[InferenceResponse] = deque()
+        self._waiter: threading.Lock | None = None
+        self._done = False
+        request.on_response = self._on_response
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        self._responses.append(response)
+        waiter = self._waiter
+        if waiter is not None and waiter.locked():
+            waiter.release()
+
+    def _arrived(self) -> bool:
+        return bool(self._responses)
+
+    def __next__(self) -> InferenceResponse:
+        responses = self._responses
+        while not self._done:
+            while not responses:
+                executor = self.request.executor
+                if executor is None or not executor.lead(self._arrived):
+                    self._wait()
+            response = responses.popleft()
+            self._done = response.final
+            if response.error is not None and self._raise:
+                raise response.error
+            if not response.empty:
+                return response
+        raise StopIteration
+
+    def _wait(self) -> None:
+        """Sleeps until a response is there; some other thread reads."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiter = waiter
+        if not self._responses:
+            waiter.acquire()
+
+    def cancel(self) -> None:
+        """Asks for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
+        self.request.cancel()
+
+
+class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
+    """The responses of one request for asyncio; otherwise as ResponseIterator."""
+
+    def __init__(self, request: InferenceRequest, raise_on_error: bool) -> None:
+        self.request = request
+        self._raise = raise_on_error
+        self._loop = asyncio.get_running_loop()
+        self._responses: asyncio.Queue[InferenceResponse] = asyncio.Queue()
+        self._done = False
+        request.on_response = self._on_response
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        self._loop.call_soon_threadsafe(self._responses.put_nowait, response)
+
+    async def __anext__(self) -> InferenceResponse:
+        while not self._done:
+            response = await self._responses.get()
+            self._done = response.final
+            if response.error is not None and self._raise:
+                raise response.error
+            if not response.empty:
+                return response
+        raise StopAsyncIteration
+
+    def cancel(self) -> None:
+        """Asks for cancellation; keep iterating."""
+        self.request.cancel()
+
+

@@ -1,0 +1,358 @@
+"""The server: finds the version a request is for, hands it over, and controls which models are loaded."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.clock import Clock, SystemClock
+from ..core.infer_request import InferenceRequest
+from ..core.instrument import Instruments
+from ..core.metrics import MetricRegistry
+from ..core.model_config_rules import config_differs
+from ..core.status import (
+    InvalidArgumentError,
+    ModelError,
+    ModelLoadError,
+    NotFoundError,
+    TritonError,
+    UnavailableError,
+)
+from ..instances.model_instance import InstanceServices
+from ..instances.request_executor import RequestExecutor
+from ..instances.stub_calls import StubCalls
+from ..ipc.link_reader import LinkReader
+from ..ipc.spin import SpinBudget
+from ..ipc.stub_log import LogBook, LogRecord
+from ..ipc.stub_pool import StubPool
+from ..schedulers.timer import Timer
+from .backends import shm_settings
+from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
+from .model_repository_manager import ModelFiles, ModelRepositoryManager
+
+CONTROL_MODES = ("none", "explicit")
+
+
+class LoadedModel:
+    """All a server knows of one model name: its versions, and what became of those that are gone."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = threading.RLock()  # one load or unload of the model at a time
+        #: replaced whole, never changed, so that requests read it without the lock
+        self.versions: dict[int, ModelVersion] = {}
+        self.latest: ModelVersion | None = None
+        self.files: ModelFiles | None = None
+        #: version -> (state, reason) of versions that do not serve: failed or unloaded
+        self.ended: dict[int, tuple[ModelState, str]] = {}
+
+    def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
+        """New requests go to these versions from now on."""
+        self.versions = versions
+        self.latest = versions[max(versions)] if versions else None
+        self.files = files
+
+
+class InferenceServer:
+    """The core behind every surface. Requests and model control may come from any thread."""
+
+    def __init__(
+        self,
+        repositories: Sequence[str | Path],
+        *,
+        model_control_mode: str = "none",
+        startup_models: Sequence[str] = (),
+        backend_config: Mapping[str, str] | None = None,
+        strict_model_config: bool = False,
+        strict_readiness: bool = True,
+        clock: Clock | None = None,
+        warm_stubs: int = 2,
+    ) -> None:
+        if model_control_mode not in CONTROL_MODES:
+            raise InvalidArgumentError(
+                f"model_control_mode is '{model_control_mode}', expected one of {', '.join(CONTROL_MODES)}"
+            )
+        shm = shm_settings(backend_config or {})
+        self.clock = clock or SystemClock()
+        self.instruments = Instruments()
+        self.metrics = MetricRegistry()
+        self.log = LogBook(self._on_log)
+        self.repository = ModelRepositoryManager(repositories)
+        self.explicit = model_control_mode == "explicit"
+        self._strict_readiness = strict_readiness
+        self._link_reader = LinkReader()
+        self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
+        self._timer = Timer(self.clock)
+        executor = RequestExecutor(self.infer, lambda name, version: self.find(name, version).rules.decoupled)
+        calls = StubCalls(self.metrics, executor, self)
+        self._services = LoadServices(
+            InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls),
+            self._timer,
+            auto_complete=not strict_model_config,
+        )
+        self._serials = itertools.count(1)
+        self._models: dict[str, LoadedModel] = {}
+        self._models_lock = threading.Lock()  # guards additions to _models
+        self._endings: set[threading.Thread] = set()
+        self._stopped = False
+        self._start(startup_models)
+
+    def _start(self, startup_models: Sequence[str]) -> None:
+        names = list(startup_models) if self.explicit else self.repository.names()
+        if names == ["*"]:
+            names = self.repository.names()
+        try:
+            for name in names:
+                self._load(name, None, None)
+        except BaseException:
+            self.stop()
+            raise
+
+    # -- inference
+
+    def find(self, name: str, version: int = -1) -> ModelVersion:
+        """The READY version a request is for. Raises NotFoundError (rule 5.4.1)."""
+        model = self._models.get(name)
+        if model is None or (not model.versions and not model.ended):
+            raise NotFoundError(f"Request for unknown model: '{name}' is not found")
+        found = model.latest if version == -1 else model.versions.get(version)
+        if found is not None:
+            return found
+        if not model.versions:
+            raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")
+        raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
+
+    def infer(self, request: InferenceRequest) -> None:
+        """Starts a request; its responses go to `request.on_response`. Raises TritonError if it is refused; then nothing was executed."""
+        request.request_start = self.clock.now()
+        version = self.find(request.model_name, request.model_version)
+        request.serial = next(self._serials)
+        try:
+            version.enqueue(request)
+        except UnavailableError:
+            version.stats.record_rejected("REJECTED")
+            raise
+
+    # -- model control
+
+    def load(
+        self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
+    ) -> LoadedModel:
+        """Loads or reloads a model; blocking. A reload that fails leaves the versions that serve as they are (rule 2.5.8).
+
+        Raises ModelLoadError, or UnavailableError outside the explicit mode.
+        """
+        self._require_explicit()
+        return self._load(name, config, files)
+
+    def _require_explicit(self) -> None:
+        if not self.explicit:
+            raise UnavailableError("explicit model load / unload is not allowed if polling is enabled")
+
+    def _load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> LoadedModel:
+        if self._stopped:
+            raise UnavailableError("Server is stopping")
+        with self._models_lock:
+            model = self._models.get(name) or LoadedModel(name)
+        with model.lock:
+            try:
+                found = self.repository.read(name, config, files)
+            except ModelLoadError as error:
+                self._say(name, f"{error.message}: {error.reason}")
+                raise
+            with self._models_lock:
+                self._models[name] = model
+            if self._unchanged(model, found):
+                return model
+            if not found.versions:
+                text = f"at least one version must be available under the version policy of model '{name}'"
+                raise ModelLoadError(f"load failed for model '{name}': {text}\n", reason=text)
+            versions = {number: self._load_version(model, found, number) for number in found.versions}
+            failed = {number: error for number, error in versions.items() if isinstance(error, TritonError)}
+            loaded = {number: version for number, version in versions.items() if isinstance(version, ModelVersion)}
+            if failed:
+                for version in loaded.values():
+                    version.advance(ModelEvent.UNLOAD)
+                    version.unload()
+                raise self._load_failure(name, failed)
+            old = model.versions
+            model.serve(loaded, found)
+            for number in loaded:
+                model.ended.pop(number, None)
+        for version in old.values():
+            self._end(model, version)
+        return model
+
+    @staticmethod
+    def _unchanged(model: LoadedModel, found: ModelFiles) -> bool:
+        """Rule 5.11.2: a load that would change nothing does nothing."""
+        now = model.files
+        return (
+            now is not None
+            and bool(model.versions)
+            and found.fingerprint == now.fingerprint
+            and found.versions == now.versions
+            and found.override == now.override
+            and found.temporary is None
+            and not config_differs(now.config, found.config)
+        )
+
+    def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
+        version = ModelVersion(found, number, self._services, self._on_state)
+        try:
+            version.load()
+        except TritonError as error:
+            if number not in model.versions:
+                model.ended[number] = (version.state, version.reason)
+            self._say(model.name, f"failed to load '{model.name}' version {number}: {version.reason}")
+            return error
+        return version
+
+    @staticmethod
+    def _load_failure(name: str, failed: dict[int, TritonError]) -> ModelLoadError:
+        lines = [
+            f"version {number} is at UNAVAILABLE state: {error.code.text}: {error.message};\n"
+            for number, error in sorted(failed.items())
+        ]
+        first = failed[min(failed)]
+        error = ModelLoadError(f"load failed for model '{name}': {''.join(lines)}", reason=first.message)
+        if isinstance(first, ModelError):
+            error.exception, error.log = first.exception, first.log
+            error.reason = first.reason or first.message
+        return error
+
+    def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None:
+        """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it has ended.
+
+        `unload_dependents` has no effect: only ensembles have dependents, and none can be loaded.
+        """
+        self._require_explicit()
+        model = self._models.get(name)
+        if model is None:
+            return
+        with model.lock:
+            versions = model.versions
+            for number in versions:
+                model.ended[number] = (ModelState.UNLOADING, "")
+            model.serve({}, None)
+        threads = [self._end(model, version) for version in versions.values()]
+        if wait:
+            for thread in threads:
+                thread.join()
+
+    def _end(self, model: LoadedModel, version: ModelVersion) -> threading.Thread:
+        """Unloads a version that no longer serves, in the background."""
+        version.advance(ModelEvent.UNLOAD)
+
+        def end() -> None:
+            try:
+                version.unload()
+                if version.version not in model.versions:
+                    model.ended[version.version] = (version.state, version.reason)
+            finally:
+                self._endings.discard(threading.current_thread())
+
+        thread = threading.Thread(target=end, name=f"unload {version.name}", daemon=True)
+        self._endings.add(thread)
+        thread.start()
+        return thread
+
+    # -- state
+
+    def model_ready(self, name: str, version: str = "") -> bool:
+        """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no number."""
+        return self.find(name, parse_version(version)).ready()
+
+    def models(self) -> list[LoadedModel]:
+        """Every model that was loaded, or tried, at least once."""
+        return [self._models[name] for name in sorted(self._models)]
+
+    def model(self, name: str) -> LoadedModel | None:
+        return self._models.get(name)
+
+    def index(self) -> list[dict[str, str]]:
+        """The repository index (rule 5.11.7): models never loaded have a name only."""
+        entries: list[dict[str, str]] = []
+        for name in sorted({*self.repository.names(), *self._models}):
+            model = self._models.get(name)
+            states = {} if model is None else {
+                **{v: (s.value, r) for v, (s, r) in model.ended.items()},
+                **{n: (v.state.value, v.reason) for n, v in model.versions.items()},
+            }
+            for number, (state, reason) in sorted(states.items()):
+                entry = {"name": name, "version": str(number), "state": state}
+                entries.append({**entry, "reason": reason} if reason else entry)
+            if not states:
+                entries.append({"name": name})
+        return entries
+
+    def ready(self) -> bool:
+        """Rule 5.11.9: nothing is loading, failed or without a living stub."""
+        if self._stopped:
+            return False
+        if not self._strict_readiness:
+            return True
+        for model in self.models():
+            if any(not version.ready() for version in model.versions.values()):
+                return False
+            ended = [pair for number, pair in model.ended.items() if number not in model.versions]
+            if any(state is not ModelState.UNAVAILABLE or reason != "unloaded" for state, reason in ended):
+                return False
+        return True
+
+    # -- observation
+
+    def _on_state(self, version: ModelVersion, reason: str) -> None:
+        hook = self.instruments.model_state
+        if hook is not None:
+            hook(version.name, version.version, version.state.value, reason, self.clock.now())
+
+    def _on_log(self, record: LogRecord) -> None:
+        hook = self.instruments.log
+        if hook is not None:
+            hook(record)
+
+    def _say(self, model: str, text: str) -> None:
+        self.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))
+
+    # -- end
+
+    def stop(self) -> None:
+        """Unloads everything and ends all processes and threads. Blocking; safe to call twice."""
+        if self._stopped:
+            return
+        self._stopped = True
+        threads = []
+        for model in self.models():
+            with model.lock:
+                versions = model.versions
+                model.serve({}, None)
+            threads += [self._end(model, version) for version in versions.values()]
+        for thread in [*threads, *self._endings]:
+            thread.join()
+        self.pool.close()
+        self._timer.close()
+        if not sys.is_finalizing():
+            self._link_reader.close()
+
+
+def parse_version(text: str) -> int:
+    """`""` is -1, the latest. Raises InvalidArgumentError with the peer's texts (rule 1.15.7)."""
+    if not text:
+        return -1
+    try:
+        number = int(text)
+    except ValueError:
+        detail = " (details: stol)"
+    else:
+        if number > 0:
+            return number
+        detail = ""
+    raise InvalidArgumentError(
+        f"failed to get model version from specified version string '{text}'{detail}, version should be an integral value > 0"
+    )

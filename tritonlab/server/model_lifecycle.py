@@ -1,0 +1,233 @@
+"""A model version's life: from files to READY, and to its end.
+
+    load:    import in two stubs at once -> auto_complete_config in the one that is thrown away -> merge, check -> initialize -> READY
+    reload:  the same beside the running version; only when the new one is READY it takes over, and the old one finishes and finalizes
+    unload:  no new requests, requests in flight end, finalize, process ends
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..core.infer_request import InferenceRequest
+from ..core.infer_stats import InferStats
+from ..core.model_config import ConfigError, ModelConfig, to_json
+from ..core.model_config_rules import (
+    instance_args,
+    instance_specs,
+    is_decoupled,
+    merge_auto_complete,
+    normalize_instance_groups,
+    validate_final,
+)
+from ..core.request_rules import RequestRules
+from ..core.status import ModelError, TritonError
+from ..instances.instance_group import abort_instances, start_instances, stop_instances
+from ..instances.model_instance import InstanceEvents, InstancePlan, InstanceServices, InstanceState, ModelInstance
+from ..instances.model_stub import ModelSource, ModelStub
+from ..schedulers.dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
+from ..schedulers.timer import Timer
+from .backends import model_source, visible_gpus
+from .model_repository_manager import ModelFiles
+
+
+class ModelState(enum.Enum):
+    """States as the repository index reports them (rule 5.11.7)."""
+
+    LOADING = "LOADING"
+    READY = "READY"
+    UNLOADING = "UNLOADING"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+class ModelEvent(enum.Enum):
+    LOADED = "loaded"
+    FAILED = "failed"
+    UNLOAD = "unload"
+    UNLOADED = "unloaded"
+
+
+#: Any pair that is not here is a defect of ours and raises.
+TRANSITIONS = {
+    (ModelState.LOADING, ModelEvent.LOADED): ModelState.READY,
+    (ModelState.LOADING, ModelEvent.FAILED): ModelState.UNAVAILABLE,
+    (ModelState.READY, ModelEvent.UNLOAD): ModelState.UNLOADING,
+    (ModelState.UNLOADING, ModelEvent.UNLOADED): ModelState.UNAVAILABLE,
+}
+
+
+@dataclass(frozen=True)
+class LoadServices:
+    """What loading needs of the server."""
+
+    instances: InstanceServices
+    timer: Timer
+    auto_complete: bool = True
+
+
+class ModelVersion:
+    """One loaded version: its configuration, rules, scheduler and instances.
+
+    `on_state` hears of every state change with (version, reason).
+    """
+
+    def __init__(
+        self,
+        files: ModelFiles,
+        version: int,
+        services: LoadServices,
+        on_state: Callable[[ModelVersion, str], None],
+    ) -> None:
+        self.name = files.name
+        self.version = version
+        self.files = files
+        self.state = ModelState.LOADING
+        self.reason = ""
+        self.load_ns = 0
+        self.config: ModelConfig = files.config
+        self.rules: RequestRules
+        self.scheduler: DynamicBatchScheduler
+        self.stats = InferStats()
+        self.instances: list[ModelInstance] = []
+        self._services = services
+        self._on_state = on_state
+        self._has_is_ready = True
+
+    def advance(self, event: ModelEvent, reason: str = "") -> None:
+        self.state = TRANSITIONS[self.state, event]
+        self.reason = reason
+        self._on_state(self, reason)
+
+    # -- load
+
+    def load(self) -> None:
+        """Blocking. Raises TritonError with the text of `<Code>: <text>` in a load failure (rule 2.5.1)."""
+        clock = self._services.instances.clock
+        started = clock.now()
+        self._on_state(self, "")
+        try:
+            self._load()
+        except TritonError as error:
+            self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}")
+            raise
+        self.load_ns = clock.now() - started
+        self.advance(ModelEvent.LOADED)
+
+    def _load(self) -> None:
+        services = self._services
+        source = model_source(self.files.config, self.files.directory, self.version)
+        pool, log = services.instances.pool, services.instances.log
+        auto = ModelStub(pool, source, f"{self.name}_auto_complete", log) if services.auto_complete else None
+        first: ModelStub | None = None
+        try:
+            # while one stub is asked for the configuration, the first instance's imports the same module
+            first = ModelStub(pool, source, _first_instance(self.files.config), log)
+            self.config = self._complete_config(auto)
+            self._prepare(first, source)
+        except BaseException:
+            if first is not None:
+                first.kill()
+            raise
+        finally:
+            if auto is not None:
+                threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
+
+    def _complete_config(self, auto: ModelStub | None) -> ModelConfig:
+        gpus = visible_gpus()
+        config = self.files.config
+        try:
+            if auto is not None:
+                auto.await_import()
+                returned = auto.auto_complete(to_json(config))
+                if returned is not None:
+                    config = merge_auto_complete(config, returned)
+            config = normalize_instance_groups(config, gpu_ids=gpus)
+            validate_final(config, gpu_ids=gpus)
+        except ConfigError as error:
+            raise TritonError.of(error.code, error.reason) from error
+        return config
+
+    def _prepare(self, first: ModelStub, source: ModelSource) -> None:
+        services = self._services.instances
+        config = self.config
+        self.rules = RequestRules(config, model_name=self.name)
+        self.scheduler = DynamicBatchScheduler(
+            self.name, self.version, BatchConfig.of(config), services.clock, services.instruments, self._services.timer
+        )
+        plans = [
+            InstancePlan(
+                source=source,
+                name=spec.name,
+                kind=spec.kind,
+                device_id=spec.device_id,
+                args=instance_args(
+                    config, spec, model_directory=str(self.files.directory), version=self.version
+                ),
+                outputs=tuple(output.name for output in config.output),
+                decoupled=is_decoupled(config),
+            )
+            for spec in instance_specs(config)
+        ]
+        events = InstanceEvents(
+            idle=self.scheduler.instance_idle, gone=self._instance_gone, reschedule=lambda request: False
+        )
+        self.instances = start_instances(plans, services, self.stats, events, first)
+        for instance in self.instances:
+            self.scheduler.instance_ready(instance)
+
+    def _instance_gone(self, instance: ModelInstance) -> None:
+        reason = instance.last_death
+        error = ModelError(f"Stub process '{instance.plan.name}' is not healthy.", reason=reason)
+        self.scheduler.instance_gone(instance, error)
+
+    # -- use
+
+    def enqueue(self, request: InferenceRequest) -> None:
+        """Checks the request and hands it to the scheduler. Raises TritonError; then nothing was executed."""
+        self.rules.check(request)
+        self.scheduler.enqueue(request)
+
+    def ready(self) -> bool:
+        """READY, every stub alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3, 2.7)."""
+        if self.state is not ModelState.READY:
+            return False
+        if any(instance.state is not InstanceState.READY for instance in self.instances):
+            return False
+        return not self._has_is_ready or all(self._author_says_ready(instance) for instance in self.instances)
+
+    def _author_says_ready(self, instance: ModelInstance) -> bool:
+        stub = instance.stub
+        outcome = stub.ask_monitor("IS_READY", timeout=5.0) if stub is not None else None
+        if outcome is None:
+            return False
+        ok, value = outcome
+        if ok and value is None:
+            self._has_is_ready = False
+            return True
+        return bool(ok and value)
+
+    # -- end
+
+    def unload(self, reason: str = "unloaded") -> None:
+        """Blocking: lets requests end, finalizes, ends the processes. The state is UNLOADING already."""
+        self.scheduler.stop()
+        stop_instances(self.instances)
+        self.advance(ModelEvent.UNLOADED, reason)
+
+    def abort(self) -> None:
+        """Ends everything at once, whatever the state."""
+        abort_instances(self.instances)
+
+    def __repr__(self) -> str:
+        return f"<ModelVersion {self.name}/{self.version} [{self.state.value} | {len(self.instances)} instances]>"
+
+
+def _first_instance(config: ModelConfig) -> str:
+    """The first instance's name, for the log lines of its import; the final configuration decides (rule 2.3.2)."""
+    specs = instance_specs(normalize_instance_groups(config, gpu_ids=visible_gpus()))
+    return specs[0].name if specs else config.name
+
+

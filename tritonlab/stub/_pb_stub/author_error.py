@@ -1,0 +1,85 @@
+"""An exception that left the author's code: the peer's text for clients, and the traceback in full for the author."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from typing import Any, Dict, List, Optional
+
+_STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_STUB_DIRECTORY)
+
+
+def peer_text(error: BaseException) -> str:
+    """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2)."""
+    text = "%s: %s" % (type(error).__name__, _str(error))
+    trace = error.__traceback__
+    if trace is None:
+        return text
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    # the chain of callers, not the traceback: it still has the frames that importlib cuts from tracebacks
+    frame, line = trace.tb_frame, trace.tb_lineno  # type: Any, int
+    lines = []
+    while frame is not None:
+        code = frame.f_code
+        if _is_ours(code.co_filename):
+            break
+        lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
+        frame = frame.f_back
+        line = frame.f_lineno if frame is not None else 0
+    return text + "\n\nAt:\n" + "".join(lines) if lines else text
+
+
+def _str(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:
+        return "<exception str() failed: %s>" % type(failure).__name__
+
+
+def to_wire(error: BaseException, seen: Optional[List[int]] = None) -> Dict[str, Any]:
+    """The exception as plain data (`core.status.RemoteException`): outermost frame first, without the stub's and importlib's."""
+    seen = (seen or []) + [id(error)]
+    cause, is_context = error.__cause__, False
+    if cause is None and not error.__suppress_context__:
+        cause, is_context = error.__context__, True
+    frames = [
+        [frame.filename, frame.lineno or 0, frame.name]
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not _is_ours(frame.filename) and not frame.filename.startswith("<frozen importlib")
+    ]
+    wire = {
+        "type": _qualified_name(type(error)),
+        "text": _str(error),
+        "frames": frames,
+        "cause": to_wire(cause, seen) if cause is not None and id(cause) not in seen and len(seen) < 16 else None,
+        "is_context": is_context,
+        "detail": {},
+        "notes": [str(note) for note in getattr(error, "__notes__", ())],
+    }  # type: Dict[str, Any]
+    if isinstance(error, SyntaxError):
+        wire["detail"] = {
+            "msg": error.msg,
+            "filename": error.filename,
+            "lineno": error.lineno,
+            "offset": error.offset,
+            "text": error.text,
+            "end_lineno": getattr(error, "end_lineno", None),
+            "end_offset": getattr(error, "end_offset", None),
+        }
+    return wire
+
+
+def _qualified_name(kind: type) -> str:
+    if kind.__module__ in ("builtins", "__main__"):
+        return kind.__qualname__
+    return "%s.%s" % (kind.__module__, kind.__qualname__)
+
+
+def outcome_of(error: BaseException, text: Optional[str] = None) -> Dict[str, Any]:
+    """The value of a failed outcome on the wire."""
+    return {"text": peer_text(error) if text is None else text, "code": 1, "exception": to_wire(error)}

@@ -1,0 +1,256 @@
+"""The stub's main loop: take a command, do it, answer. One table maps commands to handlers."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .author_error import outcome_of, peer_text, to_wire
+from .connection import Connection, LinkClosed
+from .infer_request import InferenceRequest
+from .infer_response import InferenceResponse
+from .ipc_message import NUMBER
+from .model_context import ModelContext, ModelFailure
+from .shm_manager import SharedMemoryError
+from .stub_bridge import StubBridge, received_tensors
+
+_RESCHEDULE = 2
+_FINAL = 1
+
+
+class MainLoop:
+    """Runs on the process's main thread, as the author's code expects (signals, torch, tracing)."""
+
+    def __init__(self, bridge: StubBridge, context: ModelContext, monitor: Connection) -> None:
+        self._bridge = bridge
+        self._connection = bridge.connection
+        self._context = context
+        self._monitor = monitor
+        self._decoupled = False
+        self._outputs: "frozenset[str]" = frozenset()
+        self._model_name = ""
+        self._model_version = 1
+        self._spin = 0.0
+        self._running = True
+        self._handlers: Dict[int, Callable[[Any], Any]] = {
+            NUMBER["IMPORT"]: self._import,
+            NUMBER["AUTO_COMPLETE"]: context.auto_complete_config,
+            NUMBER["INITIALIZE"]: self._initialize,
+            NUMBER["FINALIZE"]: self._finalize,
+        }
+
+    def run(self) -> None:
+        """Serves commands until FINALIZE, or until the kernel is gone."""
+        threading.Thread(target=self._watch, name="monitor", daemon=True).start()
+        execute = NUMBER["EXECUTE"]
+        while self._running:
+            command, ident, body = self._bridge.next_command(self._spin)
+            if command == execute:
+                self._execute(ident, body)
+            else:
+                self._connection.send(NUMBER["RESULT"], ident, self._outcome(self._handlers[command], body))
+
+    def _outcome(self, handler: Callable[[Any], Any], body: Any) -> List[Any]:
+        try:
+            value = handler(body)
+        except ModelFailure as failure:
+            outcome = [False, {"text": str(failure), "code": 1}]
+        except BaseException as error:  # SystemExit too: the peer reports it like any other (rule 2.5.5)
+            outcome = [False, outcome_of(error)]
+        else:
+            outcome = [True, value]
+        _flush()
+        return outcome
+
+    # -- life cycle
+
+    def _import(self, body: Dict[str, Any]) -> None:
+        os.environ.clear()
+        os.environ.update(body["env"])
+        if body["cwd"]:
+            os.chdir(body["cwd"])
+        self._bridge.model_dir = body["model_dir"]
+        self._bridge.instance_name = body["instance"]
+        self._context.load(body["module"], body["paths"], body["path"])
+
+    def _initialize(self, body: List[Any]) -> None:
+        args, outputs, self._decoupled = body
+        self._outputs = frozenset(outputs)
+        self._model_name = args["model_name"]
+        self._model_version = int(args["model_version"])
+        self._bridge.instance_name = args["model_instance_name"]
+        self._context.initialize(args)
+
+    def _finalize(self, body: Any) -> None:
+        self._running = False
+        self._context.finalize()
+
+    # -- execution
+
+    def _execute(self, ident: int, body: List[Any]) -> None:
+        started = time.perf_counter_ns()
+        spin_us, block, entries = body
+        self._spin = spin_us * 1e-6
+        requests = self._receive_requests(block, entries)
+        called = time.perf_counter_ns()
+        error, returned = self._call_model(requests)
+        finished = time.perf_counter_ns()
+        block, responses = None, []  # type: Optional[int], List[Any]
+        if error is None:
+            try:
+                block, responses = self._check_and_pack(requests, returned)
+            except (ModelFailure, SharedMemoryError) as failure:
+                error = {"text": self._failed(str(failure)), "code": 1}
+        for index, request in enumerate(requests):
+            # what stays open is answered later, through its sender
+            if error is not None or responses[index] is not None:
+                self._bridge.open_requests.pop(request._handle, None)
+        # the inputs go back to the kernel with this very message, unless the author kept one
+        del requests, returned
+        _flush()
+        done = time.perf_counter_ns()
+        self._connection.send(
+            NUMBER["EXECUTED"],
+            ident,
+            [called - started, finished - called, done - finished, error, block, responses],
+        )
+
+    def _receive_requests(self, block: Optional[int], entries: List[Any]) -> List[InferenceRequest]:
+        tensors = received_tensors(self._bridge, block, [header for entry in entries for header in entry[7]])
+        requests = []
+        position = 0
+        for handle, request_id, correlation_id, flags, timeout, parameters, outputs, headers in entries:
+            requested = self._outputs if outputs is None else frozenset(outputs)
+            self._bridge.open_requests[handle] = requested
+            end = position + len(headers)
+            request = InferenceRequest._received(
+                handle, request_id, correlation_id, flags, timeout, parameters, requested,
+                tensors[position:end], self._model_name, self._model_version, self._decoupled,
+            )
+            requests.append(request)
+            position = end
+        return requests
+
+    def _call_model(self, requests: List[InferenceRequest]) -> Tuple[Optional[Dict[str, Any]], Any]:
+        """The failed outcome (or None) and what execute returned."""
+        try:
+            returned = self._context.execute(requests)
+            if self._context.is_async:
+                future = self._context.run(returned)
+                if self._decoupled:
+                    handles = [request._handle for request in requests]
+                    future.add_done_callback(lambda f: self._coroutine_done(f, handles))
+                    return None, None
+                returned = future.result()
+            return None, returned
+        except ModelFailure as failure:
+            return {"text": str(failure), "code": 1}, None
+        except BaseException as error:
+            return outcome_of(error, self._failed(peer_text(error))), None
+
+    def _coroutine_done(self, future: Any, handles: List[int]) -> None:
+        """A decoupled coroutine raised. The peer only logs it and the stream waits for ever (rule 3.8.2); here it gets the error and its end."""
+        error = None if future.cancelled() else future.exception()
+        if error is None:
+            return
+        failure = [1, self._failed(peer_text(error)), to_wire(error)]
+        for handle in handles:
+            if self._bridge.open_requests.pop(handle, None) is not None:
+                self._connection.send(NUMBER["RESPONSE"], handle, [_FINAL, None, [], failure, ""])
+
+    def _failed(self, text: str) -> str:
+        return "Failed to process the request(s) for model '%s', message: %s" % (self._bridge.instance_name, text)
+
+    def _check_and_pack(self, requests: List[InferenceRequest], returned: Any) -> Tuple[Optional[int], List[Any]]:
+        """The checks of rules 3.2 and 3.3 in their order, then all responses in one block."""
+        marks = [("R" if request._release_flags == _RESCHEDULE else None) for request in requests]
+        if self._decoupled:
+            if returned is not None:
+                raise ModelFailure(
+                    "Python model '%s' is using the decoupled mode and the execute function must return None."
+                    % self._bridge.instance_name
+                )
+            return None, marks
+        if returned is None:
+            return None, self._check_answered(requests, marks)
+        if not isinstance(returned, list):
+            raise ModelFailure("Expected a list in the execute return, found type '%s'." % type(returned))
+        if len(returned) != len(requests):
+            raise ModelFailure(
+                "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
+                "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(requests), len(returned))
+            )
+        answers = []
+        slots = []
+        for index, response in enumerate(returned):
+            if response is None:
+                continue
+            if not isinstance(response, InferenceResponse):
+                raise ModelFailure(
+                    "Expected an 'InferenceResponse' object in the execute function return list, found type '%s'."
+                    % type(response)
+                )
+            if marks[index] is not None:
+                raise ModelFailure(
+                    "Expected a None object in the execute function return list for reschduled request, found type '%s'."
+                    % type(response)
+                )
+            requested = self._bridge.open_requests.get(requests[index]._handle)
+            if requested is not None:  # else it was answered through its sender, which wins (rule 3.2.3)
+                answers.append((response, requested))
+                slots.append(index)
+        self._check_answered(requests, [m or r for m, r in zip(marks, returned)])
+        block, packed = self._bridge.pack_responses(answers)
+        for index, wire in zip(slots, packed):
+            marks[index] = wire
+        return block, marks
+
+    def _check_answered(self, requests: List[InferenceRequest], results: List[Any]) -> List[Any]:
+        """A request with no result and no sender can never be answered: the peer leaves its client waiting (rules 3.2.1, 3.2.2), we say so."""
+        for request, result in zip(requests, results):
+            if result is None and request._sender is None:
+                raise ModelFailure(
+                    "The execute function returned None for a request whose response sender was never used: "
+                    "the request would never be answered. Return one InferenceResponse per request."
+                )
+        return results
+
+    # -- the monitor thread
+
+    def _watch(self) -> None:
+        """Answers the monitor socket, whatever the main thread is doing; the end of that socket is the end of the parent."""
+        try:
+            while True:
+                message = self._monitor.receive()
+                assert message is not None
+                command, ident, _ = message
+                handler = self._is_ready if command == NUMBER["IS_READY"] else _dump_stacks
+                self._monitor.send(NUMBER["RESULT"], ident, self._outcome(lambda _, h=handler: h(), None))
+        except LinkClosed:
+            os._exit(1)
+
+    def _is_ready(self) -> Any:
+        value = self._context.is_ready()
+        if value is not None and type(value) is not bool:
+            raise ModelFailure("is_ready() must return a boolean value")
+        return value
+
+
+def _dump_stacks() -> str:
+    with tempfile.TemporaryFile("w+") as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        return file.read()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # the author closed or replaced it

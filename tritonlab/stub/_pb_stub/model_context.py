@@ -1,0 +1,110 @@
+"""The author's model inside the stub: import it, construct it, call its methods in the right phase.
+
+Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or ModelFailure with the
+peer's text when the model broke a rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import os
+import sys
+import threading
+from typing import Any, Dict, List, Optional
+
+from .bridge import Bridge
+
+
+class ModelFailure(Exception):
+    """The model did something the peer refuses; the text is the peer's."""
+
+
+class ModelContext:
+    """One author's model in this process."""
+
+    def __init__(self, bridge: Bridge, backend_directory: str) -> None:
+        self._bridge = bridge
+        self._backend_directory = backend_directory
+        self._module: Any = None
+        self._model: Any = None
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self.model_path = ""
+        self.is_async = False
+
+    def load(self, module: str, paths: List[str], model_path: str) -> None:
+        """Imports the model's module (`1.model`) with the peer's sys.path (rules 2.1.4-2.1.5)."""
+        self._bridge.phase = "import"
+        self.model_path = model_path
+        sys.path.extend(paths + [self._backend_directory])
+        # byte-code is never written into a model repository: a poller would take it for a change
+        sys.dont_write_bytecode = True
+        importlib.invalidate_caches()
+        if not os.path.exists(model_path):
+            # rule 2.5.6: the peer logs this and reports an unhealthy stub some 10 s later
+            raise ModelFailure("Python model file not found in '%s'" % model_path)
+        __import__(module)
+        self._module = sys.modules[module]
+        utils = importlib.import_module("triton_python_backend_utils")
+        compiled = importlib.import_module("c_python_backend_utils")
+        compiled.attach(utils)  # only now: rule 1.1.2
+
+    def auto_complete_config(self, config: str) -> Optional[str]:
+        """The config JSON the model's auto_complete_config returned, or None if it has no such method (rule 2.4.1)."""
+        self._bridge.phase = "auto_complete"
+        kind = self._module.TritonPythonModel
+        if not hasattr(kind, "auto_complete_config"):
+            return None
+        utils = sys.modules["triton_python_backend_utils"]
+        wrapper = utils.ModelConfig(config)
+        name = wrapper.as_dict().get("name", "")
+        returned = kind.auto_complete_config(wrapper)
+        if not isinstance(returned, utils.ModelConfig):
+            raise ModelFailure(
+                "auto_complete_config function in model '%s' must return a valid pb.ModelConfig object." % name
+            )
+        return json.dumps(returned.as_dict())
+
+    def initialize(self, args: Dict[str, str]) -> None:
+        """Constructs the model and calls its `initialize`, if it has one (rule 2.3)."""
+        self._bridge.phase = "construct"
+        self._model = self._module.TritonPythonModel()
+        self._bridge.phase = "initialize"
+        if hasattr(self._model, "initialize"):
+            self._model.initialize(args)
+        execute = getattr(self._model, "execute", None)
+        self.is_async = inspect.iscoroutinefunction(execute)
+        self._bridge.phase = "execute"
+
+    def execute(self, requests: List[Any]) -> Any:
+        """What the model's `execute` returned; a coroutine for an `async def execute`."""
+        try:
+            execute = self._model.execute
+        except AttributeError:
+            raise ModelFailure("Python model %s does not implement `execute` method." % self.model_path)
+        return execute(requests)
+
+    def run(self, coroutine: Any) -> Any:
+        """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8); returns its future."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def is_ready(self) -> Any:
+        """None if the model has no `is_ready`, else what it returned (rule 2.7)."""
+        method = getattr(self._model, "is_ready", None)
+        if method is None:
+            return None
+        value = method()
+        return asyncio.run(value) if inspect.iscoroutine(value) else value
+
+    def finalize(self) -> None:
+        """Stops the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
+        self._bridge.phase = "finalize"
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._model is not None and hasattr(self._model, "finalize"):
+            self._model.finalize()

@@ -1,0 +1,222 @@
+"""Shared-memory regions: each has one writer, which alone allocates and frees; the reader only looks and says when it is done.
+
+A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind after a kill and the
+64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1); a cap reproduces the peer's errors.
+No lock and no allocator state is shared between the processes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+from bisect import insort
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from .serialization import WireError
+
+#: Where views of another size class start to matter: blocks from here on are page aligned, so that a reader can map them privately.
+LARGE = 1 << 20
+_PAGE = mmap.ALLOCATIONGRANULARITY
+_ALIGN = 64
+
+
+class SharedMemoryError(Exception):
+    """A region cannot grow. The text is the peer's (rule 2.9.1)."""
+
+
+def create_region_file(name: str) -> int:
+    """A descriptor of an empty file without a name in any directory; `name` only shows in /proc."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, getattr(os, "MFD_CLOEXEC", 1))
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class Region:
+    """The writer's side: allocates blocks, frees them when the reader has returned them."""
+
+    def __init__(self, fd: int, size: int = 1 << 20, growth: int = 1 << 20, limit: Optional[int] = None) -> None:
+        self._fd = fd
+        self._growth = growth
+        self._limit = limit
+        self._lock = threading.Lock()  # guards everything below
+        self._free: List[Tuple[int, int]] = []  # (offset, size), sorted, never adjacent
+        self._blocks: Dict[int, int] = {}  # offset -> size of blocks in use
+        self.size = 0
+        self.used = 0
+        self._map: mmap.mmap
+        self.buffer: memoryview
+        self._grow_to(size)
+
+    def allocate(self, nbytes: int) -> int:
+        """The offset of a new block of at least `nbytes`. Raises SharedMemoryError if the region cannot grow."""
+        align = _PAGE if nbytes >= LARGE else _ALIGN
+        need = max((nbytes + align - 1) & -align, _ALIGN)
+        with self._lock:
+            offset = self._take(need, align)
+            if offset is None:
+                missing = need + align
+                self._grow_to(self.size + self._growth * (missing // self._growth + 1))
+                offset = self._take(need, align)
+                assert offset is not None
+            self._blocks[offset] = need
+            self.used += need
+            return offset
+
+    def free(self, offset: int) -> None:
+        """Gives a block back. Raises WireError for an offset that is not allocated: the reader is not honest."""
+        with self._lock:
+            size = self._blocks.pop(offset, None)
+            if size is None:
+                raise WireError("block %d was freed twice or never allocated" % offset)
+            self.used -= size
+            self._insert(offset, size)
+
+    def _take(self, need: int, align: int) -> Optional[int]:
+        for index, (offset, size) in enumerate(self._free):
+            start = (offset + align - 1) & -align
+            if offset + size - start < need:
+                continue
+            rest = []
+            if start > offset:
+                rest.append((offset, start - offset))
+            if offset + size > start + need:
+                rest.append((start + need, offset + size - start - need))
+            self._free[index : index + 1] = rest
+            return start
+        return None
+
+    def _insert(self, offset: int, size: int) -> None:
+        insort(self._free, (offset, size))
+        index = self._free.index((offset, size))
+        if index + 1 < len(self._free) and offset + size == self._free[index + 1][0]:
+            size += self._free.pop(index + 1)[1]
+            self._free[index] = (offset, size)
+        if index > 0 and sum(self._free[index - 1]) == offset:
+            before = self._free[index - 1][0]
+            self._free[index - 1 : index + 1] = [(before, offset - before + size)]
+
+    def _grow_to(self, size: int) -> None:
+        try:
+            if self._limit is not None and size > self._limit:
+                raise OSError("limit of %d bytes reached" % self._limit)
+            os.ftruncate(self._fd, size)
+            # views of the old map stay valid: it is the same memory, and they keep the old map alive
+            self._map = mmap.mmap(self._fd, size)
+        except (OSError, ValueError, OverflowError) as error:
+            raise SharedMemoryError(
+                "Failed to increase the shared memory pool size to %d bytes. If you are running Triton inside docker, "
+                "use '--shm-size' flag to control the shared memory region size. Error: %s" % (size, error)
+            )
+        self.buffer = memoryview(self._map)
+        self._insert(self.size, size - self.size)
+        self.size = size
+
+    def close(self) -> None:
+        """Closes the file. The memory goes with the last view of it."""
+        with self._lock:
+            os.close(self._fd)
+            self._fd = -1
+
+    def write(self, offset: int, data: Any) -> int:
+        """Copies an ndarray's elements (C order) or bytes to `offset`; returns their number of bytes."""
+        if isinstance(data, np.ndarray):
+            nbytes = data.nbytes
+            if nbytes < 4096:
+                self.buffer[offset : offset + nbytes] = data.tobytes()
+            else:
+                # releases the GIL, unlike a memoryview assignment
+                target = np.frombuffer(self.buffer, dtype=np.uint8, count=nbytes, offset=offset)
+                np.copyto(target, np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+            return int(nbytes)
+        nbytes = len(data)
+        self.buffer[offset : offset + nbytes] = data
+        return nbytes
+
+
+class RegionReader:
+    """The reader's side: views of the other process's region, mapped again when it has grown."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._size = 0
+        self._map: Optional[mmap.mmap] = None
+        self._buffer = memoryview(b"")
+        self._address = 0
+
+    def _remap(self, end: int) -> None:
+        try:
+            size = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise WireError("the region is closed: %s" % error)
+        if end > size:
+            raise WireError("tensor ends at byte %d of a region of %d" % (end, size))
+        self._map = mmap.mmap(self._fd, size)
+        self._buffer = memoryview(self._map)
+        self._address = int(np.frombuffer(self._map, dtype=np.uint8).__array_interface__["data"][0])
+        self._size = size
+
+    def view(self, offset: int, nbytes: int) -> memoryview:
+        """The bytes of a block, without a copy. Raises WireError outside the region."""
+        end = offset + nbytes
+        if offset < 0 or nbytes < 0:
+            raise WireError("tensor at byte %d with %d bytes" % (offset, nbytes))
+        if end > self._size:
+            self._remap(end)
+        return self._buffer[offset:end]
+
+    def close(self) -> None:
+        """Closes the file. The memory goes with the last view of it."""
+        os.close(self._fd)
+        self._fd = -1
+
+    def array(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
+        """The bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it lives."""
+        self.view(offset, nbytes)
+        return np.asarray(_LeasedMemory(self._address + offset, nbytes, self._map, lease))
+
+    def private(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
+        """A writable copy-on-write uint8 array of a block: a private copy whose pages are copied only when written (rule 1.4.11)."""
+        self.view(offset, nbytes)
+        start = offset & -_PAGE
+        private = _PrivateMap(self._fd, offset + nbytes - start, flags=mmap.MAP_PRIVATE, offset=start)
+        private.lease = lease
+        return np.frombuffer(private, dtype=np.uint8, count=nbytes, offset=offset - start)
+
+
+class _PrivateMap(mmap.mmap):
+    """Unmapped with the last array over it; only then may the writer use the block again."""
+
+    lease: Any
+
+
+class _LeasedMemory:
+    __slots__ = ("__array_interface__", "_lease", "_map")
+
+    def __init__(self, address: int, nbytes: int, mapped: Any, lease: Any) -> None:
+        self._map = mapped
+        self._lease = lease
+        self.__array_interface__ = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+
+
+class Lease:
+    """The right to read one block of the other side's region; when the last holder lets go, the next message returns the block."""
+
+    __slots__ = ("_freed", "_offset", "_reader", "__weakref__")
+
+    def __init__(self, freed: List[int], offset: int, reader: RegionReader) -> None:
+        self._freed = freed
+        self._offset = offset
+        self._reader = reader
+
+    def private_array(self, view: memoryview) -> "np.ndarray[Any, Any]":
+        """See RegionReader.private; `view` is one of this lease's block."""
+        address = int(np.frombuffer(view, dtype=np.uint8).__array_interface__["data"][0])
+        return self._reader.private(address - self._reader._address, view.nbytes, self)
+
+    def __del__(self) -> None:
+        self._freed.append(self._offset)

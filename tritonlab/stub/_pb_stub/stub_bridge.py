@@ -1,0 +1,224 @@
+"""The stub's end of the link: commands for the main loop, answers for whoever asked, whichever thread happens to read.
+
+Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may read the socket, but
+one at a time. The leader hands every message to its owner; when it has its own it steps down and wakes the others. A caller that waits
+alone reads for itself and is never woken by another thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
+
+from .bridge import Bridge, BridgeError
+from .connection import Connection, Message
+from .errors import TritonError, code_of
+from .infer_request import InferenceRequest
+from .infer_response import InferenceResponse
+from .ipc_message import NUMBER
+from .pb_tensor import Tensor
+from .shm_manager import Lease, Region, RegionReader, SharedMemoryError
+from .tensor_block import Header, check_header, map_block, pack_tensors
+
+_REPLY = NUMBER["REPLY"]
+_INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
+
+
+class StubBridge(Bridge):
+    """Implements the author-facing calls over the control socket and the two regions."""
+
+    def __init__(self, connection: Connection, region: Region, reader: RegionReader) -> None:
+        self.connection = connection
+        self.region = region
+        self.reader = reader
+        #: requested outputs of each request that still may be answered through its sender, by handle
+        self.open_requests: Dict[int, FrozenSet[str]] = {}
+        self._ids = itertools.count(1)
+        self._commands: Deque[Message] = deque()
+        self._answers: Dict[int, Deque[Any]] = {}  # call id -> what has come for it
+        self._lead = threading.Lock()
+        self._turn = threading.Condition(threading.Lock())  # guards _waiting; notified when a follower should look again
+        self._waiting = 0
+
+    # -- messages in
+
+    def next_command(self, spin: float) -> Message:
+        """The next command for the main loop. Raises LinkClosed when the kernel is gone."""
+        commands = self._commands
+        self._pump(lambda: bool(commands), spin)
+        return commands.popleft()
+
+    def _pump(self, done: Callable[[], bool], spin: float = 0.0) -> None:
+        """Reads, or waits while another thread reads, until `done()`."""
+        while not done():
+            if not self._lead.acquire(False):
+                with self._turn:
+                    self._waiting += 1
+                    # checked under the lock: the leader notifies under it after every message and when it steps down
+                    if not done() and self._lead.locked():
+                        self._turn.wait()
+                    self._waiting -= 1
+                continue
+            try:
+                while not done():
+                    message = self.connection.receive(spin)
+                    assert message is not None
+                    self._hand_over(message)
+                    if self._waiting:
+                        with self._turn:
+                            self._turn.notify_all()
+            finally:
+                self._lead.release()
+                if self._waiting:
+                    with self._turn:
+                        self._turn.notify_all()
+
+    def _hand_over(self, message: Message) -> None:
+        command, ident, body = message
+        if command == _REPLY or command == _INFER_RESPONSE:
+            box = self._answers.get(ident)
+            if box is not None:
+                box.append(body)
+            elif command == _INFER_RESPONSE and body[1] is not None:
+                self.connection.freed.append(body[1])
+        else:
+            self._commands.append(message)
+
+    # -- calls of the author's objects
+
+    def call(self, command: str, body: Any) -> Any:
+        if self.phase in ("import", "auto_complete"):
+            # the peer waits for ever here (rule 1.18); nothing could ever answer, so say so at once
+            raise BridgeError("%s is not available during auto_complete_config" % command)
+        ident = next(self._ids)
+        box: Deque[Any] = deque()
+        self._answers[ident] = box
+        try:
+            self.connection.send(NUMBER[command], ident, body)
+            self._pump(lambda: bool(box))
+        finally:
+            del self._answers[ident]
+        ok, value = box.popleft()
+        if not ok:
+            raise BridgeError(value["text"], value.get("code", 1))
+        return value
+
+    def is_cancelled(self, handle: int) -> bool:
+        return bool(self.call("IS_CANCELLED", handle))
+
+    def log(self, level: int, message: str, file: str, line: int) -> None:
+        if self.phase in ("import", "auto_complete", "construct"):
+            sys.stderr.write(_stderr_line(level, message, file, line))  # rule 1.13.4
+        else:
+            self.connection.send(NUMBER["LOG"], 0, [level, file, line, message])
+
+    def send_response(self, handle: int, response: Optional[InferenceResponse], flags: int) -> None:
+        requested = self.open_requests.get(handle, frozenset())
+        block, tensors, error, parameters = None, [], None, ""  # type: Optional[int], List[Header], Any, str
+        if response is not None:
+            try:
+                block, (wire,) = self.pack_responses([(response, requested)])
+            except SharedMemoryError as failure:
+                raise BridgeError(str(failure))
+            tensors, error, parameters = wire
+        if flags:
+            self.open_requests.pop(handle, None)
+        self.connection.send(NUMBER["RESPONSE"], handle, [flags, block, tensors, error, parameters])
+
+    def pack_responses(
+        self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
+    ) -> Tuple[Optional[int], List[List[Any]]]:
+        """One block with the outputs of all `responses` that were asked for, and `[tensors, error, parameters]` for each (rules 1.8.4, 1.9.5)."""
+        wires = []
+        plans = []
+        for response, requested in responses:
+            error = response._error
+            count = 0
+            if error is None:
+                for tensor in response._tensors:
+                    if tensor._name in requested:
+                        datatype, shape, data = tensor._wire()
+                        wires.append((tensor._name, datatype, shape, data))
+                        count += 1
+            plans.append((count, error, response._parameters))
+        block, headers = pack_tensors(self.region, wires)
+        packed: List[List[Any]] = []
+        position = 0
+        for count, error, parameters in plans:
+            tensors = headers[position : position + count]
+            position += count
+            packed.append([tensors, None, parameters] if error is None else [[], [code_of(error), error.message()], ""])
+        return block, packed
+
+    # -- BLS
+
+    def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
+        inputs = [(tensor._name,) + tensor._wire() for tensor in request._inputs]
+        block, tensors = pack_tensors(self.region, inputs)
+        return InferCall(self, next(self._ids), [request._bls_fields(), decoupled, block, tensors])
+
+
+class InferCall:
+    """The responses of one BLS request, in order; ends after the final one (rule 1.10)."""
+
+    def __init__(self, bridge: StubBridge, ident: int, body: List[Any]) -> None:
+        self._bridge = bridge
+        self._ident = ident
+        self._box: Deque[Any] = deque()
+        self._done = False
+        bridge._answers[ident] = self._box
+        bridge.connection.send(NUMBER["INFER"], ident, body)
+
+    def __iter__(self) -> "InferCall":
+        return self
+
+    def __next__(self) -> InferenceResponse:
+        if self._done:
+            raise StopIteration
+        box = self._box
+        self._bridge._pump(lambda: bool(box))
+        final, block, headers, error, parameters = box.popleft()
+        if final:
+            self._finish()
+        tensors = received_tensors(self._bridge, block, headers)
+        failure = None if error is None else TritonError._of_code(error[1], error[0])
+        return InferenceResponse._received(tensors, failure, parameters)
+
+    def cancel(self) -> None:
+        """Asks the server to cancel the request; nothing to do once it is over (rule 1.10.6)."""
+        if not self._done:
+            self._bridge.connection.send(NUMBER["INFER_CANCEL"], self._ident, None)
+
+    def _finish(self) -> None:
+        self._done = True
+        self._bridge._answers.pop(self._ident, None)
+
+    def __del__(self) -> None:
+        # what still comes for an abandoned iterator is returned unread by _hand_over (rule 1.10.5)
+        if not self._done:
+            self._finish()
+            for _, block, _, _, _ in self._box:
+                if block is not None:
+                    self._bridge.connection.freed.append(block)
+
+
+def received_tensors(bridge: StubBridge, block: Optional[int], headers: List[Header]) -> List[Tensor]:
+    """Tensor objects over a block of the kernel's region; the block goes back when the last of them is gone."""
+    for header in headers:
+        check_header(header)
+    map_block(bridge.reader, headers)
+    lease = None if block is None else Lease(bridge.connection.freed, block, bridge.reader)
+    view = bridge.reader.view
+    return [Tensor._received(h[0], h[1], h[2], view(h[5], h[6]), lease) for h in headers]
+
+
+def _stderr_line(level: int, message: str, file: str, line: int) -> str:
+    now = time.time()
+    stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
+    return "%s%s.%06d %d %s:%d]  %s\n" % (
+        "IWEI"[level], stamp, int(now % 1 * 1e6), threading.get_native_id(), file.rsplit("/", 1)[-1], line, message
+    )

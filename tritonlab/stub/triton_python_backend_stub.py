@@ -1,0 +1,75 @@
+"""Entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION STUB_REGION SIZE GROWTH LIMIT LIFE`.
+
+All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or later, started by path with
+any interpreter. Its directory is the peer's "backend directory": it holds `triton_python_backend_utils.py`, and goes to the end of sys.path.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+
+_DIRECTORY = os.path.dirname(os.path.abspath(__file__))
+
+
+def main() -> None:
+    numbers = [int(argument) for argument in sys.argv[1:]]
+    control_fd, monitor_fd, kernel_fd, stub_fd, size, growth, limit, life_fd = numbers
+    sys.argv = [""]  # rule 2.1.5
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    faulthandler.enable()  # a crash leaves its Python stack in the log
+    _die_with_parent(life_fd)
+
+    import platform
+    import socket
+
+    import numpy
+
+    import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
+    import c_python_backend_utils  # noqa: F401
+    from _pb_stub import bridge, serialization
+    from _pb_stub.connection import Connection, LinkClosed
+    from _pb_stub.ipc_message import NUMBER
+    from _pb_stub.main_loop import MainLoop
+    from _pb_stub.model_context import ModelContext
+    from _pb_stub.shm_manager import Region, RegionReader
+    from _pb_stub.stub_bridge import StubBridge
+
+    # python puts the script's directory first; the peer's backend directory comes last (ModelContext.load)
+    sys.path.remove(_DIRECTORY)
+    region = Region(stub_fd, size, growth, limit or None)
+    control = Connection(socket.socket(fileno=control_fd), on_freed=region.free)
+    monitor = Connection(socket.socket(fileno=monitor_fd))
+    stub = StubBridge(control, region, RegionReader(kernel_fd))
+    bridge.install(stub)
+    control.send(
+        NUMBER["HELLO"], 0, [serialization.WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()]
+    )
+    try:
+        MainLoop(stub, ModelContext(stub, _DIRECTORY), monitor).run()
+    except LinkClosed:
+        os._exit(1)
+
+
+def _die_with_parent(life_fd: int) -> None:
+    """Has the operating system kill this process group when the kernel process, which holds the other end of this pipe, ends.
+
+    The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no GIL. The whole group, so
+    that processes which the model forked go too.
+    """
+    try:
+        import fcntl
+        import signal
+
+        fcntl.fcntl(life_fd, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life_fd, getattr(fcntl, "F_SETSIG", 10), signal.SIGKILL)
+        flags = fcntl.fcntl(life_fd, fcntl.F_GETFL)
+        fcntl.fcntl(life_fd, fcntl.F_SETFL, flags | fcntl.FASYNC)
+    except (ImportError, AttributeError, OSError):
+        pass  # not Linux: the monitor thread alone
+
+
+if __name__ == "__main__":
+    main()
