@@ -227,10 +227,10 @@ class ModelConfig:
                     "model transaction property in auto-complete-config function for model '%s' contains property "
                     "other than 'decoupled'." % self._name
                 )
+        policy = self._model_config.setdefault("model_transaction_policy", {})
         if "decoupled" not in transaction_policy_dict:
             return
         wanted = transaction_policy_dict["decoupled"]
-        policy = self._model_config.setdefault("model_transaction_policy", {})
         if policy.get("decoupled", wanted) != wanted:
             raise ValueError(
                 "trying to change decoupled property in auto-complete-config for model '%s', which is already set "
@@ -264,12 +264,12 @@ class ModelConfig:
 
     def _merge(self, kind: str, tensor: _t.Dict[str, _t.Any]) -> _t.Optional[_t.Dict[str, _t.Any]]:
         """Fills the entry of that name and returns it; adds `tensor` and returns None if there is no such entry."""
-        entries = self._model_config.setdefault(kind, [])
+        entries = self._model_config[kind]
         existing: _t.Optional[_t.Dict[str, _t.Any]] = next((e for e in entries if e["name"] == tensor["name"]), None)
         if existing is None:
             entries.append(tensor)
             return None
-        old_type, old_dims = existing.get("data_type", "TYPE_INVALID"), existing.get("dims", [])
+        old_type, old_dims = existing["data_type"], existing["dims"]
         if old_type not in ("TYPE_INVALID", tensor["data_type"]):
             raise ValueError(
                 "unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s"

@@ -14,6 +14,12 @@ UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 INT64_MAX = (1 << 63) - 1
 
+#: What a conversion inside a function of the peer's says; an argument's own conversion is a TypeError.
+CAST_ERROR = (
+    "Unable to cast Python instance to C++ type (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for "
+    "details)"
+)
+
 
 def mismatch(
     function: str, signature: str, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
@@ -65,13 +71,8 @@ def as_float(value: Any) -> Optional[float]:
 
 
 def as_flag(value: Any) -> Optional[bool]:
-    """`value` as a bool argument: None is False, and whatever has a number's truth converts (rule 4.1.1).
-
-    None if it does not fit.
-    """
-    if value is None:
-        return False
-    return bool(value) if hasattr(type(value), "__bool__") else None
+    """`value` as a bool argument: whatever has a number's truth, None not (rule 4.1.1). None if it does not fit."""
+    return bool(value) if value is not None and hasattr(type(value), "__bool__") else None
 
 
 def is_sequence(value: Any) -> bool:

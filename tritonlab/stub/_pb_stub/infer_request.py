@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Awaitable, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Union
 
 from . import bridge
-from .argument_check import INT64_MAX, UINT32_MAX, UINT64_MAX, as_flag, as_int, as_text, is_sequence, mismatch
+from .argument_check import CAST_ERROR, INT64_MAX, UINT32_MAX, UINT64_MAX, as_flag, as_int, as_text, is_sequence, mismatch
 from .bridge import BridgeError
 from .errors import NativeObject, TritonError, TritonModelException
 from .infer_response import InferenceResponse
@@ -22,10 +22,6 @@ _SIGNATURE = (
     "model_version: int = -1, flags: int = 0, timeout: int = 0, "
     "preferred_memory: c_python_backend_utils.PreferredMemory = <unset>, "
     "trace: c_python_backend_utils.InferenceTrace = <empty>, parameters: object = None)"
-)
-_CAST_ERROR = (
-    "Unable to cast Python instance to C++ type (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for "
-    "details)"
 )
 #: stands for an argument that was not given where None is a wrong value
 _UNSET: Any = type("_Unset", (), {"__repr__": lambda self: "<unset>"})()
@@ -317,5 +313,5 @@ def _checked_correlation_id(value: Any) -> Union[int, str]:
     if not isinstance(value, int):
         raise TritonModelException("Correlation ID must be integer or string")
     if not 0 <= value <= UINT64_MAX:
-        raise RuntimeError(_CAST_ERROR)
+        raise RuntimeError(CAST_ERROR)
     return int(value)

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar, Deque, Dict, List, Optional
 
 from . import bridge
-from .argument_check import as_float, as_text, mismatch, no_constructor
+from .argument_check import CAST_ERROR, as_float, as_text, mismatch, no_constructor
 from .bridge import BridgeError
 from .enums import MetricKind
 from .errors import NativeObject, TritonModelException
@@ -24,10 +24,6 @@ _new = object.__new__
 _ORPHAN = (
     "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should "
     "be deleted AFTER its corresponding 'Metric' objects have been deleted."
-)
-_CAST_ERROR = (
-    "Unable to cast Python instance to C++ type (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for "
-    "details)"
 )
 
 
@@ -90,9 +86,9 @@ class Metric(NativeObject):
         self._call(operation, operation, number)
 
     def _call(self, operation: str, word: str, number: float) -> Any:
-        if self._family.deleted:
-            raise TritonModelException(_ORPHAN)
         prefix = "Failed to %s metric value: " % word
+        if self._family.deleted:
+            raise TritonModelException(prefix + _ORPHAN)
         return call_server("Metric.%s" % operation, prefix, "METRIC_OP", [self._ident, operation, number])
 
 
@@ -155,7 +151,7 @@ class MetricFamily(NativeObject):
             raise TritonModelException("Failed to create metric. Unexpected buckets found.")
         bounds = [as_float(bound) for bound in buckets]
         if None in bounds:
-            raise RuntimeError(_CAST_ERROR)
+            raise RuntimeError(CAST_ERROR)
         return bounds  # type: ignore[return-value]
 
     def __del__(self) -> None:

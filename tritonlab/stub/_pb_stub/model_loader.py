@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Dict, Optional
 
-from .argument_check import as_flag, as_text, mismatch
+from .argument_check import CAST_ERROR, as_flag, as_text, mismatch
 from .errors import TritonModelException
 from .server_call import call_server
 
@@ -59,7 +59,7 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
 
 def _path(path: Any) -> str:
     if not isinstance(path, str):
-        raise TypeError("Object of type '%s' is not an instance of 'str'" % type(path).__name__)
+        raise RuntimeError(CAST_ERROR)
     return path
 
 

@@ -40,26 +40,31 @@ class ResponseIterator(NativeObject):
         return self
 
     def __iter__(self) -> ResponseIterator:
-        if self._over:
-            self._next = 0  # rule 1.10.3
+        # rule 1.10.3; the peer does not go back in the middle of a replay
+        if self._next == len(self._responses) and self._is_over():
+            self._next = 0
         return self
 
+    def _is_over(self) -> bool:
+        # a call that knows that its last response was the final one says so before it is asked for another
+        return self._over or getattr(self._call, "done", False)
+
     def __next__(self) -> InferenceResponse:
+        if self._next == len(self._responses):
+            self._receive()
+        self._next += 1
+        return self._responses[self._next - 1]
+
+    def _receive(self) -> None:
+        """Waits for one more response. Raises StopIteration if there is none."""
         if not self._over:
             try:
-                response = next(self._call)
+                self._responses.append(next(self._call))
+                return
             except StopIteration:
                 self._over = True
-                # what came was handed out already; only a new __iter__ goes back to the start
-                self._next = len(self._responses)
             except BridgeError as error:
                 raise TritonModelException(error.text) from None
-            else:
-                self._responses.append(response)
-                return response
-        if self._next < len(self._responses):
-            self._next += 1
-            return self._responses[self._next - 1]
         raise StopIteration("Iteration is done for the responses.")
 
     def cancel(self) -> None:
@@ -67,7 +72,7 @@ class ResponseIterator(NativeObject):
 
         The called model must look at `is_cancelled()`. What it sends until its final flag still has to be read.
         """
-        if not self._over:
+        if not self._is_over():
             cancel = getattr(self._call, "cancel", None)
             if cancel is not None:
                 cancel()

@@ -188,6 +188,11 @@ class InferCall:
         failure = None if error is None else TritonError._of_code(error[1], error[0])
         return InferenceResponse._received(tensors, failure, parameters)
 
+    @property
+    def done(self) -> bool:
+        """Whether the final response has been taken."""
+        return self._done
+
     def cancel(self) -> None:
         """Asks the server to cancel the request; nothing to do once it is over (rule 1.10.6)."""
         if not self._done:
