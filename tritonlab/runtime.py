@@ -7,11 +7,13 @@ The way of a request, names = modules:
       v
     InferenceServer.infer                   server/inference_server.py   find the version, check the request
       v
-    DynamicBatchScheduler.enqueue           schedulers/                  under one lock the pure take_batch decides; I/O after the lock
+    DynamicBatchScheduler.enqueue           schedulers/                  under one lock the pure take_batch decides;
+    I/O after the lock
       v
     ModelInstance.execute                   instances/                   tensors into the instance's region, EXECUTE
     ======================= process border: one control socket, two shared-memory regions =======================
-    MainLoop -> ModelContext                stub/_pb_stub/               headers -> InferenceRequest objects with numpy views
+    MainLoop -> ModelContext                stub/_pb_stub/               headers -> InferenceRequest objects with
+    numpy views
       v
     model.execute(requests)                 the author's code; may call back: LOG, METRIC, INFER (BLS), RESPONSE
     ==============================================================================================================

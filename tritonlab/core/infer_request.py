@@ -53,7 +53,8 @@ TRANSITIONS = {
 class InferenceRequest:
     """A request on its way through the server. Slots, no locks: one owner at a time, handed on by the schedulers.
 
-    `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by policy.
+    `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by
+    policy.
     `correlation_id` is an int or a string. `requested_outputs` empty means all. Times are `Clock.now()` nanoseconds.
     `on_response` is called once per response, from any thread, the last one with `final`; it must not block.
     """
@@ -73,8 +74,8 @@ class InferenceRequest:
         "priority",
         "queue_start",
         "request_id",
-        "requested_outputs",
         "request_start",
+        "requested_outputs",
         "serial",
         "state",
         "timeout",
@@ -134,15 +135,12 @@ class InferenceRequest:
 
     def respond_error(self, error: TritonError) -> None:
         """Ends the request with `error`."""
-        self.respond(
-            InferenceResponse(self.model_name, self.model_version, self.request_id, error=error, final=True)
-        )
+        self.respond(InferenceResponse(self.model_name, self.model_version, self.request_id, error=error, final=True))
 
     def cancel(self) -> None:
         """Asks for cancellation; queued requests are dropped, executing ones must look (rule 3.10)."""
         self.cancelled = True
 
     def __repr__(self) -> str:
-        return f"<InferenceRequest {self.model_name} id={self.request_id!r} [{self.state.value} | batch {self.batch_size}]>"
-
-
+        state = f"{self.state.value} | batch {self.batch_size}"
+        return f"<InferenceRequest {self.model_name} id={self.request_id!r} [{state}]>"

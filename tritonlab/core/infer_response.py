@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
+from typing import TypeAlias
 
 from .status import TritonError
 from .tensor import Tensor
 
-ParameterValue = Union[bool, int, str, float]
+ParameterValue: TypeAlias = bool | int | str | float
 
 
 @dataclass(slots=True)

@@ -1,7 +1,9 @@
 """The hooks of the server: what views, traces, recorders and statistics may listen to.
 
-Subclass `Instrument`, override what you need, hand the object to `Instruments.add`. Hooks are called on the server's threads
-and must not block. A hook that nobody overrides costs nothing; an instrument that raises is dropped and the error logged.
+Subclass `Instrument`, override what you need, hand the object to `Instruments.add`. Hooks are called on the server's
+threads
+and must not block. A hook that nobody overrides costs nothing; an instrument that raises is dropped and the error
+logged.
 Times are `Clock.now()` nanoseconds.
 """
 
@@ -28,7 +30,8 @@ class Instrument:
     def batch_formed(
         self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
     ) -> None:
-        """`requests` (sum of batch dimensions: `size`) will execute together; `reason` says why the batch was closed there."""
+        """`requests` (sum of batch dimensions: `size`) will execute together; `reason` says why the batch was closed
+        there."""
 
     def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
         """The batch was sent to the stub of `instance` (`add_sub_0_0`)."""

@@ -119,7 +119,8 @@ class RemoteException:
     """An exception that left the author's code in the stub process.
 
     `frames` are outermost first, as Python prints them, without the stub's own. `cause` is the exception named by
-    `raise ... from`, or the one that was being handled; `is_context` tells the second from the first. `detail` holds what the
+    `raise ... from`, or the one that was being handled; `is_context` tells the second from the first. `detail` holds
+    what the
     type itself prints besides `text` (a SyntaxError's file, line, offset and source line).
     """
 
@@ -159,7 +160,8 @@ class RemoteException:
 class ModelError(InternalError):
     """The author's model failed. The text is the peer's; the rest is for the author.
 
-    `exception`: the Python exception, if there was one. `reason`: what happened, where the peer's text does not say (the signal that killed the
+    `exception`: the Python exception, if there was one. `reason`: what happened, where the peer's text does not say
+    (the signal that killed the
     stub). `log`: the model's last output lines.
     """
 
@@ -178,7 +180,8 @@ class ModelError(InternalError):
 
 
 class ModelLoadError(ModelError):
-    """A model could not be loaded. `reason` is what the peer hides in its server log (rule 2.5.3), or the text itself."""
+    """A model could not be loaded. `reason` is what the peer hides in its server log (rule 2.5.3), or the text
+    itself."""
 
     def __init__(
         self,

@@ -16,7 +16,8 @@ from .status import InvalidArgumentError, UnsupportedError
 class Tensor:
     """One tensor of a request or response.
 
-    `data` is C-contiguous: the elements for a fixed-size datatype (uint16 bit patterns for BF16), the wire form as a 1-D
+    `data` is C-contiguous: the elements for a fixed-size datatype (uint16 bit patterns for BF16), the wire form as a
+    1-D
     uint8 array for BYTES (rule 1.6.1). `shape` is a tuple of ints. Reads of numeric data are views, never copies.
     """
 
@@ -37,7 +38,8 @@ class Tensor:
 
     @staticmethod
     def from_numpy(array: NDArray[Any]) -> Tensor:
-        """A tensor over `array`, without a copy if it is C-contiguous and numeric. Object, `S` and `U` arrays become BYTES.
+        """A tensor over `array`, without a copy if it is C-contiguous and numeric. Object, `S` and `U` arrays become
+        BYTES.
 
         Raises InvalidArgumentError for a dtype Triton has no word for.
         """
@@ -53,9 +55,11 @@ class Tensor:
 
     @staticmethod
     def from_any(value: Any, datatype: DataType = DataType.INVALID) -> Tensor:
-        """A tensor of whatever the caller has: Tensor, ndarray, torch or CuPy tensor (DLPack), list, scalar, str, bytes.
+        """A tensor of whatever the caller has: Tensor, ndarray, torch or CuPy tensor (DLPack), list, scalar, str,
+        bytes.
 
-        `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32 input is
+        `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
+        input is
         FP32); an array keeps its own dtype, so that a mismatch is reported, not hidden.
         """
         if isinstance(value, Tensor):

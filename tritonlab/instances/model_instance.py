@@ -1,4 +1,5 @@
-"""One instance of a model: the batch its stub executes, the responses that come back, and what happens when the stub dies."""
+"""One instance of a model: the batch its stub executes, the responses that come back, and what happens when the stub
+dies."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.clock import Clock
@@ -108,7 +110,8 @@ class InstanceEvents:
 class ModelInstance:
     """Runs payloads, one at a time, in its own stub.
 
-    Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a final response, come what
+    Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload
+    gets a final response, come what
     may: from the model, or the error of a failed call, or of the stub's death.
     """
 
@@ -135,7 +138,8 @@ class ModelInstance:
     # -- life
 
     def start(self, stub: ModelStub | None = None) -> None:
-        """Imports and initializes the model, in `stub` if one was given; blocking. Raises ModelError with the peer's text."""
+        """Imports and initializes the model, in `stub` if one was given; blocking. Raises ModelError with the peer's
+        text."""
         plan = self.plan
         try:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
@@ -145,7 +149,7 @@ class ModelInstance:
             handlers[NUMBER["RESPONSE"]] = self._on_response
             handlers[NUMBER["LOG"]] = self._on_log
             for number in _CALLS:
-                handlers[number] = lambda ident, body, number=number: self._services.on_call(self, number, ident, body)
+                handlers[number] = partial(self._services.on_call, self, number)
             stub.await_import()
             stub.initialize(plan.args, plan.outputs, plan.decoupled)
         except BaseException:
@@ -178,7 +182,8 @@ class ModelInstance:
         return self._stub
 
     def stop(self) -> None:
-        """Ends the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a thread of its own."""
+        """Ends the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a
+        thread of its own."""
         with self._lock:
             self._drained.clear()
             waiting = bool(self.inflight) and self.state is InstanceState.READY
@@ -261,7 +266,8 @@ class ModelInstance:
             self._on_lost(stub)
 
     def lead(self, done: Callable[[], bool]) -> bool:
-        """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for it."""
+        """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for
+        it."""
         stub = self._stub
         if stub is None:
             return False
@@ -396,8 +402,16 @@ class ModelInstance:
         source = self.plan.source
         self._services.log.add(
             LogRecord(
-                time.time_ns(), source.model, source.version, self.plan.name, "log", _LEVELS[level], text,
-                file, line, stub.executing_ids if stub is not None else (),
+                time.time_ns(),
+                source.model,
+                source.version,
+                self.plan.name,
+                "log",
+                _LEVELS[level],
+                text,
+                file,
+                line,
+                stub.executing_ids if stub is not None else (),
             )
         )
 
@@ -416,9 +430,7 @@ class ModelInstance:
             target=self._bury_and_restart, args=(stub, payload, requests), name=f"restart {self.plan.name}", daemon=True
         ).start()
 
-    def _bury_and_restart(
-        self, stub: ModelStub, payload: Payload | None, requests: list[InferenceRequest]
-    ) -> None:
+    def _bury_and_restart(self, stub: ModelStub, payload: Payload | None, requests: list[InferenceRequest]) -> None:
         error = stub.unhealthy()
         self.last_death = error.reason
         self._say(f"{error.message} {error.reason}")
@@ -450,6 +462,6 @@ class ModelInstance:
         )
 
     def __repr__(self) -> str:
-        return f"<ModelInstance {self.plan.name} [{self.state.value} | {len(self.inflight)} in flight | pid {self.pid}]>"
-
-
+        return (
+            f"<ModelInstance {self.plan.name} [{self.state.value} | {len(self.inflight)} in flight | pid {self.pid}]>"
+        )

@@ -1,4 +1,5 @@
-"""A stub that has, or will have, a model: import, auto-complete, initialize, finalize, each with the peer's error texts."""
+"""A stub that has, or will have, a model: import, auto-complete, initialize, finalize, each with the peer's error
+texts."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _KEPT_LINES = 20
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go to the end of sys.path (rule 2.1.5).
+    """Where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go to the end of
+    sys.path (rule 2.1.5).
 
     `python` None: the kernel's interpreter.
     """
@@ -72,7 +74,13 @@ class ModelStub:
         level = "INFO" if stream == "stdout" else "WARNING"
         self._log.add(
             LogRecord(
-                time.time_ns(), self.source.model, self.source.version, self.instance, stream, level, text,
+                time.time_ns(),
+                self.source.model,
+                self.source.version,
+                self.instance,
+                stream,
+                level,
+                text,
                 request_ids=self.executing_ids,
             )
         )
@@ -125,12 +133,15 @@ class ModelStub:
         if outcome is not None and not outcome[0]:
             self._log.add(
                 LogRecord(
-                    time.time_ns(), self.source.model, self.source.version, self.instance, "server", "INFO",
+                    time.time_ns(),
+                    self.source.model,
+                    self.source.version,
+                    self.instance,
+                    "server",
+                    "INFO",
                     f"finalize failed: {outcome[1]['text']}",
                 )
             )
 
     def kill(self) -> None:
         self.process.kill()
-
-

@@ -22,18 +22,18 @@ _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 
 
 class RequestExecutor:
-    """`infer` starts a checked request and calls back; `decoupled` says whether a model may answer other than once. Both may raise TritonError."""
+    """`infer` starts a checked request and calls back; `decoupled` says whether a model may answer other than once.
+    Both may raise TritonError."""
 
-    def __init__(
-        self, infer: Callable[[InferenceRequest], None], decoupled: Callable[[str, int], bool]
-    ) -> None:
+    def __init__(self, infer: Callable[[InferenceRequest], None], decoupled: Callable[[str, int], bool]) -> None:
         self._infer = infer
         self._decoupled = decoupled
         self._lock = threading.Lock()  # guards _running
         self._running: dict[tuple[int, int], InferenceRequest] = {}
 
     def start(self, link: StubConnection, ident: int, body: list[Any]) -> None:
-        """Runs the INFER `ident` of the stub behind `link`; every outcome is an INFER_RESPONSE, never an exception (rule 4.2)."""
+        """Runs the INFER `ident` of the stub behind `link`; every outcome is an INFER_RESPONSE, never an exception
+        (rule 4.2)."""
         fields, allows_decoupled, block, headers = body
         reader = BlockReader(link, block)
         inputs = {header[0]: reader.tensor(header) for header in headers}
@@ -93,7 +93,7 @@ class RequestExecutor:
 
 #: The stray quote is the peer's (rule 4.2.1).
 _DECOUPLED_TEXT = (
-    "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "
+    "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled "
+    "transaction policy. "
     "Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'"
 )
-

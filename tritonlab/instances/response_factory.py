@@ -16,7 +16,8 @@ from ..ipc.stub_connection import StubConnection
 from ..stub._pb_stub.shm_manager import Lease
 from ..stub._pb_stub.tensor_block import Header, check_header
 
-#: Outputs below this many bytes are copied, so that their block goes back at once; above, the caller gets a view that holds the block.
+#: Outputs below this many bytes are copied, so that their block goes back at once; above, the caller gets a view
+#: that holds the block.
 #: A copy of 16 KB takes about as long as building the leased view.
 COPY_BELOW = 1 << 14
 

@@ -58,7 +58,10 @@ class StubCalls:
             self._answer(instance, ident, self._quick[command], body)
         else:
             threading.Thread(
-                target=self._answer, args=(instance, ident, self._slow[command], body), name="model control", daemon=True
+                target=self._answer,
+                args=(instance, ident, self._slow[command], body),
+                name="model control",
+                daemon=True,
             ).start()
 
     def _answer(

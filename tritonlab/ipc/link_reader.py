@@ -1,7 +1,10 @@
-"""One thread that reads every descriptor nobody else is reading: control sockets without a waiting caller, and the models' output pipes.
+"""One thread that reads every descriptor nobody else is reading: control sockets without a waiting caller, and the
+models' output pipes.
 
-A caller that waits for an answer reads its stub's socket itself (leader) and takes the descriptor out of this thread's hands meanwhile, so that
-its answer wakes one thread, not two: with a separate reader waking the caller a round trip took 100-145 us p50, without 55 us (bare prototype,
+A caller that waits for an answer reads its stub's socket itself (leader) and takes the descriptor out of this
+thread's hands meanwhile, so that
+its answer wakes one thread, not two: with a separate reader waking the caller a round trip took 100-145 us p50,
+without 55 us (bare prototype,
 2 cores). Descriptors are armed for one event at a time, which makes handing over a single system call.
 """
 
@@ -17,7 +20,8 @@ _log = logging.getLogger(__name__)
 
 
 class LinkReader:
-    """An epoll loop in a daemon thread. Callbacks get the epoll event mask, must not block, and re-arm when they want more."""
+    """An epoll loop in a daemon thread. Callbacks get the epoll event mask, must not block, and re-arm when they
+    want more."""
 
     def __init__(self) -> None:
         if not hasattr(select, "epoll"):

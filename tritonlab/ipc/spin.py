@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-#: Longest poll after activity. A blocking receive costs 90-125 us p50 on a 2-core virtual machine, one met while polling 16 us.
+#: Longest poll after activity. A blocking receive costs 90-125 us p50 on a 2-core virtual machine, one met while
+#: polling 16 us.
 SPIN_US = 200
 
 

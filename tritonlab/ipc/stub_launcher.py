@@ -1,6 +1,7 @@
 """Starts a stub process and ends it.
 
-The end is a ladder, each rung with a deadline: FINALIZE (the author's `finalize` runs), end of the control socket, SIGTERM to the stub's session,
+The end is a ladder, each rung with a deadline: FINALIZE (the author's `finalize` runs), end of the control socket,
+SIGTERM to the stub's session,
 SIGKILL to it. A stub whose kernel dies needs no ladder: its life pipe ends and the operating system kills its session.
 """
 
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,9 @@ class ShmSettings:
     limit: int | None = None
 
 
+DEFAULT_SHM = ShmSettings()
+
+
 class StubProcess:
     """A stub with its link, not yet a model: what the pool keeps warm and an instance takes over."""
 
@@ -54,7 +59,7 @@ class StubProcess:
         *,
         python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
-        shm: ShmSettings = ShmSettings(),
+        shm: ShmSettings = DEFAULT_SHM,
     ) -> None:
         self.python = python
         self.environment = dict(os.environ if environment is None else environment)
@@ -92,7 +97,7 @@ class StubProcess:
         self._regions = (region, RegionReader(stub_region_fd))
         self.output = StubOutput(stdout_read, stderr_read, lambda stream, text: self._early.append((stream, text)))
         for fd in self.output.fds:
-            link_reader.add(fd, lambda events, fd=fd: self._on_output(fd))
+            link_reader.add(fd, partial(self._on_output, fd))
         self.link = StubConnection(ours, *self._regions, link_reader)
         self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
 
@@ -121,10 +126,9 @@ class StubProcess:
 
     def drain_output(self) -> None:
         """Takes what the pipes hold now, so that the lines of a finished execution are there before its answer is."""
-        for fd in self.output.fds:
-            self.output.drain(fd)
+        self.output.drain_all()
 
-    def _on_output(self, fd: int) -> None:
+    def _on_output(self, fd: int, events: int) -> None:
         if self.output.drain(fd):
             self._link_reader.arm(fd)
         else:
@@ -133,7 +137,8 @@ class StubProcess:
     # -- the end
 
     def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> list[Any] | None:
-        """Runs the author's `finalize` and ends the process; the outcome of `finalize`, None if there was none in time."""
+        """Runs the author's `finalize` and ends the process; the outcome of `finalize`, None if there was none in
+        time."""
         outcome = None
         if not self.link.lost:
             answer = self.link.ask("FINALIZE", None)
@@ -172,7 +177,8 @@ class StubProcess:
             os.killpg(self.process.pid, number)
 
     def reap(self) -> None:
-        """After the link was lost: makes sure the process is gone, collects its exit status and last lines, frees everything."""
+        """After the link was lost: makes sure the process is gone, collects its exit status and last lines, frees
+        everything."""
         if not self._wait(0.5):
             self._signal(signal.SIGKILL)
             self.process.wait()

@@ -1,4 +1,5 @@
-"""Warm stubs: processes that have already imported numpy and the author-facing module, so that a cell does not pay for an interpreter start."""
+"""Warm stubs: processes that have already imported numpy and the author-facing module, so that a cell does not pay
+for an interpreter start."""
 
 from __future__ import annotations
 
@@ -11,12 +12,25 @@ from collections import deque
 from collections.abc import Mapping
 
 from .link_reader import LinkReader
-from .stub_launcher import ShmSettings, StubProcess, StubStartError
+from .stub_launcher import DEFAULT_SHM, ShmSettings, StubProcess, StubStartError
 
 _log = logging.getLogger(__name__)
 
-#: Read by the dynamic loader, the interpreter or numpy's libraries when a process starts; everything else a warm stub takes over at import.
-_START_PREFIXES = ("LD_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NUMEXPR_", "BLIS_", "GOTO_", "MALLOC_", "GLIBC_", "NPY_")
+#: Read by the dynamic loader, the interpreter or numpy's libraries when a process starts; everything else a warm
+#: stub takes over at import.
+_START_PREFIXES = (
+    "LD_",
+    "PYTHON",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "NUMEXPR_",
+    "BLIS_",
+    "GOTO_",
+    "MALLOC_",
+    "GLIBC_",
+    "NPY_",
+)
 
 #: Seconds after the last use before the pool fills up again: a model that has just loaded gets the cores first.
 _REFILL_AFTER = 0.25
@@ -28,7 +42,7 @@ class StubPool:
     Guarantees: `acquire` and `close` may be called from any thread. A stub is handed out once.
     """
 
-    def __init__(self, link_reader: LinkReader, *, size: int = 2, shm: ShmSettings = ShmSettings()) -> None:
+    def __init__(self, link_reader: LinkReader, *, size: int = 2, shm: ShmSettings = DEFAULT_SHM) -> None:
         self._link_reader = link_reader
         self._size = size
         self._shm = shm

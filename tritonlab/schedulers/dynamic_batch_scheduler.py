@@ -68,11 +68,12 @@ class Wait:
 def take_batch(queue: Iterable[InferenceRequest], config: BatchConfig, now: int) -> Batch | Wait | None:
     """What an idle instance should do with the queue, oldest request first; None if it is empty (rules 5.5.2-5.5.6).
 
-    With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size` with the next request, or the next
+    With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size`
+    with the next request, or the next
     one does not fit it, or its oldest request has waited that long; without one, what is there goes.
     """
     first: InferenceRequest | None = None
-    key: Any = None
+    key: tuple[Any, Any] = (None, None)
     count = size = 0
     reason = ""
     preferred: Batch | None = None
@@ -83,14 +84,14 @@ def take_batch(queue: Iterable[InferenceRequest], config: BatchConfig, now: int)
             first = request
             if not config.dynamic:
                 return Batch(1, request.batch_size, "no dynamic batching")
-            key = batch_key(request, config) if comparable else None
+            key = batch_key(request, config) if comparable else key
         else:
             if size + request.batch_size > largest and preferred is None:
                 preferred = Batch(count, size, "next exceeds preferred")
             if size + request.batch_size > config.max_batch_size:
                 reason = "full"
                 break
-            other = batch_key(request, config) if comparable else None
+            other = batch_key(request, config) if comparable else key
             if other != key:
                 reason = "optional inputs" if other[0] != key[0] else "shape"
                 break
@@ -134,7 +135,8 @@ class WakeUp(Protocol):
 class DynamicBatchScheduler:
     """Queues a model version's requests and gives idle instances their batches.
 
-    Guarantees: requests leave in the order they came. `execute` is called without the lock held, on the thread that made the batch possible: the
+    Guarantees: requests leave in the order they came. `execute` is called without the lock held, on the thread that
+    made the batch possible: the
     client's own if an instance was idle.
     """
 
@@ -166,8 +168,11 @@ class DynamicBatchScheduler:
         request.queue_start = now
         with self._lock:
             if self._refusal is not None:
-                raise type(self._refusal)(request.prefix + self._refusal.message if isinstance(
-                    self._refusal, UnavailableError) else self._refusal.message)
+                raise type(self._refusal)(
+                    request.prefix + self._refusal.message
+                    if isinstance(self._refusal, UnavailableError)
+                    else self._refusal.message
+                )
             request.advance(RequestEvent.ENQUEUE)
             self._queue.append(request)
             work = self._decide(now)
@@ -263,5 +268,3 @@ class DynamicBatchScheduler:
             f"<DynamicBatchScheduler {self.name}/{self.version} "
             f"[{len(self._queue)} queued | {self._instances - len(self._idle)} busy{delay}]>"
         )
-
-

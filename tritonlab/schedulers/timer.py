@@ -25,7 +25,8 @@ class Timer:
         self._closed = False
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
-        """Calls `function()` once, not before `when`. It must not block; calling it too early or twice must do no harm."""
+        """Calls `function()` once, not before `when`. It must not block; calling it too early or twice must do no
+        harm."""
         with self._changed:
             if self._closed:
                 return

@@ -1,4 +1,5 @@
-"""Which code runs a model: the Python backend, and Python-based backends made of one model.py (section 2.11 of the rule book)."""
+"""Which code runs a model: the Python backend, and Python-based backends made of one model.py (section 2.11 of the
+rule book)."""
 
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ def model_source(config: ModelConfig, directory: Path, version: int) -> ModelSou
     """Where the model's code is. Raises InvalidArgumentError if no backend of ours runs it (rule 2.5.7)."""
     if config.backend != "python":
         raise InvalidArgumentError(
-            f"unable to find backend library for backend '{config.backend}', try specifying runtime on the model configuration."
+            f"unable to find backend library for backend '{config.backend}', "
+            "try specifying runtime on the model configuration."
         )
     if "EXECUTION_ENV_PATH" in config.parameters:
         raise TritonError.of(
-            Code.UNSUPPORTED, "EXECUTION_ENV_PATH is not supported yet: the model runs in the notebook's environment; remove the parameter"
+            Code.UNSUPPORTED,
+            "EXECUTION_ENV_PATH is not supported yet: the model runs in the notebook's environment. Remove the parameter.",
         )
     file = config.default_model_filename
     if not file.endswith(".py"):

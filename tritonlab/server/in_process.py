@@ -1,4 +1,5 @@
-"""The in-kernel API, with the names of NVIDIA's in-process package `tritonserver`: Server, Model and response iterators."""
+"""The in-kernel API, with the names of NVIDIA's in-process package `tritonserver`: Server, Model and response
+iterators."""
 
 from __future__ import annotations
 
@@ -40,10 +41,13 @@ EXTENSIONS = (
 
 
 class Server:
-    """A Triton server in this process: every model instance is a stub process of its own, reached through shared memory.
+    """A Triton server in this process: every model instance is a stub process of its own, reached through shared
+    memory.
 
-    `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now, `explicit` only `startup_models`, the
-    rest with `load`. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9). Use it as a context manager, or call `stop`.
+    `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now,
+    `explicit` only `startup_models`, the
+    rest with `load`. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9). Use it as a context
+    manager, or call `stop`.
 
     Raises ModelLoadError if a model that is to be loaded at the start fails.
     """
@@ -90,15 +94,18 @@ class Server:
     ) -> Model:
         """Loads or reloads a model and waits until it is READY.
 
-        `config` (dict or JSON text) replaces config.pbtxt for this load; `files` (`{"file:1/model.py": b"…"}`) replace the whole directory and need
-        `config`. A reload that fails leaves the running version as it is. Raises ModelLoadError with what a client would be told; `.reason`,
+        `config` (dict or JSON text) replaces config.pbtxt for this load; `files` (`{"file:1/model.py": b"…"}`)
+        replace the whole directory and need
+        `config`. A reload that fails leaves the running version as it is. Raises ModelLoadError with what a client
+        would be told; `.reason`,
         `.exception` and `.log` say why.
         """
         self._core.load(name, config, files)
         return Model(self, name)
 
     def unload(self, name: str | Model, unload_dependents: bool = False, wait: bool = True) -> None:
-        """Takes a model out of service; requests in flight end, then its `finalize` runs. `wait`: until that is done."""
+        """Takes a model out of service; requests in flight end, then its `finalize` runs. `wait`: until that is
+        done."""
         self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait)
 
     def model(self, name: str, version: int = -1) -> Model:
@@ -264,7 +271,8 @@ class Model:
         parameters: Mapping[str, ParameterValue] | None = None,
         requested_outputs: Sequence[str] = (),
     ) -> InferenceRequest:
-        """A request for `infer`. `inputs` take anything `Tensor.from_any` does: arrays, torch tensors, lists, text. `timeout` in microseconds."""
+        """A request for `infer`. `inputs` take anything `Tensor.from_any` does: arrays, torch tensors, lists, text.
+        `timeout` in microseconds."""
         types = self._input_types()
         tensors = {
             name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
@@ -289,9 +297,11 @@ class Model:
     def infer(
         self, request: InferenceRequest | None = None, raise_on_error: bool = True, **kwargs: Any
     ) -> ResponseIterator:
-        """Starts a request (given, or made of the arguments of `create_request`) and returns the iterator over its responses.
+        """Starts a request (given, or made of the arguments of `create_request`) and returns the iterator over its
+        responses.
 
-        Raises TritonError at once if the request is refused. `raise_on_error`: the iterator raises a response's error instead of yielding it.
+        Raises TritonError at once if the request is refused. `raise_on_error`: the iterator raises a response's
+        error instead of yielding it.
         """
         request = request or self.create_request(**kwargs)
         iterator = ResponseIterator(request, raise_on_error)
@@ -310,7 +320,8 @@ class Model:
     def __call__(self, **inputs: Any) -> dict[str, NDArray[Any]]:
         """One request, one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are object arrays of `bytes`.
 
-        Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any number of times.
+        Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
+        number of times.
         """
         if self._found().rules.decoupled:
             # text of rule 3.7.4, and what to do instead
@@ -329,7 +340,8 @@ class Model:
 
 
 class ResponseIterator(Iterator[InferenceResponse]):
-    """The responses of one request, in order. An empty final response ends the iteration and is not yielded (rule 3.7.5).
+    """The responses of one request, in order. An empty final response ends the iteration and is not yielded (rule
+    3.7.5).
 
     The thread that waits in `next` reads the stub's answer itself, when nobody else does.
     """
@@ -406,5 +418,3 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
     def cancel(self) -> None:
         """Asks for cancellation; keep iterating."""
         self.request.cancel()
-
-

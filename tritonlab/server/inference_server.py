@@ -128,7 +128,8 @@ class InferenceServer:
         raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
 
     def infer(self, request: InferenceRequest) -> None:
-        """Starts a request; its responses go to `request.on_response`. Raises TritonError if it is refused; then nothing was executed."""
+        """Starts a request; its responses go to `request.on_response`. Raises TritonError if it is refused; then
+        nothing was executed."""
         request.request_start = self.clock.now()
         version = self.find(request.model_name, request.model_version)
         request.serial = next(self._serials)
@@ -143,7 +144,8 @@ class InferenceServer:
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> LoadedModel:
-        """Loads or reloads a model; blocking. A reload that fails leaves the versions that serve as they are (rule 2.5.8).
+        """Loads or reloads a model; blocking. A reload that fails leaves the versions that serve as they are (rule
+        2.5.8).
 
         Raises ModelLoadError, or UnavailableError outside the explicit mode.
         """
@@ -227,7 +229,8 @@ class InferenceServer:
         return error
 
     def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None:
-        """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it has ended.
+        """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it
+        has ended.
 
         `unload_dependents` has no effect: only ensembles have dependents, and none can be loaded.
         """
@@ -265,7 +268,8 @@ class InferenceServer:
     # -- state
 
     def model_ready(self, name: str, version: str = "") -> bool:
-        """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no number."""
+        """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no
+        number."""
         return self.find(name, parse_version(version)).ready()
 
     def models(self) -> list[LoadedModel]:
@@ -280,10 +284,14 @@ class InferenceServer:
         entries: list[dict[str, str]] = []
         for name in sorted({*self.repository.names(), *self._models}):
             model = self._models.get(name)
-            states = {} if model is None else {
-                **{v: (s.value, r) for v, (s, r) in model.ended.items()},
-                **{n: (v.state.value, v.reason) for n, v in model.versions.items()},
-            }
+            states = (
+                {}
+                if model is None
+                else {
+                    **{v: (s.value, r) for v, (s, r) in model.ended.items()},
+                    **{n: (v.state.value, v.reason) for n, v in model.versions.items()},
+                }
+            )
             for number, (state, reason) in sorted(states.items()):
                 entry = {"name": name, "version": str(number), "state": state}
                 entries.append({**entry, "reason": reason} if reason else entry)
@@ -354,5 +362,6 @@ def parse_version(text: str) -> int:
             return number
         detail = ""
     raise InvalidArgumentError(
-        f"failed to get model version from specified version string '{text}'{detail}, version should be an integral value > 0"
+        f"failed to get model version from specified version string '{text}'{detail}, "
+        "version should be an integral value > 0"
     )

@@ -1,8 +1,10 @@
 """A model version's life: from files to READY, and to its end.
 
-    load:    import in two stubs at once -> auto_complete_config in the one that is thrown away -> merge, check -> initialize -> READY
-    reload:  the same beside the running version; only when the new one is READY it takes over, and the old one finishes and finalizes
-    unload:  no new requests, requests in flight end, finalize, process ends
+load:    import in two stubs at once -> auto_complete_config in the one that is thrown away -> merge, check ->
+initialize -> READY
+reload:  the same beside the running version; only when the new one is READY it takes over, and the old one finishes
+and finalizes
+unload:  no new requests, requests in flight end, finalize, process ends
 """
 
 from __future__ import annotations
@@ -163,9 +165,7 @@ class ModelVersion:
                 name=spec.name,
                 kind=spec.kind,
                 device_id=spec.device_id,
-                args=instance_args(
-                    config, spec, model_directory=str(self.files.directory), version=self.version
-                ),
+                args=instance_args(config, spec, model_directory=str(self.files.directory), version=self.version),
                 outputs=tuple(output.name for output in config.output),
                 decoupled=is_decoupled(config),
             )
@@ -229,5 +229,3 @@ def _first_instance(config: ModelConfig) -> str:
     """The first instance's name, for the log lines of its import; the final configuration decides (rule 2.3.2)."""
     specs = instance_specs(normalize_instance_groups(config, gpu_ids=visible_gpus()))
     return specs[0].name if specs else config.name
-
-

@@ -1,4 +1,5 @@
-"""Model repositories on disk: which models there are, their configuration, versions and fingerprints. Nothing here loads anything."""
+"""Model repositories on disk: which models there are, their configuration, versions and fingerprints. Nothing here
+loads anything."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ Fingerprint = dict[str, tuple[int, int]]
 class ModelFiles:
     """One model as it lies on disk, read and filled in, before its own auto_complete_config.
 
-    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those the policy selects, lowest first.
+    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those
+    the policy selects, lowest first.
     """
 
     name: str
@@ -47,7 +49,7 @@ class ModelRepositoryManager:
 
     def names(self) -> list[str]:
         """Every directory of every repository, sorted."""
-        found = set()
+        found: set[str] = set()
         for repository in self.repositories:
             if repository.is_dir():
                 found.update(p.name for p in repository.iterdir() if p.is_dir() and not p.name.startswith("."))
@@ -146,7 +148,8 @@ def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
 
 
 def _write_files(files: dict[str, bytes]) -> tempfile.TemporaryDirectory[str]:
-    """File overrides as a model directory of their own; keys without the prefix are ignored, as the peer does (rule 1.15.4)."""
+    """File overrides as a model directory of their own; keys without the prefix are ignored, as the peer does (rule
+    1.15.4)."""
     temporary = tempfile.TemporaryDirectory(prefix="tritonlab-model-")
     directory = Path(temporary.name).resolve()
     for key, content in files.items():
@@ -166,5 +169,3 @@ def _poll_failure(name: str, reason: str) -> ModelLoadError:
     return ModelLoadError(
         f"failed to load '{name}', failed to poll from model repository", code=Code.INTERNAL, reason=reason
     )
-
-

@@ -1,7 +1,10 @@
-"""Entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION STUB_REGION SIZE GROWTH LIMIT LIFE`.
+"""Entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION STUB_REGION
+SIZE GROWTH LIMIT LIFE`.
 
-All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or later, started by path with
-any interpreter. Its directory is the peer's "backend directory": it holds `triton_python_backend_utils.py`, and goes to the end of sys.path.
+All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or
+later, started by path with
+any interpreter. Its directory is the peer's "backend directory": it holds `triton_python_backend_utils.py`, and goes
+to the end of sys.path.
 """
 
 from __future__ import annotations
@@ -25,10 +28,9 @@ def main() -> None:
     import platform
     import socket
 
-    import numpy
-
-    import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
     import c_python_backend_utils  # noqa: F401
+    import numpy
+    import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
     from _pb_stub import bridge, serialization
     from _pb_stub.connection import Connection, LinkClosed
     from _pb_stub.ipc_message import NUMBER
@@ -54,9 +56,11 @@ def main() -> None:
 
 
 def _die_with_parent(life_fd: int) -> None:
-    """Has the operating system kill this process group when the kernel process, which holds the other end of this pipe, ends.
+    """Has the operating system kill this process group when the kernel process, which holds the other end of this
+    pipe, ends.
 
-    The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no GIL. The whole group, so
+    The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no
+    GIL. The whole group, so
     that processes which the model forked go too.
     """
     try:

@@ -42,7 +42,8 @@ def _str(error: BaseException) -> str:
 
 
 def to_wire(error: BaseException, seen: Optional[List[int]] = None) -> Dict[str, Any]:
-    """The exception as plain data (`core.status.RemoteException`): outermost frame first, without the stub's and importlib's."""
+    """The exception as plain data (`core.status.RemoteException`): outermost frame first, without the stub's and
+    importlib's."""
     seen = (seen or []) + [id(error)]
     cause, is_context = error.__cause__, False
     if cause is None and not error.__suppress_context__:

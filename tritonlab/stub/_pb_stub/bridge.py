@@ -1,6 +1,7 @@
 """What the author's objects need from the process around them: one interface, installed once per process.
 
-Inside a stub it is `stub_bridge.StubBridge`; tests install a fake; a plain `import triton_python_backend_utils` in a notebook has this base class,
+Inside a stub it is `stub_bridge.StubBridge`; tests install a fake; a plain `import triton_python_backend_utils` in a
+notebook has this base class,
 which refuses with a sentence instead of waiting for a server that is not there.
 """
 
@@ -36,7 +37,8 @@ class Bridge:
         self._refuse("Logger")
 
     def call(self, command: str, body: Any) -> Any:
-        """A round trip to the server; `command` is a call of the COMMANDS table. Raises BridgeError with the server's text."""
+        """A round trip to the server; `command` is a call of the COMMANDS table. Raises BridgeError with the
+        server's text."""
         self._refuse(command)
 
     def is_cancelled(self, handle: int) -> bool:

@@ -6,7 +6,17 @@ import asyncio
 from typing import Any, Awaitable, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Union
 
 from . import bridge
-from .argument_check import CAST_ERROR, INT64_MAX, UINT32_MAX, UINT64_MAX, as_flag, as_int, as_text, is_sequence, mismatch
+from .argument_check import (
+    CAST_ERROR,
+    INT64_MAX,
+    UINT32_MAX,
+    UINT64_MAX,
+    as_flag,
+    as_int,
+    as_text,
+    is_sequence,
+    mismatch,
+)
 from .bridge import BridgeError
 from .errors import NativeObject, TritonError, TritonModelException
 from .infer_response import InferenceResponse

@@ -1,11 +1,14 @@
-"""The stub link's messages: one table says number, name, direction and layout of everything that can cross the process border.
+"""The stub link's messages: one table says number, name, direction and layout of everything that can cross the
+process border.
 
-A message is a header, the offsets of the receiver's blocks that the sender no longer reads (8 bytes each), and a JSON body:
+A message is a header, the offsets of the receiver's blocks that the sender no longer reads (8 bytes each), and a
+JSON body:
 
     version u8 | command u8 | freed count u16 | body length u32 | id u64 | freed offsets | body
 
 `id` ties an answer to its question; for EXECUTE it numbers the batch, for RESPONSE it is the request's handle.
-A tensor is `[name, datatype, shape, memory type, device id, offset, byte size]` in the sender's region (`serialization.py`).
+A tensor is `[name, datatype, shape, memory type, device id, offset, byte size]` in the sender's region
+(`serialization.py`).
 An outcome is `[true, value]` or `[false, {"text", "code", "exception"?}]`.
 """
 
@@ -33,20 +36,39 @@ class Command(NamedTuple):
 COMMANDS = (
     # life cycle; each is answered by RESULT with the same id
     Command(1, "IMPORT", ">", "{module, paths, model_dir, instance, env, cwd, decoupled, outputs}; None"),
-    Command(2, "AUTO_COMPLETE", ">", "config JSON text; value: returned config JSON text, or null if there is no such method"),
+    Command(
+        2,
+        "AUTO_COMPLETE",
+        ">",
+        "config JSON text; value: returned config JSON text, or null if there is no such method",
+    ),
     Command(3, "INITIALIZE", ">", "[args of initialize, output names, decoupled]"),
     Command(4, "FINALIZE", ">", "null"),
     Command(5, "IS_READY", ">", "null; on the monitor socket; value: null (no such method) or what it returned"),
     Command(6, "DUMP_STACKS", ">", "null; on the monitor socket; value: text of all thread stacks"),
     # execution
-    Command(10, "EXECUTE", ">", "[spin us, block offset, [[handle, id, correlation id, flags, timeout, parameters, outputs|null, tensors], ...]]"),
+    Command(
+        10,
+        "EXECUTE",
+        ">",
+        "[spin us, block offset, [[handle, id, correlation id, flags, timeout, parameters, outputs|null, tensors]]]",
+    ),
     Command(11, "REPLY", ">", "outcome of a call (IS_CANCELLED and below)"),
-    Command(12, "INFER_RESPONSE", ">", "[final, block offset|null, tensors, [code, text]|null, parameters] for an INFER"),
+    Command(
+        12, "INFER_RESPONSE", ">", "[final, block offset|null, tensors, [code, text]|null, parameters] for an INFER"
+    ),
     # answers
     Command(32, "HELLO", "<", "[wire version, python version, numpy version, pid]"),
     Command(33, "RESULT", "<", "outcome"),
-    Command(34, "EXECUTED", "<", "[input ns, infer ns, output ns, error outcome|null, block offset|null, [response|null|'R', ...]]"),
-    Command(35, "RESPONSE", "<", "[flags, block offset|null, tensors, [code, text]|null, parameters] from a response sender"),
+    Command(
+        34,
+        "EXECUTED",
+        "<",
+        "[input ns, infer ns, output ns, error outcome|null, block offset|null, [response|null|'R', ...]]",
+    ),
+    Command(
+        35, "RESPONSE", "<", "[flags, block offset|null, tensors, [code, text]|null, parameters] from a response sender"
+    ),
     Command(36, "LOG", "<", "[level, file, line, text]"),
     # calls of the stub; each is answered by REPLY with the same id
     Command(48, "IS_CANCELLED", "<", "request handle; value: bool"),
@@ -57,7 +79,12 @@ COMMANDS = (
     Command(53, "LOAD_MODEL", "<", "[name, config, {path: base64}]"),
     Command(54, "UNLOAD_MODEL", "<", "[name, unload dependents]"),
     Command(55, "IS_MODEL_READY", "<", "[name, version]; value: bool"),
-    Command(56, "INFER", "<", "[request fields, decoupled, block offset|null, tensors]; answered by INFER_RESPONSE until final"),
+    Command(
+        56,
+        "INFER",
+        "<",
+        "[request fields, decoupled, block offset|null, tensors]; answered by INFER_RESPONSE until final",
+    ),
     Command(57, "INFER_CANCEL", "<", "null; id of the INFER; no answer"),
 )
 

@@ -100,10 +100,11 @@ class MainLoop:
         called = time.perf_counter_ns()
         error, returned = self._call_model(requests)
         finished = time.perf_counter_ns()
-        block, responses = None, []  # type: Optional[int], List[Any]
+        packed: Optional[int] = None
+        responses: List[Any] = []
         if error is None:
             try:
-                block, responses = self._check_and_pack(requests, returned)
+                packed, responses = self._check_and_pack(requests, returned)
             except (ModelFailure, SharedMemoryError) as failure:
                 error = {"text": self._failed(str(failure)), "code": 1}
         for index, request in enumerate(requests):
@@ -117,7 +118,7 @@ class MainLoop:
         self._connection.send(
             NUMBER["EXECUTED"],
             ident,
-            [called - started, finished - called, done - finished, error, block, responses],
+            [called - started, finished - called, done - finished, error, packed, responses],
         )
 
     def _receive_requests(self, block: Optional[int], entries: List[Any]) -> List[InferenceRequest]:
@@ -129,8 +130,17 @@ class MainLoop:
             self._bridge.open_requests[handle] = requested
             end = position + len(headers)
             request = InferenceRequest._received(
-                handle, request_id, correlation_id, flags, timeout, parameters, requested,
-                tensors[position:end], self._model_name, self._model_version, self._decoupled,
+                handle,
+                request_id,
+                correlation_id,
+                flags,
+                timeout,
+                parameters,
+                requested,
+                tensors[position:end],
+                self._model_name,
+                self._model_version,
+                self._decoupled,
             )
             requests.append(request)
             position = end
@@ -154,7 +164,8 @@ class MainLoop:
             return outcome_of(error, self._failed(peer_text(error))), None
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
-        """A decoupled coroutine raised. The peer only logs it and the stream waits for ever (rule 3.8.2); here it gets the error and its end."""
+        """A decoupled coroutine raised. The peer only logs it and the stream waits for ever (rule 3.8.2); here it
+        gets the error and its end."""
         error = None if future.cancelled() else future.exception()
         if error is None:
             return
@@ -168,7 +179,7 @@ class MainLoop:
 
     def _check_and_pack(self, requests: List[InferenceRequest], returned: Any) -> Tuple[Optional[int], List[Any]]:
         """The checks of rules 3.2 and 3.3 in their order, then all responses in one block."""
-        marks = [("R" if request._release_flags == _RESCHEDULE else None) for request in requests]
+        marks: List[Any] = [("R" if request._release_flags == _RESCHEDULE else None) for request in requests]
         if self._decoupled:
             if returned is not None:
                 raise ModelFailure(
@@ -197,8 +208,8 @@ class MainLoop:
                 )
             if marks[index] is not None:
                 raise ModelFailure(
-                    "Expected a None object in the execute function return list for reschduled request, found type '%s'."
-                    % type(response)
+                    "Expected a None object in the execute function return list for reschduled request, "
+                    "found type '%s'." % type(response)
                 )
             requested = self._bridge.open_requests.get(requests[index]._handle)
             if requested is not None:  # else it was answered through its sender, which wins (rule 3.2.3)
@@ -211,7 +222,8 @@ class MainLoop:
         return block, marks
 
     def _check_answered(self, requests: List[InferenceRequest], results: List[Any]) -> List[Any]:
-        """A request with no result and no sender can never be answered: the peer leaves its client waiting (rules 3.2.1, 3.2.2), we say so."""
+        """A request with no result and no sender can never be answered: the peer leaves its client waiting (rules
+        3.2.1, 3.2.2), we say so."""
         for request, result in zip(requests, results):
             if result is None and request._sender is None:
                 raise ModelFailure(
@@ -223,25 +235,26 @@ class MainLoop:
     # -- the monitor thread
 
     def _watch(self) -> None:
-        """Answers the monitor socket, whatever the main thread is doing; the end of that socket is the end of the parent."""
+        """Answers the monitor socket, whatever the main thread is doing; the end of that socket is the end of the
+        parent."""
         try:
             while True:
                 message = self._monitor.receive()
                 assert message is not None
                 command, ident, _ = message
                 handler = self._is_ready if command == NUMBER["IS_READY"] else _dump_stacks
-                self._monitor.send(NUMBER["RESULT"], ident, self._outcome(lambda _, h=handler: h(), None))
+                self._monitor.send(NUMBER["RESULT"], ident, self._outcome(handler, None))
         except LinkClosed:
             os._exit(1)
 
-    def _is_ready(self) -> Any:
+    def _is_ready(self, body: Any) -> Any:
         value = self._context.is_ready()
         if value is not None and type(value) is not bool:
             raise ModelFailure("is_ready() must return a boolean value")
         return value
 
 
-def _dump_stacks() -> str:
+def _dump_stacks(body: Any) -> str:
     with tempfile.TemporaryFile("w+") as file:
         faulthandler.dump_traceback(file, all_threads=True)
         file.seek(0)

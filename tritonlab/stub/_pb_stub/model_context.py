@@ -1,6 +1,7 @@
 """The author's model inside the stub: import it, construct it, call its methods in the right phase.
 
-Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or ModelFailure with the
+Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or
+ModelFailure with the
 peer's text when the model broke a rule.
 """
 
@@ -38,7 +39,7 @@ class ModelContext:
         """Imports the model's module (`1.model`) with the peer's sys.path (rules 2.1.4-2.1.5)."""
         self._bridge.phase = "import"
         self.model_path = model_path
-        sys.path.extend(paths + [self._backend_directory])
+        sys.path.extend([*paths, self._backend_directory])
         # byte-code is never written into a model repository: a poller would take it for a change
         sys.dont_write_bytecode = True
         importlib.invalidate_caches()
@@ -83,11 +84,12 @@ class ModelContext:
         try:
             execute = self._model.execute
         except AttributeError:
-            raise ModelFailure("Python model %s does not implement `execute` method." % self.model_path)
+            raise ModelFailure("Python model %s does not implement `execute` method." % self.model_path) from None
         return execute(requests)
 
     def run(self, coroutine: Any) -> Any:
-        """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8); returns its future."""
+        """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8);
+        returns its future."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True).start()

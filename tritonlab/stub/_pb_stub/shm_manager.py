@@ -1,7 +1,10 @@
-"""Shared-memory regions: each has one writer, which alone allocates and frees; the reader only looks and says when it is done.
+"""Shared-memory regions: each has one writer, which alone allocates and frees; the reader only looks and says when
+it is done.
 
-A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind after a kill and the
-64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1); a cap reproduces the peer's errors.
+A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind
+after a kill and the
+64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1); a cap reproduces
+the peer's errors.
 No lock and no allocator state is shared between the processes.
 """
 
@@ -18,7 +21,8 @@ import numpy as np
 
 from .serialization import WireError
 
-#: Where views of another size class start to matter: blocks from here on are page aligned, so that a reader can map them privately.
+#: Where views of another size class start to matter: blocks from here on are page aligned, so that a reader can map
+#: them privately.
 LARGE = 1 << 20
 _PAGE = mmap.ALLOCATIONGRANULARITY
 _ALIGN = 64
@@ -111,7 +115,7 @@ class Region:
             raise SharedMemoryError(
                 "Failed to increase the shared memory pool size to %d bytes. If you are running Triton inside docker, "
                 "use '--shm-size' flag to control the shared memory region size. Error: %s" % (size, error)
-            )
+            ) from error
         self.buffer = memoryview(self._map)
         self._insert(self.size, size - self.size)
         self.size = size
@@ -152,7 +156,7 @@ class RegionReader:
         try:
             size = os.fstat(self._fd).st_size
         except OSError as error:
-            raise WireError("the region is closed: %s" % error)
+            raise WireError("the region is closed: %s" % error) from error
         if end > size:
             raise WireError("tensor ends at byte %d of a region of %d" % (end, size))
         self._map = mmap.mmap(self._fd, size)
@@ -180,7 +184,8 @@ class RegionReader:
         return np.asarray(_LeasedMemory(self._address + offset, nbytes, self._map, lease))
 
     def private(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
-        """A writable copy-on-write uint8 array of a block: a private copy whose pages are copied only when written (rule 1.4.11)."""
+        """A writable copy-on-write uint8 array of a block: a private copy whose pages are copied only when written
+        (rule 1.4.11)."""
         self.view(offset, nbytes)
         start = offset & -_PAGE
         private = _PrivateMap(self._fd, offset + nbytes - start, flags=mmap.MAP_PRIVATE, offset=start)
@@ -204,9 +209,10 @@ class _LeasedMemory:
 
 
 class Lease:
-    """The right to read one block of the other side's region; when the last holder lets go, the next message returns the block."""
+    """The right to read one block of the other side's region; when the last holder lets go, the next message returns
+    the block."""
 
-    __slots__ = ("_freed", "_offset", "_reader", "__weakref__")
+    __slots__ = ("__weakref__", "_freed", "_offset", "_reader")
 
     def __init__(self, freed: List[int], offset: int, reader: RegionReader) -> None:
         self._freed = freed

@@ -1,7 +1,9 @@
 """The stub's end of the link: commands for the main loop, answers for whoever asked, whichever thread happens to read.
 
-Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may read the socket, but
-one at a time. The leader hands every message to its owner; when it has its own it steps down and wakes the others. A caller that waits
+Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may
+read the socket, but
+one at a time. The leader hands every message to its owner; when it has its own it steps down and wakes the others. A
+caller that waits
 alone reads for itself and is never woken by another thread.
 """
 
@@ -41,7 +43,9 @@ class StubBridge(Bridge):
         self._commands: Deque[Message] = deque()
         self._answers: Dict[int, Deque[Any]] = {}  # call id -> what has come for it
         self._lead = threading.Lock()
-        self._turn = threading.Condition(threading.Lock())  # guards _waiting; notified when a follower should look again
+        self._turn = threading.Condition(
+            threading.Lock()
+        )  # guards _waiting; notified when a follower should look again
         self._waiting = 0
 
     # -- messages in
@@ -79,7 +83,7 @@ class StubBridge(Bridge):
 
     def _hand_over(self, message: Message) -> None:
         command, ident, body = message
-        if command == _REPLY or command == _INFER_RESPONSE:
+        if command in (_REPLY, _INFER_RESPONSE):
             box = self._answers.get(ident)
             if box is not None:
                 box.append(body)
@@ -123,7 +127,7 @@ class StubBridge(Bridge):
             try:
                 block, (wire,) = self.pack_responses([(response, requested)])
             except SharedMemoryError as failure:
-                raise BridgeError(str(failure))
+                raise BridgeError(str(failure)) from None
             tensors, error, parameters = wire
         if flags:
             self.open_requests.pop(handle, None)
@@ -132,7 +136,8 @@ class StubBridge(Bridge):
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
     ) -> Tuple[Optional[int], List[List[Any]]]:
-        """One block with the outputs of all `responses` that were asked for, and `[tensors, error, parameters]` for each (rules 1.8.4, 1.9.5)."""
+        """One block with the outputs of all `responses` that were asked for, and `[tensors, error, parameters]` for
+        each (rules 1.8.4, 1.9.5)."""
         wires = []
         plans = []
         for response, requested in responses:
@@ -157,7 +162,7 @@ class StubBridge(Bridge):
     # -- BLS
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
-        inputs = [(tensor._name,) + tensor._wire() for tensor in request._inputs]
+        inputs = [(tensor._name, *tensor._wire()) for tensor in request._inputs]
         block, tensors = pack_tensors(self.region, inputs)
         return InferCall(self, next(self._ids), [request._bls_fields(), decoupled, block, tensors])
 
@@ -225,5 +230,11 @@ def _stderr_line(level: int, message: str, file: str, line: int) -> str:
     now = time.time()
     stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
     return "%s%s.%06d %d %s:%d]  %s\n" % (
-        "IWEI"[level], stamp, int(now % 1 * 1e6), threading.get_native_id(), file.rsplit("/", 1)[-1], line, message
+        "IWEI"[level],
+        stamp,
+        int(now % 1 * 1e6),
+        threading.get_native_id(),
+        file.rsplit("/", 1)[-1],
+        line,
+        message,
     )
