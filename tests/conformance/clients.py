@@ -172,7 +172,11 @@ class Client(ABC):
 
     @abstractmethod
     def submit(self, model: str, inputs: Inputs, options: Options = PLAIN) -> Pending:
-        """Sends without waiting; requests leave in the order of the calls."""
+        """Sends without waiting."""
+
+    @abstractmethod
+    def in_order(self, model: str, requests: Sequence[tuple[Inputs, Options]]) -> list[Answer]:
+        """Sends all at once so that they arrive in this order; the one answer of each, without error codes."""
 
     def infer(self, model: str, inputs: Inputs, **options: Any) -> Answer:
         return self.submit(model, inputs, Options(**options)).answer.result(DEADLINE + 5)

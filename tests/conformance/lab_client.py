@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import ModelLoadError, TritonError
 from tritonlab.core.tensor import Tensor
 
-from .clients import PLAIN, Answer, Client, Failure, Inputs, Options, Pending, Raw, to_array
+from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Options, Pending, Raw, to_array
 
 
 class LabClient(Client):
@@ -123,6 +123,10 @@ class LabClient(Client):
         answer = waiter.submit(lambda: self._single(self._answers(responses)))
         waiter.shutdown(wait=False)
         return Pending(answer, responses.cancel)
+
+    def in_order(self, model: str, requests: Sequence[tuple[Inputs, Options]]) -> list[Answer]:
+        pending = [self.submit(model, inputs, options) for inputs, options in requests]
+        return [p.answer.result(DEADLINE) for p in pending]
 
     @staticmethod
     def _single(answers: list[Answer]) -> Answer:

@@ -6,8 +6,9 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -158,6 +159,18 @@ class RealClient(Client):
 
         call.add_done_callback(done)
         return Pending(answer, call.cancel)
+
+    def in_order(self, model: str, requests: Sequence[tuple[Inputs, Options]]) -> list[Answer]:
+        """Over one stream: separate calls may overtake one another. Its answers are told apart by their id."""
+        sent = [
+            self._request(model, inputs, replace(options, request_id=str(number)))
+            for number, (inputs, options) in enumerate(requests)
+        ]
+        answers: dict[int, Answer] = {}
+        for message in self._rpc.ModelStreamInfer(iter(sent), timeout=DEADLINE):
+            assert not message.error_message, message.error_message
+            answers[int(message.infer_response.id)] = self._answer(message.infer_response)
+        return [answers[number] for number in range(len(requests))]
 
     def stream(self, model: str, inputs: Inputs, options: Options = PLAIN) -> list[Answer]:
         request = self._request(model, inputs, options)
