@@ -1,0 +1,205 @@
+"""The metrics of one server: the custom ones that models make (rule 1.14), and the text of them all.
+
+A custom metric lives on three levels. A *family* is what the text shows, one per name. A *handle* is one `MetricFamily`
+object of a model; handles of one name share the family. A *metric* is one `Metric` object; metrics of equal labels in
+one family share the sample. A sample goes when the last handle that made it goes (measured on 2.51: not only when the
+family's last handle goes), and with it its lines.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .model_metrics import MODEL_METRIC_KINDS, ModelMetrics, model_families
+from .prometheus_text import Family, Sample, number_text, render
+from .status import InvalidArgumentError, NotFoundError, UnsupportedError
+
+COUNTER, GAUGE, HISTOGRAM = range(3)
+_KINDS = ("counter", "gauge", "histogram")
+
+#: Names starting with two underscores are Prometheus's own.
+_METRIC_NAME = re.compile(r"(?!__)[a-zA-Z_:][a-zA-Z0-9_:]*\Z", re.ASCII)
+_LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z", re.ASCII)
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+class _Sample:
+    """The number, or the buckets, that all metrics of one label set share."""
+
+    __slots__ = ("bounds", "counts", "handles", "value")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.value = 0.0  # for a histogram the sum
+        self.bounds = [*bounds, float("inf")]
+        self.counts = [0] * len(self.bounds)  # per bucket, not cumulative
+        self.handles: set[int] = set()
+
+    def observe(self, value: float) -> None:
+        # A NaN is below no bound: it lands in the last bucket, like the peer's.
+        self.counts[min(bisect.bisect_left(self.bounds, value), len(self.counts) - 1)] += 1
+        self.value += value
+
+    def lines(self, kind: int, labels: _Labels) -> Iterable[Sample]:
+        if kind != HISTOGRAM:
+            yield "", labels, self.value
+            return
+        yield "_count", labels, sum(self.counts)
+        yield "_sum", labels, self.value
+        for bound, count in zip(self.bounds, itertools.accumulate(self.counts), strict=True):
+            yield "_bucket", (*labels, ("le", number_text(bound))), count
+
+
+@dataclass
+class _CustomFamily:
+    name: str
+    description: str
+    kind: int
+    handles: set[int] = field(default_factory=set)
+    samples: dict[_Labels, _Sample] = field(default_factory=dict)
+
+
+class _Metric(NamedTuple):
+    handle: int
+    kind: int
+    sample: _Sample
+
+
+class MetricRegistry:
+    """Custom metrics by id, as the stubs use them, and the text of everything. Any thread may call any method.
+
+    Errors carry the tail of the peer's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards all of the below and every sample
+        self._ids = itertools.count(1)
+        self._families: dict[str, _CustomFamily] = {}
+        self._handles: dict[int, _CustomFamily] = {}
+        self._metrics: dict[int, _Metric] = {}
+
+    def family(self, name: str, description: str, kind: int) -> int:
+        """A new handle of the family `name`; the description of an existing one stays (rule 1.14.6)."""
+        with self._lock:
+            family = self._families.get(name)
+            if family is None:
+                if not _METRIC_NAME.match(name):
+                    raise InvalidArgumentError("Invalid metric name")
+                family = _CustomFamily(name, description, kind)
+            if kind != family.kind or MODEL_METRIC_KINDS.get(name, _KINDS[kind]) != _KINDS[kind]:
+                raise InvalidArgumentError("Family name already exists with different type")
+            self._families[name] = family
+            handle = next(self._ids)
+            family.handles.add(handle)
+            self._handles[handle] = family
+            return handle
+
+    def delete_family(self, handle: int) -> None:
+        """Ends a handle and the metrics made with it (rule 1.14.7). Ignores an unknown id: its owner may have died."""
+        with self._lock:
+            family = self._handles.pop(handle, None)
+            if family is None:
+                return
+            family.handles.discard(handle)
+            for labels, sample in list(family.samples.items()):
+                sample.handles.discard(handle)
+                if not sample.handles:
+                    del family.samples[labels]
+            self._metrics = {key: metric for key, metric in self._metrics.items() if metric.handle != handle}
+            if not family.handles:
+                del self._families[family.name]
+
+    def metric(self, handle: int, labels: Mapping[str, Any] | None, buckets: Sequence[float] | None) -> int:
+        """A metric of a handle's family; equal labels share one sample and keep the first one's buckets."""
+        key = _checked_labels(labels or {})
+        bounds = list(map(float, buckets or ()))
+        with self._lock:
+            family = self._handles.get(handle)
+            if family is None:
+                raise NotFoundError(_FAMILY_DELETED)
+            if any(low >= high for low, high in itertools.pairwise(bounds)):
+                raise InvalidArgumentError("Bucket Boundaries must be strictly sorted")
+            sample = family.samples.setdefault(key, _Sample(bounds))
+            sample.handles.add(handle)
+            metric = next(self._ids)
+            self._metrics[metric] = _Metric(handle, family.kind, sample)
+            return metric
+
+    def operate(self, metric: int, operation: str, value: float | None = None) -> float | None:
+        """`increment`, `set`, `observe`, or `value`, which alone returns a number. Table of rule 1.14.2."""
+        with self._lock:
+            found = self._metrics.get(metric)
+            if found is None:
+                raise NotFoundError(_FAMILY_DELETED)
+            operate = _OPERATIONS[operation].get(found.kind)
+            if operate is None:
+                kind = _KINDS[found.kind].upper()
+                raise UnsupportedError(f"TRITONSERVER_METRIC_KIND_{kind} does not support {operation.capitalize()}")
+            return operate(found.sample, 0.0 if value is None else float(value))
+
+    def expose(self, models: Iterable[ModelMetrics] = (), families: Iterable[Family] = ()) -> str:
+        """The text of /metrics: the models' counters, `families` of the caller (the machine's), then custom ones."""
+        with self._lock:
+            custom = [
+                Family(
+                    family.name,
+                    _KINDS[family.kind],
+                    family.description,
+                    [line for labels, sample in family.samples.items() for line in sample.lines(family.kind, labels)],
+                )
+                for family in self._families.values()
+            ]
+        return render([*model_families(models), *families, *custom])
+
+
+_FAMILY_DELETED = (
+    "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should "
+    "be deleted AFTER its corresponding 'Metric' objects have been deleted."
+)
+
+
+def _checked_labels(labels: Mapping[str, Any]) -> _Labels:
+    for name, value in labels.items():
+        if not isinstance(value, str):
+            raise InvalidArgumentError("attempt to access JSON non-string as string")
+        if not _LABEL_NAME.match(name):
+            raise InvalidArgumentError("Invalid label name")
+    return tuple(sorted(labels.items()))
+
+
+def _increment_counter(sample: _Sample, value: float) -> None:
+    if value < 0:
+        raise InvalidArgumentError(
+            "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values."
+        )
+    sample.value += value
+
+
+def _increment(sample: _Sample, value: float) -> None:
+    sample.value += value
+
+
+def _set(sample: _Sample, value: float) -> None:
+    sample.value = value
+
+
+def _observe(sample: _Sample, value: float) -> None:
+    sample.observe(value)
+
+
+def _value(sample: _Sample, value: float) -> float:
+    return sample.value
+
+
+_OPERATIONS: dict[str, dict[int, Callable[[_Sample, float], float | None]]] = {
+    "increment": {COUNTER: _increment_counter, GAUGE: _increment},
+    "set": {GAUGE: _set},
+    "observe": {HISTOGRAM: _observe},
+    "value": {COUNTER: _value, GAUGE: _value},
+}

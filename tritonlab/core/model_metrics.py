@@ -1,0 +1,164 @@
+"""The `nv_` metrics that every model has, read from its statistics (rule 5.13.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from .infer_stats import InferStats
+from .prometheus_text import Family
+
+
+class ModelMetrics(NamedTuple):
+    """What `expose` needs to know of one model version.
+
+    `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache.
+    """
+
+    name: str
+    version: int
+    stats: InferStats
+    pending: int = 0
+    tags: Mapping[str, str] = {}
+    load_ns: int = 0
+    cached: bool = False
+
+
+def model_families(models: Iterable[ModelMetrics]) -> list[Family]:
+    """One family per metric with the samples of all `models`; `metric_tags` become labels with a leading underscore."""
+    families = [Family(name, kind, text) for name, kind, text, _ in _PER_MODEL]
+    for model in models:
+        tags = [(f"_{name}", value) for name, value in model.tags.items()]
+        labels = sorted([*tags, ("model", model.name), ("version", str(model.version))])
+        stats = model.stats.to_dict(model.name, model.version)
+        for family, (_, _, _, read) in zip(families, _PER_MODEL, strict=True):
+            family.samples += [("", _with(labels, extra), value) for extra, value in read(model, stats)]
+    return families
+
+
+def _with(labels: list[tuple[str, str]], extra: Mapping[str, str]) -> list[tuple[str, str]]:
+    """`labels` with `extra`, sorted by name as the peer prints them."""
+    return sorted([*labels, *extra.items()]) if extra else labels
+
+
+_Reader = Callable[[ModelMetrics, dict[str, Any]], Iterable[tuple[Mapping[str, str], float]]]
+
+
+def _total(field_name: str) -> _Reader:
+    return lambda model, stats: [({}, stats[field_name])]
+
+
+def _count(of: str) -> _Reader:
+    return lambda model, stats: [({}, stats["inference_stats"][of]["count"])]
+
+
+def _micros(of: str) -> _Reader:
+    return lambda model, stats: [({}, stats["inference_stats"][of]["ns"] // 1000)]
+
+
+def _if_cached(read: _Reader) -> _Reader:
+    return lambda model, stats: read(model, stats) if model.cached else ()
+
+
+def _failures(model: ModelMetrics, stats: dict[str, Any]) -> Iterable[tuple[Mapping[str, str], float]]:
+    return [({"reason": reason}, count) for reason, count in model.stats.failures().items()]
+
+
+_NOT_CACHED = "(does not include cached requests)"
+
+#: Rule 5.13.1: name, kind, help, and where the numbers of a model are.
+_PER_MODEL: tuple[tuple[str, str, str, _Reader], ...] = (
+    (
+        "nv_inference_request_success",
+        "counter",
+        "Number of successful inference requests, all batch sizes",
+        _count("success"),
+    ),
+    (
+        "nv_inference_request_failure",
+        "counter",
+        "Number of failed inference requests, all batch sizes",
+        _failures,
+    ),
+    (
+        "nv_inference_count",
+        "counter",
+        f"Number of inferences performed {_NOT_CACHED}",
+        _total("inference_count"),
+    ),
+    (
+        "nv_inference_exec_count",
+        "counter",
+        f"Number of model executions performed {_NOT_CACHED}",
+        _total("execution_count"),
+    ),
+    (
+        "nv_inference_request_duration_us",
+        "counter",
+        "Cumulative inference request duration in microseconds (includes cached requests)",
+        _micros("success"),
+    ),
+    (
+        "nv_inference_queue_duration_us",
+        "counter",
+        "Cumulative inference queuing duration in microseconds (includes cached requests)",
+        _micros("queue"),
+    ),
+    (
+        "nv_inference_compute_input_duration_us",
+        "counter",
+        f"Cumulative compute input duration in microseconds {_NOT_CACHED}",
+        _micros("compute_input"),
+    ),
+    (
+        "nv_inference_compute_infer_duration_us",
+        "counter",
+        f"Cumulative compute inference duration in microseconds {_NOT_CACHED}",
+        _micros("compute_infer"),
+    ),
+    (
+        "nv_inference_compute_output_duration_us",
+        "counter",
+        f"Cumulative inference compute output duration in microseconds {_NOT_CACHED}",
+        _micros("compute_output"),
+    ),
+    (
+        "nv_cache_num_hits_per_model",
+        "counter",
+        "Number of cache hits per model",
+        _if_cached(_count("cache_hit")),
+    ),
+    (
+        "nv_cache_hit_duration_per_model",
+        "counter",
+        "Total cache hit duration per model, in microseconds",
+        _if_cached(_micros("cache_hit")),
+    ),
+    (
+        "nv_cache_num_misses_per_model",
+        "counter",
+        "Number of cache misses per model",
+        _if_cached(_count("cache_miss")),
+    ),
+    (
+        "nv_cache_miss_duration_per_model",
+        "counter",
+        "Total cache miss (insert+lookup) duration per model, in microseconds",
+        _if_cached(_micros("cache_miss")),
+    ),
+    (
+        "nv_inference_pending_request_count",
+        "gauge",
+        "Instantaneous number of pending requests awaiting execution per-model.",
+        lambda model, stats: [({}, model.pending)],
+    ),
+    (
+        "nv_model_load_duration_secs",
+        "gauge",
+        "Model load time in seconds",
+        lambda model, stats: [({}, model.load_ns / 1e9)],
+    ),
+)
+
+#: A custom metric of such a name joins the family, if it is of the same kind.
+MODEL_METRIC_KINDS = {name: kind for name, kind, _, _ in _PER_MODEL}
