@@ -19,6 +19,7 @@ from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.instrument import Instruments
 from ..core.model_config import print_pbtxt, to_dict
+from ..core.model_metrics import ModelMetrics
 from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
 from ..ipc.stub_log import LogRecord
@@ -138,7 +139,8 @@ class Server:
         """Prometheus text, as on the peer's /metrics."""
         versions = [v for model in self._core.models() for v in model.versions.values()]
         return self._core.metrics.expose(
-            [(version.name, version.version, version.stats, version.scheduler.pending) for version in versions]
+            ModelMetrics(v.name, v.version, v.stats, v.scheduler.pending, v.config.metric_tags, v.load_ns)
+            for v in versions
         )
 
     def logs(self, model: str | None = None) -> list[LogRecord]:
