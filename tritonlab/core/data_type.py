@@ -45,7 +45,11 @@ class DataType(enum.IntEnum):
     @staticmethod
     def from_numpy(dtype: DTypeLike) -> DataType:
         """The datatype of an array of `dtype`; INVALID if Triton has none. BF16 cannot come from numpy (rule 1.6.5)."""
-        return _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("=").str[1:], _by_kind(np.dtype(dtype)))
+        dtype = np.dtype(dtype)
+        native = _FROM_NUMPY.get(dtype)
+        if native is not None:
+            return native
+        return _FROM_NUMPY.get(dtype.newbyteorder("="), _by_kind(dtype))
 
     @staticmethod
     def from_config_name(name: str) -> DataType:
@@ -88,7 +92,7 @@ _NUMPY: dict[DataType, np.dtype[np.generic]] = {
     DataType.BF16: np.dtype(np.uint16),
 }
 
-_FROM_NUMPY = {dtype.str[1:]: datatype for datatype, dtype in _NUMPY.items() if datatype is not DataType.BF16}
+_FROM_NUMPY = {dtype: datatype for datatype, dtype in _NUMPY.items() if datatype is not DataType.BF16}
 
 
 def _by_kind(dtype: np.dtype[np.generic]) -> DataType:

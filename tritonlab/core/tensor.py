@@ -90,7 +90,7 @@ class Tensor:
             return self._decoded
         if self.datatype is DataType.BF16:
             raise UnsupportedError("numpy has no BF16; use torch.from_dlpack(tensor)")
-        return self.data.reshape(self.shape)
+        return self.data if self.data.shape == self.shape else self.data.reshape(self.shape)
 
     def to_bytes_array(self) -> NDArray[np.object_]:
         """The elements of a BYTES tensor as an object array (name of NVIDIA's `tritonserver.Tensor`)."""

@@ -13,6 +13,7 @@ from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.status import Code, ModelError, RemoteException, TritonError
 from ..core.tensor import Tensor
 from ..ipc.stub_connection import StubConnection
+from ..stub._pb_stub.serialization import ELEMENT_DTYPES
 from ..stub._pb_stub.shm_manager import Lease
 from ..stub._pb_stub.tensor_block import Header, check_header
 
@@ -37,17 +38,18 @@ class BlockReader:
         """Raises WireError for a header no honest stub sends."""
         check_header(header)
         _, number, shape, _, _, offset, nbytes = header
-        datatype = _TYPES[number]
-        raw: Any
-        if nbytes == 0:
-            raw = np.empty(0, dtype=np.uint8)
-        elif nbytes < COPY_BELOW:
-            raw = np.frombuffer(bytearray(self._region.view(offset, nbytes)), dtype=np.uint8)
+        memory: Any
+        if nbytes < COPY_BELOW:
+            memory = bytearray(self._region.view(offset, nbytes))
         else:
             if self._lease is None and self._block is not None:
                 self._lease = Lease(self._freed, self._block, self._region)
-            raw = self._region.array(offset, nbytes, self._lease)
-        return Tensor(datatype, tuple(shape), raw if datatype is DataType.BYTES else raw.view(datatype.numpy))
+            memory = self._region.array(offset, nbytes, self._lease)
+        dtype = ELEMENT_DTYPES[number]
+        if dtype is None:
+            return Tensor(DataType.BYTES, tuple(shape), np.ndarray((nbytes,), np.uint8, memory))
+        # raises for a shape that the bytes do not fill
+        return Tensor(_TYPES[number], tuple(shape), np.ndarray(shape, dtype, memory))
 
     def finish(self) -> None:
         """Gives the block back, unless a view holds it."""

@@ -231,10 +231,6 @@ class DynamicBatchScheduler:
         """Under the lock: what to do, without doing it."""
         work: list[tuple[Instance | None, Sequence[InferenceRequest], Batch]] = []
         queue = self._queue
-        cancelled = [request for request in queue if request.cancelled] if self.config.dynamic else []
-        if cancelled:
-            self._queue = queue = deque(request for request in queue if not request.cancelled)
-            work.append((None, cancelled, Batch(0, 0, "cancel")))
         while queue and self._idle:
             decision = take_batch(queue, self.config, now)
             if isinstance(decision, Wait):
@@ -244,6 +240,10 @@ class DynamicBatchScheduler:
                 break
             assert decision is not None
             requests = list(islice(queue, decision.count))
+            if self.config.dynamic and any(request.cancelled for request in requests):
+                work.append((None, [r for r in requests if r.cancelled], Batch(0, 0, "cancel")))
+                self._queue = queue = deque(request for request in queue if not request.cancelled)
+                continue
             for _ in requests:
                 queue.popleft()
             work.append((self._idle.popleft(), requests, decision))

@@ -19,20 +19,20 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
 
     Raises SharedMemoryError if the region cannot grow.
     """
-    sizes = [data.nbytes if isinstance(data, (np.ndarray, memoryview)) else len(data) for _, _, _, data in wires]
     total = 0
-    for size in sizes:
+    plan = []
+    for name, datatype, shape, data in wires:
+        size = data.nbytes if isinstance(data, (np.ndarray, memoryview)) else len(data)
+        plan.append((name, datatype, shape, data, total, size))
         total += (size + 63) & -64
-    if total == 0:
-        return None, [[name, datatype, list(shape), MEMORY_CPU, 0, 0, 0] for name, datatype, shape, _ in wires]
-    block = region.allocate(total)
-    offset = block
-    headers = []
-    for (name, datatype, shape, data), size in zip(wires, sizes):
+    block = region.allocate(total) if total else None
+    headers: List[Header] = []
+    for name, datatype, shape, data, position, size in plan:
         if size:
-            region.write(offset, data)
-        headers.append([name, datatype, list(shape), MEMORY_CPU, 0, offset, size])
-        offset += (size + 63) & -64
+            assert block is not None
+            position += block
+            region.write(position, data)
+        headers.append([name, datatype, shape, MEMORY_CPU, 0, position, size])
     return block, headers
 
 
@@ -44,10 +44,10 @@ def check_header(header: Header) -> None:
     if (
         type(name) is not str
         or type(datatype) is not int
-        or not 0 < datatype < 15
         or type(shape) is not list
         or type(offset) is not int
         or type(size) is not int
+        or not 0 < datatype < 15
         or memory_type != MEMORY_CPU
         or device_id != 0
     ):
@@ -57,4 +57,5 @@ def check_header(header: Header) -> None:
 def map_block(reader: RegionReader, headers: Sequence[Header]) -> None:
     """Maps the region far enough for all of a block's tensors at once, so that their views share one mapping."""
     if headers:
-        reader.view(0, max(header[5] + header[6] for header in headers))
+        last = headers[-1]  # pack_tensors lays them out in their order
+        reader.view(0, last[5] + last[6])
