@@ -29,7 +29,7 @@ LEVELS: list[list[str]] = [
 ]
 
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython.
-LAZY = {("tritonlab", "tritonlab.notebook")}
+LAZY = {("tritonlab", "tritonlab.notebook.magics")}
 
 #: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.
 STUB_MAY_IMPORT = {"numpy"}

@@ -29,13 +29,21 @@ from __future__ import annotations
 import atexit
 import tempfile
 import threading
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from .server.in_process import Server
+from .notebook.config_options import ConfigOptions
+from .notebook.draft import Files, Source
+from .notebook.playground import Playground
+from .notebook.workspace import Workspace
+from .server.in_process import Model, Server
 
 _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
 _directory: tempfile.TemporaryDirectory[str] | None = None
+_workspace: Workspace | None = None
 
 
 def default_server() -> Server:
@@ -57,12 +65,49 @@ def default_repository() -> Path:
     return Path(_directory.name)
 
 
+def default_workspace() -> Workspace:
+    """What this process's notebook has written so far, served by `default_server`."""
+    global _workspace
+    server, repository = default_server(), default_repository()
+    with _lock:
+        if _workspace is None:
+            _workspace = Workspace(server, repository)
+        return _workspace
+
+
+def load(
+    name: str,
+    source: Source | None = None,
+    *,
+    config: str | Mapping[str, Any] | PathLike[str] | None = None,
+    files: Files | None = None,
+    version: int | None = None,
+    **options: Any,
+) -> Model:
+    """Loads a model into the notebook's server and returns it READY; what `%%triton_model` does.
+
+    source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
+    there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
+    paths to copy or a dict of name -> bytes or path. options: the fields of `ConfigOptions`, such as
+    `max_batch_size=8`, `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`.
+
+    Raises ModelLoadError, ConfigError, ValueError or OSError; whatever served before still does.
+    """
+    given = ConfigOptions.of(**options) if options else None
+    return default_workspace().load(name, source, config=config, files=files, version=version, options=given)
+
+
+def playground(model: Model) -> Playground:
+    """A form for sending requests to `model`; needs ipywidgets."""
+    return Playground(model, default_workspace().describe_error)
+
+
 def reset() -> None:
     """Ends the default server and its models; the next use makes a new one."""
-    global _server, _directory
+    global _server, _directory, _workspace
     with _lock:
         server, directory = _server, _directory
-        _server = _directory = None
+        _server = _directory = _workspace = None
     if server is not None:
         atexit.unregister(reset)
         server.stop()

@@ -45,6 +45,13 @@ def cell_label(shell: Any, origin: str) -> str:
     return " ".join(found) if found else origin
 
 
+def user_namespace() -> dict[str, Any]:
+    """The variables of the notebook; outside IPython those of the main module."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell.user_ns if shell is not None else vars(sys.modules["__main__"])
+
+
 def is_cell(shell: Any, file: str) -> bool:
     """Whether `file` is the name of a cell of this shell."""
     return file in shell.compile._filename_map

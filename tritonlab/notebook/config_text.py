@@ -37,6 +37,11 @@ class ConfigText:
             raise ConfigTextError(error, self) from None
         return config
 
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything but blanks and comments."""
+        return any(line.split("#", 1)[0].strip() for line in self.text.splitlines())
+
     def line_of(self, word: str) -> int:
         """The line of the source on which `word` first stands outside a comment; 0 if it does not."""
         for number, line in enumerate(self.text.splitlines(), start=1 + self.offset):

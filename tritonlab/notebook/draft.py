@@ -62,7 +62,7 @@ class Draft:
     @property
     def config(self) -> ConfigText:
         """The one config text there is: the cell's, or the one given with the load."""
-        return self.given_config if self.given_config.text.strip() else self.cell_config
+        return self.given_config if self.given_config.says_something else self.cell_config
 
     def tree(self) -> dict[str, ModelFile]:
         """All files of the model but config.pbtxt, paths relative to the model directory."""
@@ -114,10 +114,10 @@ class Draft:
             given = ConfigText(Path(config).read_text(encoding="utf-8"), os.fspath(config))
         else:
             raise FileError(f"there is no config file {os.fspath(config)!r}")
-        if self.cell_config.text.strip() and given.text.strip():
+        if self.cell_config.says_something and given.says_something:
             raise OptionError(
                 f"{self.cell_config.source} and {given.source} both give the whole config: keep one of them "
-                f"(an empty %%triton_config cell takes the first back)"
+                f"(%triton config NAME --clear takes the first back)"
             )
         return replace(self, given_config=given)
 

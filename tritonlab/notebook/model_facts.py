@@ -53,6 +53,7 @@ class ModelFacts:
 def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     """The facts about `model` now, and about how its last load went."""
     config = model.config()
+    version = max(int(number) for number in model.metadata()["versions"])
     report = workspace.report(model.name)
     draft = workspace.draft(model.name)
     kept = ""
@@ -61,14 +62,14 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         kept = f"The last cell did not load. The version loaded at {since} keeps serving."
     return ModelFacts(
         name=model.name,
-        version=model.version,
+        version=version,
         state=model.state,
         seconds=report.seconds if report is not None and not kept else None,
         instances=_instances(model.instances()),
         batching=_batching(config),
         inputs=_tensors(config, "input"),
         outputs=_tensors(config, "output"),
-        warnings=tuple(_warnings(config, model, draft)) if not kept else (),
+        warnings=tuple(_warnings(config, version, draft)) if not kept else (),
         log=report.log if report is not None else (),
         kept=kept,
     )
@@ -120,7 +121,7 @@ def _batching(config: Mapping[str, Any]) -> str:
     return f"dynamic batching up to {limit}" + (f", delay {delay} µs" if delay else "")
 
 
-def _warnings(config: Mapping[str, Any], model: Model, draft: Draft) -> list[str]:
+def _warnings(config: Mapping[str, Any], version: int, draft: Draft) -> list[str]:
     found = []
     if "dynamic_batching" in config and not config["max_batch_size"]:
         found.append("dynamic_batching does nothing while max_batch_size is 0.")
@@ -131,8 +132,8 @@ def _warnings(config: Mapping[str, Any], model: Model, draft: Draft) -> list[str
     if draft.source is not None:
         if "def execute" not in draft.source.text():
             found.append("model.py has no execute(): every request will fail.")
-        if model.version != draft.version:
+        if version != draft.version:
             found.append(
-                f"Version {model.version} is served; version {draft.version} was written last (version_policy decides)."
+                f"Version {version} is served; version {draft.version} was written last (version_policy decides)."
             )
     return found

@@ -7,6 +7,7 @@ cell that raises one fails as any cell does, so Run All and nbclient stop there.
 from __future__ import annotations
 
 import os
+import re
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +21,7 @@ from .source_map import Locate, located
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LOG_LINES = 10
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
@@ -37,28 +39,36 @@ class Tracebacks:
         if isinstance(error, ConfigTextError):
             return [*self._only(error), *error.excerpt()]
         lines = self._calling(error)
-        if isinstance(error, ModelLoadError) and error.reason != error.message:
-            lines += ["", error.reason]
         if isinstance(error, ModelError):
+            if error.reason and error.reason != error.message:
+                lines += ["", error.reason]
             lines += _printed(error)
         if advice := hint(str(error), self._config_of):
             lines += ["", f"Hint: {advice}."]
         return lines
 
+    def text(self, error: BaseException) -> str:
+        """The author's traceback without colours; "" if the error is none of the author's."""
+        if not isinstance(error, ModelError) or error.exception is None:
+            return ""
+        return _COLOUR.sub("", "\n".join(self._trace(error, None))).strip("-\n")
+
     def _author(self, error: ModelError) -> list[str]:
         """The author's traceback, below the frames that called the model, and what a client is told."""
-        assert error.exception is not None
-        remote = located(error.exception, self._locate)
-        exception = as_exception(remote, self._callers(error))
-        if isinstance(exception, SyntaxError) and not remote.frames:
-            lines = self._shell.SyntaxTB.structured_traceback(type(exception), exception, None)
-        else:
-            lines = self._traceback(exception)
-        lines = list(lines) + _printed(error)
+        lines = self._trace(error, self._callers(error)) + _printed(error)
         if not isinstance(error, ModelLoadError):
             told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
             lines += ["", f"A client gets ({error.code.text}): {told}"]
         return lines
+
+    def _trace(self, error: ModelError, callers: TracebackType | None) -> list[str]:
+        assert error.exception is not None
+        remote = located(error.exception, self._locate)
+        exception = as_exception(remote, callers)
+        if isinstance(exception, SyntaxError) and not remote.frames:
+            lines: list[str] = self._shell.SyntaxTB.structured_traceback(type(exception), exception, None)
+            return list(lines)
+        return self._traceback(exception)
 
     def _calling(self, error: BaseException) -> list[str]:
         """The error with the line of the author's that led to it, if there is one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -57,6 +57,8 @@ class Workspace:
         self.server = server
         self.repository = repository
         self.sources = SourceMap()
+        #: the author's traceback of an error as plain text; set by whoever can show cells
+        self.describe_error: Callable[[BaseException], str] = lambda error: ""
         self._lock = threading.RLock()  # guards everything below and the directories
         self._reports: dict[str, LoadReport] = {}
         self._drafts: dict[str, Draft] = {}

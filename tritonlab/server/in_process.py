@@ -207,6 +207,11 @@ class Model:
         return (state.value if state is not None else "UNKNOWN"), reason
 
     @property
+    def directory(self) -> Path:
+        """The model directory the running version was read from."""
+        return self._found().files.directory
+
+    @property
     def load_ns(self) -> int:
         """How long the running version took to load, nanoseconds."""
         return self._found().load_ns

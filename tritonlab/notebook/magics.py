@@ -1,0 +1,194 @@
+"""The IPython magics: each reads its line, makes one call of the workspace, and shows the result."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shlex
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from ..core.status import NotFoundError
+from ..stub import __file__ as stub_package
+from . import commands
+from .card_display import show_card
+from .cells import running_body
+from .completion import install_completion
+from .config_options import KINDS, ConfigOptions
+from .draft import Source
+from .tracebacks import Tracebacks, install
+from .workspace import Workspace
+
+
+def config_arguments(magic: Any) -> Any:
+    """The options that say something about the config, as `%%triton_model` takes them."""
+    for option in reversed(
+        [
+            argument("--max-batch-size", type=int, metavar="N", help="rows of the largest batch; 0: no batching"),
+            argument(
+                "--dynamic-batching",
+                nargs="?",
+                type=int,
+                const=True,
+                metavar="DELAY",
+                help="join requests to batches; wait up to DELAY microseconds for more of them",
+            ),
+            argument(
+                "--preferred-batch-size",
+                type=int,
+                action="append",
+                metavar="N",
+                help="a batch size to prefer (may be repeated)",
+            ),
+            argument("--instances", type=int, metavar="N", help="how many processes run the model"),
+            argument("--kind", choices=KINDS, help="what the instances run on"),
+            argument(
+                "--decoupled",
+                action="store_true",
+                default=None,
+                help="the model sends any number of responses per request",
+            ),
+            argument(
+                "--input",
+                action="append",
+                metavar="SPEC",
+                help="an input as NAME:FP32[-1,4], without the batch dimension; a ? at the end: optional",
+            ),
+            argument("--output", action="append", metavar="SPEC", help="an output, in the same form"),
+            argument("--param", action="append", metavar="KEY=VALUE", help="a parameter of the config"),
+            argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
+            argument("--file", action="append", metavar="PATH", help="a file to lie beside model.py"),
+            argument("--version", type=int, metavar="N", help="the version directory to write (1)"),
+            argument("--quiet", action="store_true", help="no card"),
+        ]
+    ):
+        magic = option(magic)
+    return magic
+
+
+@magics_class
+class TritonMagics(Magics):
+    """`%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
+
+    def __init__(self, shell: Any, workspace: Callable[[], Workspace]) -> None:
+        super().__init__(shell)
+        self._workspace = workspace
+
+    @magic_arguments()
+    @argument("name", help="the model's name")
+    @config_arguments
+    @cell_magic
+    def triton_model(self, line: str, cell: str) -> None:
+        """Write the cell as model.py of a Triton model, load it, and show its card.
+
+        The model is then a variable of its name: add_sub(INPUT0=..., INPUT1=...).
+        """
+        args = _parse(self.triton_model, line)
+        body = running_body(self.shell, "triton_model", line, cell)
+        options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
+        self._load(args.name, quiet=args.quiet, source=cell, **options)
+
+    @magic_arguments()
+    @argument("name", help="the model's name")
+    @argument("--no-load", action="store_true", help="keep the text for the next load")
+    @argument("--quiet", action="store_true", help="no card")
+    @cell_magic
+    def triton_config(self, line: str, cell: str) -> None:
+        """Give a model the cell as its config.pbtxt; load the model again if it is there already."""
+        args = _parse(self.triton_config, line)
+        body = running_body(self.shell, "triton_config", line, cell)
+        self._workspace().write_config(args.name, cell, body=body)
+        self._load_again(args, "The config")
+
+    @magic_arguments()
+    @argument("name", help="the model's name")
+    @argument("path", help="the file, relative to the version directory; ../labels.txt is in the model's directory")
+    @argument("--no-load", action="store_true", help="keep the file for the next load")
+    @argument("--quiet", action="store_true", help="no card")
+    @cell_magic
+    def triton_file(self, line: str, cell: str) -> None:
+        """Put the cell beside model.py as a helper file; load the model again if it is there already."""
+        args = _parse(self.triton_file, line)
+        body = running_body(self.shell, "triton_file", line, cell)
+        path = self._workspace().write_file(args.name, args.path, cell, body=body)
+        self._load_again(args, path)
+
+    @line_magic
+    def triton(self, line: str) -> Any:
+        """Models in this notebook."""
+        return commands.run(commands.Context(self.shell, self._workspace()), line)
+
+    def _load_again(self, args: argparse.Namespace, what: str) -> None:
+        if not args.no_load and self._workspace().draft(args.name).source is not None:
+            self._load(args.name, quiet=args.quiet)
+        elif not args.quiet:
+            print(f"{what} is kept for {args.name}; it is used when the model is loaded.")
+
+    def _load(self, name: str, *, quiet: bool, source: Source | None = None, **settings: Any) -> None:
+        """Loads and shows the card. Where a failed load leaves the last good version serving, the card says so."""
+        workspace = self._workspace()
+        try:
+            model = workspace.load(name, source, **settings)
+        except Exception:
+            report = workspace.report(name)
+            if report is not None and report.error is not None and report.ready_at:
+                show_card(self.shell, workspace, workspace.server.model(name))
+            raise
+        commands.bind(self.shell, model)
+        if not quiet:
+            show_card(self.shell, workspace, model)
+
+
+def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
+    """Makes the magics, their completion and the tracebacks part of `shell`. Called by `%load_ext tritonlab`."""
+    tracebacks = Tracebacks(
+        shell,
+        lambda file, line: workspace().sources.locate(file, line),
+        lambda name: _config_of(workspace(), name),
+    )
+    install(tracebacks)
+    workspace().describe_error = tracebacks.text
+    magics = TritonMagics(shell, workspace)
+    shell.register_magics(magics)
+    install_completion(shell, magics, workspace)
+    # so that the notebook can import what model.py imports, and complete on it
+    if find_spec("triton_python_backend_utils") is None:
+        sys.path.append(str(Path(stub_package).parent))
+
+
+def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:
+    try:
+        return workspace.server.model(name).config()
+    except NotFoundError:
+        return None
+
+
+def _parse(magic: Any, line: str) -> argparse.Namespace:
+    arguments: argparse.Namespace = magic.parser.parse_args(shlex.split(line))
+    return arguments
+
+
+def _options(args: argparse.Namespace) -> ConfigOptions:
+    parameters = {}
+    for pair in args.param or ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            functools.partial(TritonMagics.triton_model.parser.error)(f"--param {pair}: expected KEY=VALUE")
+        parameters[key] = value
+    return ConfigOptions(
+        max_batch_size=args.max_batch_size,
+        instances=args.instances,
+        kind=args.kind,
+        dynamic_batching=args.dynamic_batching,
+        preferred_batch_size=tuple(args.preferred_batch_size or ()),
+        decoupled=args.decoupled,
+        inputs=tuple(args.input or ()),
+        outputs=tuple(args.output or ()),
+        parameters=parameters,
+    )
