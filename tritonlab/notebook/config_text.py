@@ -65,7 +65,8 @@ class ConfigTextError(ConfigError):
         self.said = said
         if found := _PLACE.match(error.detail):
             self.line, self.column = int(found[1]) + said.offset, int(found[2])
-            self.complaint = found[3].strip()
+            # protobuf repeats the line before it says what is wrong with it; the excerpt shows that
+            self.complaint = re.sub(r"^'.*?' ?: (?=\S)", "", found[3].strip(), count=1, flags=re.DOTALL)
         else:
             self.line, self.column = _line_of_reason(error.reason, said), 0
             self.complaint = error.detail or error.reason

@@ -75,9 +75,9 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     )
 
 
-def shape_text(dims: Sequence[int], max_batch_size: int) -> str:
-    """`[batch ≤ 8, 3, any]`: the shape a client sends for `dims` of the config."""
-    batch = [f"batch ≤ {max_batch_size}"] if max_batch_size > 0 else []
+def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
+    """`[batch ≤ 8, 3, any]`: the shape a client sends for `dims` of the config, `[batch, 3, any]` without the limit."""
+    batch = [f"batch ≤ {max_batch_size}" if limit else "batch"] if max_batch_size > 0 else []
     return "[" + ", ".join(batch + ["any" if dim < 0 else str(dim) for dim in dims]) + "]"
 
 
@@ -93,7 +93,7 @@ def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:
         TensorFacts(
             str(tensor["name"]),
             DataType.from_config_name(tensor["data_type"]).name,
-            shape_text(tensor["dims"], config["max_batch_size"]),
+            shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input"),
             bool(tensor.get("optional")),
         )
         for tensor in config[key]
@@ -116,7 +116,7 @@ def _batching(config: Mapping[str, Any]) -> str:
     if "sequence_batching" in config:
         return "sequence batching"
     if "dynamic_batching" not in config:
-        return f"batches of one request, up to {limit} rows" if limit else "no batching"
+        return f"requests of up to {limit} rows" if limit else "no batching"
     delay = config["dynamic_batching"].get("max_queue_delay_microseconds", 0)
     return f"dynamic batching up to {limit}" + (f", delay {delay} µs" if delay else "")
 

@@ -88,8 +88,9 @@ def status_table(workspace: Workspace) -> StatusTable:
         for version in found:
             model = versions[name, version]
             if model.state != "READY":
+                reason = model.reason.split("\n\nAt:", 1)[0]
                 unloaded = model.state == "UNAVAILABLE" and model.reason in ("", "unloaded")
-                rows.append(StatusRow(name, str(version), "UNLOADED" if unloaded else model.state, reason=model.reason))
+                rows.append(StatusRow(name, str(version), "UNLOADED" if unloaded else model.state, reason=reason))
                 continue
             stats = model.statistics()["model_stats"][0]["inference_stats"]
             success = stats["success"]

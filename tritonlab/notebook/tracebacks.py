@@ -21,6 +21,7 @@ from .source_map import Locate, located
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LOG_LINES = 10
+_MAGIC = "%%triton_"  # a comment in linecache, see cells.running_body
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -34,6 +35,9 @@ class Tracebacks:
 
     def render(self, error: BaseException) -> list[str]:
         """The lines IPython prints for `error`."""
+        return [line.replace(f"#{_MAGIC}", _MAGIC) for line in self._lines(error)]
+
+    def _lines(self, error: BaseException) -> list[str]:
         if isinstance(error, ModelError) and error.exception is not None:
             return self._author(error)
         if isinstance(error, ConfigTextError):
@@ -51,7 +55,8 @@ class Tracebacks:
         """The author's traceback without colours; "" if the error is none of the author's."""
         if not isinstance(error, ModelError) or error.exception is None:
             return ""
-        return _COLOUR.sub("", "\n".join(self._trace(error, None))).strip("-\n")
+        text = _COLOUR.sub("", "\n".join(self._trace(error, None)))
+        return text.replace(f"#{_MAGIC}", _MAGIC).strip("-\n")
 
     def _author(self, error: ModelError) -> list[str]:
         """The author's traceback, below the frames that called the model, and what a client is told."""

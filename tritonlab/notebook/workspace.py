@@ -172,8 +172,10 @@ class Workspace:
             model = self.server.load(name)
         except BaseException as failure:
             error = failure
-            if isinstance(failure, ModelError) and failure.exception is not None:
-                failure.exception = located(failure.exception, self.sources.locate)
+            if isinstance(failure, ModelError):
+                failure.log = tuple(record.text for record in self._output(name, wall))
+                if failure.exception is not None:
+                    failure.exception = located(failure.exception, self.sources.locate)
             if ready_at:
                 directory.restore()
                 self.sources.replace(str(directory.path), known)
@@ -183,8 +185,13 @@ class Workspace:
             return model
         finally:
             directory.forget()
-            log = tuple(record for record in self.server.logs(name) if record.time_ns >= wall)
+            log = self._output(name, wall)
             self._reports[name] = LoadReport(name, time.perf_counter() - started, log, ready_at, error)
+
+    def _output(self, name: str, since_ns: int) -> tuple[LogRecord, ...]:
+        """What the model itself printed and logged since then."""
+        records = self.server.logs(name)
+        return tuple(record for record in records if record.time_ns >= since_ns and record.stream != "server")
 
     def _directory(self, name: str) -> ModelDirectory:
         if name not in self._directories:
