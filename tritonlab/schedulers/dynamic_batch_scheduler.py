@@ -5,6 +5,7 @@ Without `dynamic_batching` a batch is one request (rule 5.5.1): the same code wi
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -87,7 +88,8 @@ def take_batch(queue: Iterable[InferenceRequest], config: BatchConfig, now: int)
             key = batch_key(request, config) if comparable else key
         else:
             if size + request.batch_size > largest and preferred is None:
-                preferred = Batch(count, size, "next exceeds preferred")
+                full = size + request.batch_size > config.max_batch_size
+                preferred = Batch(count, size, "full" if full else "next exceeds preferred")
             if size + request.batch_size > config.max_batch_size:
                 reason = "full"
                 break
@@ -104,11 +106,13 @@ def take_batch(queue: Iterable[InferenceRequest], config: BatchConfig, now: int)
     expired = config.delay > 0 and now >= first.queue_start + config.delay
     if preferred is not None and not expired:
         return preferred
-    if reason or size >= largest:
-        return Batch(count, size, reason or ("full" if size >= config.max_batch_size else "exceeds preferred"))
-    if expired or config.delay == 0:
-        return Batch(count, size, "delay" if expired else "no delay")
-    return Wait(first.queue_start + config.delay)
+    if reason or size >= config.max_batch_size:
+        return Batch(count, size, reason or "full")
+    if expired:
+        return Batch(count, size, "delay")
+    if size >= largest:
+        return Batch(count, size, "exceeds preferred")
+    return Batch(count, size, "no delay") if config.delay == 0 else Wait(first.queue_start + config.delay)
 
 
 def batch_key(request: InferenceRequest, config: BatchConfig) -> tuple[Any, Any]:
@@ -168,11 +172,7 @@ class DynamicBatchScheduler:
         request.queue_start = now
         with self._lock:
             if self._refusal is not None:
-                raise type(self._refusal)(
-                    request.prefix + self._refusal.message
-                    if isinstance(self._refusal, UnavailableError)
-                    else self._refusal.message
-                )
+                raise self._refused(request)
             request.advance(RequestEvent.ENQUEUE)
             self._queue.append(request)
             work = self._decide(now)
@@ -180,6 +180,13 @@ class DynamicBatchScheduler:
         if hook is not None:
             hook(request, now)
         self._do(work, now)
+
+    def _refused(self, request: InferenceRequest) -> TritonError:
+        """The refusal as an exception of this request's own: one that several threads raise would mix their frames."""
+        assert self._refusal is not None
+        if isinstance(self._refusal, UnavailableError):
+            return UnavailableError(request.prefix + self._refusal.message)
+        return copy.copy(self._refusal)
 
     def instance_ready(self, instance: Instance) -> None:
         """A new instance, or one that was restarted, takes part."""

@@ -1,0 +1,193 @@
+"""Fakes for tests of the server and of code that uses it.
+
+    MockClock, FakeTimer                     time passes when `advance` is called
+    FakeInstance                             takes payloads from a scheduler, answers when told to
+    FakeStub                                 the stub's end of a real link, driven by the test
+    RecordingInstrument                      every hook call as a tuple, in order
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .core.infer_request import InferenceRequest, RequestEvent
+from .core.infer_response import InferenceResponse
+from .core.instrument import HOOKS, Instrument
+from .instances.payload import Payload
+from .ipc.link_reader import LinkReader
+from .ipc.stub_connection import StubConnection
+from .stub._pb_stub.connection import Connection, Message
+from .stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
+from .stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+
+MS = 1_000_000
+
+
+class MockClock:
+    """A `core.clock.Clock` that stands still until it is told to move. Nanoseconds."""
+
+    def __init__(self, now: int = 0, wall: int = 1_700_000_000_000_000_000) -> None:
+        self._now = now
+        self._wall = wall
+
+    def now(self) -> int:
+        return self._now
+
+    def wall(self) -> int:
+        return self._wall
+
+    def advance(self, ns: int) -> None:
+        """Moves both clocks forward. Raises ValueError for a step back."""
+        if ns < 0:
+            raise ValueError(f"time does not run back: {ns} ns")
+        self._now += ns
+        self._wall += ns
+
+    def __repr__(self) -> str:
+        return f"<MockClock {self._now} ns>"
+
+
+class FakeTimer:
+    """A `schedulers.timer.Timer` without a thread: what is due is called as `advance` moves the clock past it."""
+
+    def __init__(self, clock: MockClock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    @property
+    def deadlines(self) -> list[int]:
+        """What is still to be called, soonest first; nanoseconds of the clock."""
+        return sorted(when for when, _, _ in self._heap)
+
+    def call_at(self, when: int, function: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (when, next(self._order), function))
+
+    def advance(self, ns: int) -> None:
+        """Moves the clock by `ns`, stopping at each deadline on the way to call what is due there."""
+        end = self._clock.now() + ns
+        while self._heap and self._heap[0][0] <= end:
+            when, _, function = heapq.heappop(self._heap)
+            self._clock.advance(max(when - self._clock.now(), 0))
+            function()
+        self._clock.advance(end - self._clock.now())
+
+
+class _Idle(Protocol):
+    def instance_idle(self, instance: Any) -> None: ...
+
+
+class FakeInstance:
+    """What a scheduler sees of a model instance. Payloads pile up in `payloads` until `finish` answers the oldest."""
+
+    def __init__(self, name: str = "fake_0_0") -> None:
+        self.name = name
+        self.payloads: list[Payload] = []
+
+    def execute(self, payload: Payload) -> None:
+        for request in payload.requests:
+            request.advance(RequestEvent.EXECUTE)
+        self.payloads.append(payload)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The batch sizes of what is in execution."""
+        return [payload.size for payload in self.payloads]
+
+    def finish(self, scheduler: _Idle) -> Payload:
+        """Ends the oldest payload. As with a real one, the scheduler hears of it before the clients get responses."""
+        payload = self.payloads.pop(0)
+        scheduler.instance_idle(self)
+        for request in payload.requests:
+            request.respond(InferenceResponse(request.model_name, 1, request.request_id))
+        return payload
+
+    def __repr__(self) -> str:
+        return f"<FakeInstance {self.name} {self.sizes}>"
+
+
+class FakeStub:
+    """The stub's end of a link in this process: sockets and regions are real, the stub is the test.
+
+    `link` is the kernel's end. `connection`, `region` and `kernel_region` are the stub's: what it sends with, writes to
+    and reads from.
+    """
+
+    def __init__(self, link_reader: LinkReader, size: int = 1 << 20) -> None:
+        self._fds = [create_region_file("fake kernel"), create_region_file("fake stub")]
+        ours, theirs = socket.socketpair()
+        kernel_region = Region(self._fds[0], size)
+        self.region = Region(self._fds[1], size)
+        self.link = StubConnection(ours, kernel_region, RegionReader(self._fds[1]), link_reader)
+        self.kernel_region = RegionReader(self._fds[0])
+        self._socket = theirs
+        self.connection = Connection(theirs, on_freed=self.region.free)
+
+    def receive(self, timeout: float = 5.0) -> Message:
+        """The kernel's next message as (command number, id, body). Raises TimeoutError."""
+        message = self.connection.receive(timeout=timeout)
+        if message is None:
+            raise TimeoutError("the kernel sent nothing")
+        return message
+
+    def expect(self, command: str, timeout: float = 5.0) -> tuple[int, Any]:
+        """Id and body of the next message, which must be a `command`."""
+        number, ident, body = self.receive(timeout)
+        if number != NUMBER[command]:
+            raise AssertionError(f"expected {command}, got {BY_NUMBER[number].name} {body!r}")
+        return ident, body
+
+    def send(self, command: str, ident: int = 0, body: Any = None) -> None:
+        """Sends a message as an honest stub would."""
+        self.connection.send(NUMBER[command], ident, body)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Sends bytes as no honest stub would."""
+        self._socket.sendall(data)
+
+    def die(self) -> None:
+        """Ends the stub's side, as the death of the process does."""
+        self._socket.close()
+
+    def close(self) -> None:
+        self.link.close()
+        self._socket.close()
+        for fd in self._fds:
+            os.close(fd)
+
+
+class RecordingInstrument(Instrument):
+    """Keeps every hook call as (hook name, *arguments) in `events`."""
+
+    def __init__(self) -> None:
+        self.events: deque[tuple[Any, ...]] = deque()
+
+    def named(self, hook: str) -> list[tuple[Any, ...]]:
+        """The arguments of each call of one hook, oldest first. Raises ValueError for a hook that does not exist."""
+        if hook not in HOOKS:
+            raise ValueError(f"there is no hook '{hook}'")
+        return [event[1:] for event in list(self.events) if event[0] == hook]
+
+
+def _record(hook: str) -> Callable[..., None]:
+    def record(self: RecordingInstrument, *arguments: Any) -> None:
+        self.events.append((hook, *arguments))
+
+    return record
+
+
+for _hook in HOOKS:
+    setattr(RecordingInstrument, _hook, _record(_hook))
+
+
+def collect(request: InferenceRequest) -> list[InferenceResponse]:
+    """Has the responses of `request` appended to the list that is returned."""
+    responses: list[InferenceResponse] = []
+    request.on_response = lambda _, response: responses.append(response)
+    return responses
