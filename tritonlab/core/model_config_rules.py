@@ -92,10 +92,9 @@ def _normalize(config: ModelConfig) -> None:
         if batcher.HasField("oldest"):
             _default_preferred_size(batcher.oldest, config.max_batch_size)
     if not is_ensemble(config):
-        for buffer in (config.optimization.input_pinned_memory, config.optimization.output_pinned_memory):
-            # A buffer that was written in the file keeps its own value.
-            if not buffer.ListFields():
-                buffer.enable = True
+        for buffer in ("input_pinned_memory", "output_pinned_memory"):
+            if not config.optimization.HasField(buffer):
+                getattr(config.optimization, buffer).enable = True
 
 
 def _default_preferred_size(batcher: Any, max_batch_size: int) -> None:
