@@ -76,6 +76,8 @@ def from_json(source: str | dict[str, Any]) -> ModelConfig:
     """
     try:
         if isinstance(source, str):
+            if source.lstrip()[:1] == "[":  # protobuf's Python parser takes an empty list for an empty message
+                raise json_format.ParseError("Root element must be a message.")
             return json_format.Parse(source, ModelConfig())
         return json_format.ParseDict(source, ModelConfig())
     except json_format.ParseError as error:

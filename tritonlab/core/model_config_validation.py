@@ -133,13 +133,13 @@ def _check_control(name: str, control: Any, kind: str) -> None:
     given = [field for field in _FALSE_TRUE if getattr(control, field)]
     choice = "'int32_false_true', 'fp32_false_true' or 'bool_false_true'"
     if kind == "CONTROL_SEQUENCE_CORRID":
+        if given:
+            raise ConfigError(f"sequence batching must not specify either {choice} for {kind} for {name}")
         if _DataType.Name(control.data_type) not in _CORRID_TYPES:
             raise ConfigError(
                 f"unexpected data type for control {kind} for {name}. Allowed data types are "
                 "TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 and TYPE_STRING"
             )
-        if given:
-            raise ConfigError(f"sequence batching must not specify either {choice} for {kind} for {name}")
         return
     if not given:
         raise ConfigError(f"sequence batching must specify either {choice} for {kind} for {name}")
