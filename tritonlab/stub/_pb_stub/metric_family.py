@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Deque, Dict, List, Optional
 
 from . import bridge
 from .argument_check import CAST_ERROR, as_float, as_text, mismatch, no_constructor
-from .bridge import BridgeError
+from .bridge import Bridge
 from .enums import MetricKind
 from .errors import NativeObject, TritonModelException
 from .server_call import call_server
@@ -30,9 +30,10 @@ _ORPHAN = (
 class _FamilyLife:
     """What a family shares with its metrics, so that they need not keep it alive."""
 
-    __slots__ = ("deleted", "ident")
+    __slots__ = ("deleted", "ident", "link")
 
-    def __init__(self, ident: int) -> None:
+    def __init__(self, link: Bridge, ident: int) -> None:
+        self.link = link
         self.ident = ident
         self.deleted = False
 
@@ -120,7 +121,7 @@ class MetricFamily(NativeObject):
         ident = call_server(
             "MetricFamily", "Error when creating MetricFamily: ", "METRIC_FAMILY_NEW", [*texts, kind._value]
         )
-        self._life = _FamilyLife(ident)
+        self._life = _FamilyLife(bridge.current(), ident)
 
     def Metric(self, labels: Optional[Dict[str, str]] = None, buckets: Optional[List[float]] = None) -> Metric:
         """The family's metric with `labels`. A histogram needs `buckets`: the ascending upper bounds, without +Inf.
@@ -158,7 +159,7 @@ class MetricFamily(NativeObject):
         life = getattr(self, "_life", None)  # unset if the constructor raised
         if life is not None:
             life.deleted = True
-            _undertaker.add(life.ident)
+            _undertaker.add(life)
 
 
 class _Undertaker:
@@ -169,13 +170,13 @@ class _Undertaker:
     """
 
     def __init__(self) -> None:
-        self._dead: Deque[int] = deque()
+        self._dead: Deque[_FamilyLife] = deque()
         self._wake: SimpleQueue[None] = SimpleQueue()  # its put() is made to be called in destructors
         self._lock = threading.Lock()  # held from taking a number until the server has answered
         self._thread: Optional[threading.Thread] = None
 
-    def add(self, ident: int) -> None:
-        self._dead.append(ident)
+    def add(self, life: _FamilyLife) -> None:
+        self._dead.append(life)
         self._wake.put(None)
 
     def bury(self) -> None:
@@ -185,8 +186,9 @@ class _Undertaker:
             self._thread.start()
         with self._lock:
             while self._dead:
-                with contextlib.suppress(BridgeError, OSError):  # the server is gone, and the lines with it
-                    bridge.current().call("METRIC_FAMILY_DEL", [self._dead.popleft()])
+                life = self._dead.popleft()
+                with contextlib.suppress(Exception):  # the server is gone, and the lines with it
+                    life.link.call("METRIC_FAMILY_DEL", [life.ident])
 
     def _run(self) -> None:
         while True:

@@ -59,7 +59,7 @@ class Tensor(NativeObject):
         elements of an object or `S` array become bytes now: bytes as they are, anything else as `str(x)` in UTF-8.
         Raises TypeError if `ndarray` is no numpy array, TritonModelException for an empty name or another dtype.
         """
-        if type(name) is not str or type(ndarray) is not _ndarray:
+        if type(name) is not str or type(ndarray) is not _ndarray or not name.isascii():
             name = _checked_arguments(name, ndarray)
         if not name:
             raise TritonModelException("Tensor name cannot be an empty string.")
@@ -245,7 +245,7 @@ class Tensor(NativeObject):
 
 
 def _checked_arguments(name: Any, ndarray: Any) -> str:
-    """The name as text, for subclasses of str and ndarray and for bytes names (rule 1.4.1)."""
+    """The name as text: for bytes, subclasses and whatever may not be UTF-8 (rule 1.4.1)."""
     text = as_text(name)
     if text is None or not isinstance(ndarray, _ndarray):
         raise mismatch("__init__", "c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)", (name, ndarray))

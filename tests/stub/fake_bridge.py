@@ -1,0 +1,82 @@
+"""A server for the author's objects, without one: what they ask is recorded and answered from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tritonlab.stub._pb_stub.bridge import Bridge, BridgeError
+from tritonlab.stub._pb_stub.infer_request import InferenceRequest
+from tritonlab.stub._pb_stub.infer_response import InferenceResponse
+
+
+class FakeCall:
+    """The responses of one BLS request; an exception among them is raised in its turn."""
+
+    def __init__(self, responses: Sequence[InferenceResponse | Exception]) -> None:
+        self._left = list(responses)
+        self.cancelled = False
+
+    @property
+    def done(self) -> bool:
+        return not self._left
+
+    def __iter__(self) -> Iterator[InferenceResponse]:
+        return self
+
+    def __next__(self) -> InferenceResponse:
+        if not self._left:
+            raise StopIteration
+        response = self._left.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeBridge(Bridge):
+    """Installed by the `fake_bridge` fixture. `answers[command]` is a value, an exception or a function of the body."""
+
+    phase = "execute"
+    instance_name = "m_0_0"
+    model_dir = "/repository/m/1"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.answers: dict[str, Any] = {}
+        self.logs: list[tuple[int, str, str, int]] = []
+        self.sent: list[tuple[int, InferenceResponse | None, int]] = []
+        self.cancelled: set[int] = set()
+        self.bls: Callable[[InferenceRequest, bool], FakeCall] = lambda request, decoupled: FakeCall([])
+        self._next_id = 0
+
+    def log(self, level: int, message: str, file: str, line: int) -> None:
+        self.logs.append((level, message, file, line))
+
+    def call(self, command: str, body: Any) -> Any:
+        self.calls.append((command, body))
+        if command not in self.answers:
+            self._next_id += 1
+            return self._next_id
+        answer = self.answers[command]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(body) if callable(answer) else answer
+
+    def is_cancelled(self, handle: int) -> bool:
+        return handle in self.cancelled
+
+    def send_response(self, handle: int, response: InferenceResponse | None, flags: int) -> None:
+        if "RESPONSE" in self.answers:
+            raise self.answers["RESPONSE"]
+        self.sent.append((handle, response, flags))
+
+    def infer(self, request: InferenceRequest, decoupled: bool) -> FakeCall:
+        return self.bls(request, decoupled)
+
+
+def refusal(text: str, code: int = 1) -> BridgeError:
+    """What the server says no with."""
+    return BridgeError(text, code)
