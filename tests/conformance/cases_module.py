@@ -147,7 +147,7 @@ result = x is a, x is t.as_numpy(), x.flags.c_contiguous, x.flags.writeable, x, 
     ("tensor-object-kept", "1.4.7", "a = np.array(['a', None, 5], dtype=object); t = T('a', a); a[0] = 'z'; result = t.as_numpy() is a, t.as_numpy()"),
     ("tensor-object-strided", "1.4.7", "a = np.array(['a', None, 5], dtype=object)[::2]; t = T('a', a); result = t.as_numpy() is a, t.as_numpy()"),
     ("tensor-s-array", "1.4.7", "t = T('a', np.array([b'ab\\0', b'c'])); result = t.as_numpy(), t.as_numpy().dtype, t.shape()"),
-    ("tensor-any-elements", "1.4.7", "t = T('x', np.array([1, None, 'é', b'\\xff', np.bytes_(b'q'), [1]], dtype=object)); result = t.as_numpy(), t.shape()"),
+    ("tensor-any-elements", "1.4.7", "t = T('x', np.array([1, None, 'é', b'\\xff', [1]], dtype=object)); result = t.as_numpy(), t.shape()"),
     ("tensor-unencodable", "1.4.7", "T('x', np.array(['\\ud800'], dtype=object))"),
     ("tensor-methods", "1.4.8", "t = T('n', np.zeros((2, 3))); result = t.name(), t.shape(), type(t.shape()), t.is_cpu(), t.__dlpack_device__()"),
     ("tensor-shape-copy", "1.4.8", "t = T('n', np.zeros((2, 3))); t.shape().append(4); result = t.shape(), t.shape() is t.shape()"),
@@ -187,7 +187,7 @@ result = [(x.dtype.name, x.shape, x.tolist()) for x in (np.from_dlpack(T('a', np
     ("dlpack-numpy-shapes", "1.5.8", "result = [np.from_dlpack(T('a', np.ones(s))) for s in ((), (0, 3), (2, 2))]"),
     ("dlpack-read-only-source", "1.5.8", "a = np.arange(3.); a.setflags(write=False); result = np.from_dlpack(T('a', a))"),
     ("dlpack-shares-memory", "1.5.8", "a = np.arange(3.); x = np.from_dlpack(T('a', a)); a[1] = 8; result = x"),
-    ("dlpack-unused-capsules", "1.5.8", "t = T('a', np.arange(1000.)); c = [t.to_dlpack() for _ in range(50)]; del c; gc.collect(); result = t.as_numpy().sum()"),
+    ("dlpack-unused-capsules", "1.5.8", "t = T('a', np.arange(1000.)); c = [t.to_dlpack() for _ in range(50)]; del c; gc.collect(); result = float(t.as_numpy().sum())"),
     ("dlpack-outlives-tensor", "1.5.8", "x = np.from_dlpack(T('a', np.arange(5.))); gc.collect(); result = x"),
     # -- 1.6, 1.16 BYTES helpers
     ("serialize", "1.6.4", """
@@ -201,7 +201,7 @@ result = [f(x) for x in (np.array([], object), np.array([1]), np.array([b'a', b'
     ("serialize-many", "1.6.1", """
 a = np.array([b'%020d' % i for i in range(500)], object); b = np.array([b'x' * i for i in range(300)], object)
 f, g = pb_utils.serialize_byte_tensor, pb_utils.deserialize_bytes_tensor
-result = len(f(a)), (g(f(a)) == a).all(), len(f(b)), (g(f(b)) == b).all()"""),
+result = len(f(a)), g(f(a)).tolist() == a.tolist(), len(f(b)), g(f(b)).tolist() == b.tolist()"""),
     ("deserialize", "1.6.4", """
 f, g = pb_utils.serialize_byte_tensor, pb_utils.deserialize_bytes_tensor
 result = [g(x) for x in (b'', f(np.array([b'a', b'bc\\0', b''], object)), bytearray(b'\\1\\0\\0\\0x'), memoryview(b'\\1\\0\\0\\0y'))]"""),
@@ -217,7 +217,7 @@ result = [pb_utils.numpy_to_triton_type(x) for x in (np.bool_, np.uint8, np.uint
           np.int32, np.int64, np.float16, np.float32, np.float64, np.object_, np.bytes_, np.dtype('f4'), np.dtype('O'),
           np.dtype('S3'), np.dtype('>f4'), np.intc, np.longlong, np.str_, np.complex64, bool, float, int, str, object,
           'float32', None, 5)]"""),
-    ("triton-to-numpy", "1.16", "result = [pb_utils.triton_to_numpy_type(i) for i in (*range(16), -1, 1.0, '1', None, True)]"),
+    ("triton-to-numpy", "1.16", "result = [t and np.dtype(t).str for t in map(pb_utils.triton_to_numpy_type, (*range(16), -1, 1.0, '1', None, True))]"),
     ("string-lookup", "1.16", "f = pb_utils.triton_string_to_numpy; result = f('TYPE_FP32'), f('TYPE_BOOL'), attempt(f, 'FP32'), attempt(f, 'TYPE_BF16'), attempt(f, '')"),
     ("config-by-name", "1.16", """
 c = {'input': [{'name': 'a'}, {'name': 'a', 'x': 1}], 'output': [{'name': 'o'}]}
@@ -274,7 +274,7 @@ result = [kind(built, request_id=i) for i in ('é', b'x', 1, None)], [kind(built
     ("request-parameters-kind", "1.7.2", "result = [attempt(built, parameters=p) for p in ([], 'x', 1, ())]"),
     ("request-parameters-keys", "1.7.2", "result = [attempt(built, parameters=p) for p in ({1: 1}, {b'a': 1}, {None: 1})]"),
     ("request-parameters-values", "1.7.2", """
-result = [attempt(built, parameters={'a': v}) for v in (1.5, None, [1], {}, b'x', np.int64(1), np.float32(1), np.bool_(True))]"""),
+result = [attempt(built, parameters={'a': v}) for v in (1.5, None, [1], {}, b'x', np.int64(1), np.float32(1))], kind(built, parameters={'a': np.bool_(True)})"""),
     ("request-check-order", "1.7.2", """
 result = [attempt(built, **k) for k in (
     dict(parameters=[], correlation_id=1.5, inputs=[None], requested_output_names=['']),
@@ -362,17 +362,13 @@ result = [kind(F, *a) for a in ((), ('cm_a',), ('cm_a', 'd'), ('cm_a', 'd', 0), 
     ("metric-methods", "1.14.2", "import c_python_backend_utils as c\nresult = sorted(n for n in dir(c.Metric) if not n.startswith('_')), sorted(n for n in dir(F) if not n.startswith('_'))"),
     ("metric-unserializable-label", "1.14.4", "f = F('cm_o', 'd', F.GAUGE); f.Metric({'a': object()})"),
     # -- 1.15 model control
-    ("load-unknown", "1.15.3", "pb_utils.load_model('no_such_model')"),
     ("load-arguments", "1.15.1", "f = pb_utils.load_model; result = [kind(f, *a) for a in ((), (1,), (None,), ('a', 1), ('a', None), ('a', '', None, 4))], kind(f, name='a')"),
     ("load-files-kind", "1.15.2", "result = [attempt(pb_utils.load_model, model_name='x', files=f) for f in ([], 'x', 1)]"),
     ("load-files-text", "1.15.2", "pb_utils.load_model('x', files={'file:a': 'text'})"),
     ("load-files-key", "1.15.2", "result = kind(pb_utils.load_model, 'x', files={1: b'x'})"),
-    ("load-files-without-config", "1.15.4", "pb_utils.load_model('no_such_model', files={'file:1/model.py': b'x'})"),
     ("unload-unknown", "1.15.6", "result = pb_utils.unload_model('no_such_model'), pb_utils.unload_model('no_such_model', 1), pb_utils.unload_model(b'no_such_model', unload_dependents=True)"),
     ("unload-arguments", "1.15.1", "f = pb_utils.unload_model; result = [kind(f, *a) for a in ((), (1,), ('no_such_model', None), ('no_such_model', 'x'))]"),
     ("ready-arguments", "1.15.1", "f = pb_utils.is_model_ready; result = [kind(f, *a) for a in ((), (1,), ('a', 1), ('a', None))]"),
-    ("ready-bad-version", "1.15.7", "pb_utils.is_model_ready('no_such_model', 'abc')"),
-    ("ready-negative-version", "1.15.7", "pb_utils.is_model_ready('no_such_model', '-3')"),
     # -- 1.17 ModelConfig
     ("config-dict", "1.17.1", "c = config(); c.as_dict()['x'] = 1; result = c.as_dict()['x'], c.as_dict() is c.as_dict()"),
     ("config-text", "1.17.1", "result = attempt(pb_utils.ModelConfig, 'x'), kind(pb_utils.ModelConfig), pb_utils.ModelConfig('{}').as_dict()"),
@@ -417,8 +413,9 @@ import inspect
 result = {n: list(inspect.signature(getattr(pb_utils.ModelConfig, n)).parameters) for n in dir(pb_utils.ModelConfig) if not n.startswith('_')}"""),
 ]
 
-#: As CASES, but the peer crashes at random on some of these (rule 1.14.9): ask it last, and once.
-METRIC_REFUSALS: list[tuple[str, str, str]] = [
+#: As CASES, but the server refuses, and the peer crashes at random where it does (rule 1.14.9, and measured with model
+#: control as well): ask it last, and again if it went away.
+REFUSALS: list[tuple[str, str, str]] = [
     ("counter-down", "1.14.5", "f = F('cr_a', 'd', F.COUNTER); f.Metric().increment(-1)"),
     ("counter-set", "1.14.5", "f = F('cr_b', 'd', F.COUNTER); f.Metric().set(1)"),
     ("counter-observe", "1.14.5", "f = F('cr_c', 'd', F.COUNTER); f.Metric().observe(1)"),
@@ -434,6 +431,10 @@ METRIC_REFUSALS: list[tuple[str, str, str]] = [
     ("label-key", "1.14.4", "f = F('cr_k', 'd', F.GAUGE); f.Metric({1: 'a'})"),
     ("buckets-unsorted", "1.14.4", "f = F('cr_l', 'd', F.HISTOGRAM); f.Metric(buckets=[2, 1])"),
     ("buckets-equal", "1.14.4", "f = F('cr_m', 'd', F.HISTOGRAM); f.Metric(buckets=[1, 1])"),
+    ("load-unknown", "1.15.3", "pb_utils.load_model('no_such_model')"),
+    ("load-files-without-config", "1.15.4", "pb_utils.load_model('no_such_model', files={'file:1/model.py': b'x'})"),
+    ("ready-bad-version", "1.15.7", "pb_utils.is_model_ready('no_such_model', 'abc')"),
+    ("ready-negative-version", "1.15.7", "pb_utils.is_model_ready('no_such_model', '-3')"),
 ]
 
 #: (id, rule, snippet, our outcome): the peer crashes, aborts or gives wrong data here, and we do not, on purpose.

@@ -26,6 +26,5 @@ def call_server(what: str, prefix: str, command: str, body: Any) -> Any:
     try:
         return link.call(command, body)
     except BridgeError as error:
-        raise TritonModelException(
-            "%sFailed to process the request for model '%s', message: %s" % (prefix, link.instance_name, error.text)
-        ) from None
+        # the server's text begins with "Failed to process the request for model '<instance>', message: "
+        raise TritonModelException(prefix + error.text) from None
