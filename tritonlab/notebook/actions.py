@@ -37,7 +37,7 @@ class CardActions:
         self.playground: Playground | None = None
         widgets: Any = importlib.import_module("ipywidgets")
         self._widgets = widgets
-        width = widgets.Layout(width="108px")
+        width = widgets.Layout(width="124px")
         self.playground_button = widgets.Button(description="Playground", icon="play", layout=width)
         self.export_button = widgets.Button(description="Export…", icon="download", layout=width)
         self.unload_button = widgets.Button(description="Unload", icon="eject", layout=width)
@@ -45,7 +45,7 @@ class CardActions:
         self.export_button.on_click(self._locked(self.ask_export))
         self.unload_button.on_click(self._locked(self.unload))
         self._build_export(widgets)
-        self.panel = widgets.VBox([])
+        self.panel = widgets.VBox([], layout=widgets.Layout(margin="6px 0 0 0"))
         buttons = [self.playground_button, self.export_button, self.unload_button]
         self.widget = widgets.VBox(
             [widgets.HTML(STYLE, layout=widgets.Layout(display="none")), widgets.HBox(buttons), self.panel]
@@ -84,7 +84,7 @@ class CardActions:
         try:
             report = export(self._model, self.directory.value.strip() or DEFAULT_DIRECTORY, overwrite=overwrite)
         except ExportConflict as conflict:
-            self._say(f"{conflict.plan.path} exists. Replacing it would\n{conflict.plan}", "warn")
+            self._say(f"{conflict.plan.path} exists and differs. Replacing it would\n{conflict.plan}", "warn")
             self._offer_replace(True)
             return None
         except (OSError, TritonError) as error:

@@ -85,10 +85,10 @@ class ConfigTextError(ConfigError):
         shown = [""]
         for number in range(max(0, index - context), min(len(lines), index + context + 1)):
             line = number + 1 + self.said.offset
-            arrow = f"{'-' * (6 - len(str(line)))}> {line} " if number == index else f"{line:>8} "
+            arrow = f"{'-' * (5 - len(str(line)))}> {line} " if number == index else f"{line:>7} "
             shown.append(arrow + lines[number])
             if number == index and self.column:
-                shown.append(" " * (8 + self.column) + "^")
+                shown.append(" " * (7 + self.column) + "^")
         return shown
 
 

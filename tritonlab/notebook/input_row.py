@@ -72,6 +72,6 @@ class InputRow:
 def _label(spec: InputSpec) -> str:
     shape = escape(shape_text(spec.dims, spec.max_batch_size))
     return (
-        f"<div class='tl-panel'><span class='tl-tensor'>{escape(spec.name)}</span> "
+        f"<div class='tl-panel'><span class='tl-tensor'>{escape(spec.name)}</span>&ensp;"
         f"<span class='tl-type tl-dim'>{spec.datatype.name} {shape}</span></div>"
     )

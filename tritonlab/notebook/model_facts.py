@@ -66,7 +66,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         state=model.state,
         seconds=report.seconds if report is not None and not kept else None,
         instances=_instances(model.instances()),
-        batching=_batching(config),
+        batching=_batching(config) + (", decoupled" if _decoupled(config) else ""),
         inputs=_tensors(config, "input"),
         outputs=_tensors(config, "output"),
         warnings=tuple(_warnings(config, version, draft)) if not kept else (),
@@ -108,6 +108,10 @@ def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
         place = f"GPU {instance['device_id']}" if kind == "GPU" else kind
         places[place] = places.get(place, 0) + 1
     return ", ".join(f"{n} instance{'s' if n > 1 else ''} on {place}" for place, n in places.items()) or "no instance"
+
+
+def _decoupled(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("model_transaction_policy", {}).get("decoupled"))
 
 
 def _batching(config: Mapping[str, Any]) -> str:

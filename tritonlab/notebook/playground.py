@@ -67,18 +67,18 @@ class Playground:
         self.many_button.on_click(lambda _: self._press(self.count.value))
         self.cancel_button.on_click(lambda _: self.cancel())
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
-        label = widgets.HTML("<div class='tl-panel tl-dim'>batch</div>")
-        batch = widgets.HBox([label, self.batch], layout=layout(display="" if max_batch_size > 0 else "none"))
-        controls = [self.send_button, self.many_button, self.count, self.cancel_button, batch]
-        row = layout(align_items="center", flex_flow="row wrap", margin="4px 0")
+        label = widgets.HTML("<div class='tl-panel tl-dim'>batch size</div>")
+        request = [self.request_id, self.parameters]
+        row = layout(align_items="center", flex_flow="row wrap")
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
                 *[inputs.box for inputs in self.inputs.values()],
-                widgets.HBox([*controls, self.request_id, self.parameters], layout=row),
+                widgets.HBox([label, self.batch, *request] if max_batch_size > 0 else request, layout=row),
+                widgets.HBox([self.send_button, self.many_button, self.count, self.cancel_button], layout=row),
                 self.result,
             ],
-            layout=layout(max_width="1100px"),
+            layout=layout(max_width="1000px"),
         )
 
     def send(self, inputs: Mapping[str, Any] | None = None) -> Outcome:

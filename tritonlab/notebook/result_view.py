@@ -73,7 +73,7 @@ def _is_stream(outcome: Outcome) -> bool:
 
 def _outputs(outputs: dict[str, Tensor]) -> str:
     return "".join(
-        f"<div><span class='tl-tensor'>{escape(name)}</span> <span class='tl-type tl-dim'>{tensor.datatype.name} "
+        f"<div><span class='tl-tensor'>{escape(name)}</span>&ensp;<span class='tl-type tl-dim'>{tensor.datatype.name} "
         f"[{', '.join(map(str, tensor.shape))}]</span></div><div class='tl-value'>{escape(value_text(tensor))}</div>"
         for name, tensor in outputs.items()
     )

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ..server.in_process import Model, ResponseIterator
 
 
+#: how long the times of an `execute` call that has answered already are waited for
+_SETTLE_SECONDS = 0.2
+
+
 @dataclass(frozen=True)
 class Split:
     """Nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out (rule 3.11.3)."""
@@ -70,6 +74,7 @@ class RequestWatch(Instrument):
 
     def __init__(self, requests: Sequence[InferenceRequest], changed: Callable[[], None]) -> None:
         self._lock = threading.Lock()  # guards everything below
+        self._executed = threading.Condition(self._lock)
         self._changed = changed
         self._arrivals: dict[int, list[Arrival]] = {id(request): [] for request in requests}
         self._executing: dict[tuple[str, int], list[tuple[int, int]]] = {}
@@ -92,6 +97,12 @@ class RequestWatch(Instrument):
         with self._lock:
             for ident, queue in self._executing.pop((instance, batch_id), ()):
                 self._splits[ident] = Split(queue, times.compute_input, times.compute_infer, times.compute_output)
+            self._executed.notify_all()
+
+    def wait_executed(self, timeout: float) -> None:
+        """Until the `execute` calls of our requests returned; a decoupled model's may do so after its last response."""
+        with self._lock:
+            self._executed.wait_for(lambda: not self._executing, timeout)
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         with self._lock:
@@ -174,6 +185,7 @@ class Sending:
             for request, iterator in sent:
                 for response in iterator or ():
                     self._watch.received(request, response)
+            self._watch.wait_executed(_SETTLE_SECONDS)
         finally:
             instruments.remove(self._watch)
             self._finished.set()

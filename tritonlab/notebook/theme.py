@@ -48,7 +48,7 @@ th { padding-top: 4px; } .tl-tensor { font-weight: 600; }
 .tl-lines { max-height: 220px; overflow: auto; padding: 4px 8px; margin-top: 3px; background: var(--tl-soft);
   white-space: pre-wrap; overflow-wrap: anywhere; }
 .tl-stderr, .tl-warning { color: var(--tl-warn); } .tl-error { color: var(--tl-bad); }
-.tl-panel { padding: 2px 0; }
+.tl-panel { padding: 2px 0; } .tl-text { white-space: pre-wrap; }
 .tl-value { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 260px; overflow: auto; margin: 2px 0 6px;
 padding: 4px 8px;
   background: var(--tl-soft); }

@@ -1,0 +1,167 @@
+"""A real JupyterLab in a real Chromium, isolated from the machine's settings and from the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
+ROOT = Path(__file__).resolve().parents[2]
+SCREENSHOTS = ROOT / "build" / "screenshots"
+_THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+@dataclass
+class JupyterServer:
+    url: str
+    notebooks: Path
+    settings: Path
+
+    def write(self, name: str, cells: list[str]) -> None:
+        """A notebook of code cells."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, self.notebooks / name)
+
+    def theme(self, name: str) -> None:
+        """The theme of pages that are opened from now on."""
+        folder = self.settings / "@jupyterlab" / "apputils-extension"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": _THEMES[name]}))
+        # a string, not a bool; the toast about news covers the corner
+        quiet = {"fetchNews": "false", "checkForUpdates": False}
+        (folder / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
+
+
+@pytest.fixture(scope="session")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine")
+    pytest.importorskip("jupyterlab")
+    base = tmp_path_factory.mktemp("jupyter")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    folders = ("CONFIG", "DATA", "RUNTIME")
+    environment |= {f"JUPYTER_{name}_DIR": str(base / name.lower()) for name in folders}
+    environment |= {f"JUPYTERLAB_{name}_DIR": str(base / name.lower()) for name in ("SETTINGS", "WORKSPACES")}
+    environment["IPYTHONDIR"] = str(base / "ipython")
+    server = JupyterServer(f"http://127.0.0.1:{port}", base / "notebooks", base / "settings")
+    server.notebooks.mkdir()
+    server.theme("light")
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0"]
+    command += ["--ip=127.0.0.1", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
+    command += [f"--ServerApp.root_dir={server.notebooks}"]
+    with open(base / "server.log", "wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=server.notebooks)
+    try:
+        _wait_until_up(server.url, process, base / "server.log")
+        yield server
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(url + "/api", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="session")
+def chromium(jupyter: JupyterServer) -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as api:
+        browser = api.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+class Lab:
+    """One notebook open in one page. `foreign`: addresses outside this machine that the page asked for."""
+
+    def __init__(self, jupyter: JupyterServer, page: Any) -> None:
+        self.jupyter = jupyter
+        self.page = page
+        self.foreign: list[str] = []
+        self.errors: list[str] = []
+        page.route("**/*", self._guard)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def _guard(self, route: Any) -> None:
+        url = route.request.url
+        if url.startswith((self.jupyter.url, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.foreign.append(url)
+            route.abort()
+
+    def open(self, name: str) -> None:
+        # a workspace of its own, else the tabs of the last test come back
+        self.page.goto(f"{self.jupyter.url}/lab/workspaces/{Path(name).stem}/tree/{name}")
+        # the status line says idle before the kernel's socket is open, and a key press would be lost
+        self.page.wait_for_function(
+            """() => {
+                const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
+                return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
+            }""",
+            timeout=60_000,
+        )
+
+    def run(self, index: int, timeout: float = 60.0) -> Any:
+        """Runs the cell and waits for its end; its output area."""
+        cell = self.cell(index)
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        prompt = cell.locator(".jp-InputArea-prompt")
+        self.page.wait_for_function(
+            r"element => /\[\d+\]/.test(element.textContent)",
+            arg=prompt.element_handle(),
+            timeout=timeout * 1000,
+        )
+        return cell.locator(".jp-OutputArea").first
+
+    def wait_text(self, locator: Any, text: str) -> None:
+        """Until the element's text has `text` in it; the element may be drawn anew meanwhile."""
+        locator.first.filter(has_text=text).wait_for()
+
+    def cell(self, index: int) -> Any:
+        return self.page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{index}']")
+
+    def shot(self, name: str, scroll_to: Any = None) -> None:
+        if scroll_to is not None:
+            scroll_to.scroll_into_view_if_needed()
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
+
+
+@pytest.fixture
+def lab(jupyter: JupyterServer, chromium: Any) -> Iterator[Lab]:
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(20_000)
+    opened = Lab(jupyter, context.new_page())
+    yield opened
+    context.close()

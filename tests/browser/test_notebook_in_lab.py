@@ -1,0 +1,146 @@
+"""What an author does in JupyterLab: run the cell, read the card, play, export, see a traceback."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+OPTIONS = (
+    "--max-batch-size 8 --dynamic-batching 200 --input INPUT0:FP32[4] --input INPUT1:FP32[-1] --output OUTPUT0:FP32[4]"
+)
+MODEL = f"""%%triton_model add_sub {OPTIONS}
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        print("loading weights for", args["model_instance_name"])
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            a = pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy()
+            b = pb_utils.get_input_tensor_by_name(request, "INPUT1").as_numpy()
+            if b.shape[1] == 3:
+                raise ValueError("three columns are one too few")
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", a + b)]))
+        return responses
+"""
+CALL = "add_sub(INPUT0=[[1.0, 2, 3, 4]], INPUT1=[[1.0, 1, 1]])"
+BROKEN = """%%triton_model add_sub
+class TritonPythonModel:
+    def initialize(self, args):
+        self.scale = args["scale"]
+"""
+CONFIG = """%%triton_config add_sub
+max_batchsize: 8
+"""
+STREAM = """%%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for i in range(pb_utils.get_input_tensor_by_name(request, "N").as_numpy()[0]):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], "int32"))]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: Any, jupyter: Any) -> str:
+    jupyter.theme(request.param)
+    return str(request.param)
+
+
+def button(output: Any, name: str) -> Any:
+    return output.locator("button", has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))
+
+
+def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
+    lab.jupyter.write(f"play_{theme}.ipynb", ["%load_ext tritonlab", MODEL])
+    lab.open(f"play_{theme}.ipynb")
+    lab.run(0)
+    output = lab.run(1)
+    card = output.locator(".tl-card")
+    card.wait_for()
+    assert card.get_attribute("data-state") == "READY"
+    assert "[batch ≤ 8, 4]" in card.inner_text()
+    assert "loading weights for add_sub_0" in card.inner_text()
+    lab.shot(f"card_{theme}")
+
+    button(output, "Playground").click()
+    button(output, "Send").click()
+    value = output.locator(".tl-value")
+    value.wait_for()
+    assert "OUTPUT0" in output.inner_text()
+    lab.shot(f"playground_{theme}", value)
+
+    output.locator("select").first.select_option("Typed")
+    output.locator("textarea").first.fill("1.5")
+    output.locator("select").nth(1).select_option("Python")
+    output.locator("textarea").nth(1).fill("__import__('numpy').full((1, 4), 2, 'float32')")
+    button(output, "Send").click()
+    lab.wait_text(value, "[[3.5 3.5 3.5 3.5]]")
+
+    button(output, "Send N").click()
+    lab.wait_text(output, "32 of 32 requests answered")
+    lab.shot(f"playground_many_{theme}", output.locator("tbody").last)
+
+    output.locator("textarea").nth(1).fill("[[1.0, 2, 3]]")
+    button(output, "Send").click()
+    lab.wait_text(output, "three columns are one too few")
+    lab.wait_text(output, "Cell In[2], line 14")
+    lab.shot(f"playground_error_{theme}", output.locator(".tl-value").last)
+
+    button(output, "Export…").click()
+    repository = lab.jupyter.notebooks / f"models_{theme}"
+    button(output, "Write").wait_for()
+    output.locator("input[type=text]").first.fill(repository.name)
+    button(output, "Write").click()
+    lab.wait_text(output, "config.pbtxt")
+    (repository / "add_sub" / "1" / "model.py").write_text("# edited\n")
+    button(output, "Write").click()
+    lab.wait_text(output, "change 1/model.py")
+    lab.shot(f"export_{theme}")
+    button(output, "Replace, keep a backup").click()
+    lab.wait_text(output, "The former directory is now")
+
+    button(output, "Unload").click()
+    output.locator(".tl-card[data-state=UNLOADED]").wait_for()
+    lab.shot(f"unloaded_{theme}")
+    assert lab.foreign == []
+    assert lab.errors == []
+
+
+def test_errors_are_the_authors(lab: Any, theme: str) -> None:
+    lab.jupyter.write(
+        f"errors_{theme}.ipynb", ["%load_ext tritonlab", MODEL + "\n", CALL, BROKEN, CONFIG, "%triton status"]
+    )
+    lab.open(f"errors_{theme}.ipynb")
+    lab.run(0)
+    lab.run(1)
+    lab.wait_text(lab.run(2), "Cell In[2], line 14, in execute()")
+    lab.wait_text(lab.run(3), "Cell In[4], line 4, in initialize()")
+    assert "keeps serving" in lab.cell(3).inner_text()
+    lab.wait_text(lab.run(4), "Did you mean max_batch_size?")
+    lab.shot(f"errors_{theme}")
+    lab.wait_text(lab.run(5), "READY")
+    lab.shot(f"status_{theme}", lab.cell(5))
+
+
+def test_a_decoupled_model_shows_its_responses(lab: Any, theme: str) -> None:
+    lab.jupyter.write(f"stream_{theme}.ipynb", ["%load_ext tritonlab", STREAM])
+    lab.open(f"stream_{theme}.ipynb")
+    lab.run(0)
+    output = lab.run(1)
+    button(output, "Playground").click()
+    output.locator("select").first.select_option("Typed")
+    output.locator("textarea").first.fill("3")
+    button(output, "Send").click()
+    lab.wait_text(output, "FINAL")
+    assert output.locator("tbody tr").count() >= 4
+    lab.shot(f"stream_{theme}")
