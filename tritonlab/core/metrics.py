@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +44,7 @@ class _Sample:
 
     def observe(self, value: float) -> None:
         # A NaN is below no bound: it lands in the last bucket, like the peer's.
-        self.counts[min(bisect.bisect_left(self.bounds, value), len(self.counts) - 1)] += 1
+        self.counts[-1 if math.isnan(value) else bisect.bisect_left(self.bounds, value)] += 1
         self.value += value
 
     def lines(self, kind: int, labels: _Labels) -> Iterable[Sample]:

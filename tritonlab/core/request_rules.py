@@ -3,7 +3,7 @@
 Two passes. `_accept` says yes to a valid request as fast as it can, from numbers computed once per model version. Only
 a request it does not like goes to `_examine`, which repeats the checks in the peer's order and words the error. The
 peer keeps inputs in a hash map that in practice hands out the newest first, so `_examine` walks them backwards: with
-several bad inputs the same one is blamed. BYTES inputs always go there, their elements have to be counted.
+several bad inputs the same one is blamed.
 
 Control and state inputs of sequence models are not inputs of the configuration, so a client that sends one is refused
 like for any unknown name (rule 5.6.5).
@@ -11,9 +11,12 @@ like for any unknown name (rule 5.6.5).
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from math import prod
 from typing import Any
+
+from numpy.typing import NDArray
 
 from .data_type import DataType
 from .infer_request import InferenceRequest
@@ -109,14 +112,18 @@ class RequestRules:
                     if batch:
                         return 0
                     batch = shape[0]
+                if not batch:
+                    return 0
                 shape = shape[1:]
-            if shape == rule.dims:
-                size = rule.fixed_size * batch
-            elif rule.matches(shape):
-                size = prod(shape) * rule.element_size * batch
-            else:
+            if shape != rule.dims and not rule.matches(shape):
                 return 0
-            if not rule.element_size or tensor.data.nbytes != size:
+            if rule.fixed_size > 0:
+                if tensor.data.nbytes != rule.fixed_size * batch:
+                    return 0
+            elif rule.element_size:
+                if tensor.data.nbytes != prod(shape) * rule.element_size * batch:
+                    return 0
+            elif not _holds_elements(tensor.data, prod(shape) * batch):
                 return 0
         return batch if batch <= max_batch_size or not max_batch_size else 0
 
@@ -232,7 +239,7 @@ class RequestRules:
                     f"incomplete string data for inference input '{name}', expecting string of length {length} but "
                     f"only {end - start} bytes available"
                 )
-        if found < count:
+        if found != count:
             raise InvalidArgumentError(f"{request.prefix}expected {count} string elements {about}, got {found}")
 
     def _reshape(self, request: InferenceRequest) -> None:
@@ -270,6 +277,28 @@ class RequestRules:
     def _metadata(self, tensor: Any) -> dict[str, Any]:
         shape = ([-1] if self.max_batch_size else []) + list(tensor.dims)
         return {"name": tensor.name, "datatype": DataType(tensor.data_type).name, "shape": shape}
+
+
+_length = struct.Struct("<I").unpack_from
+
+
+def _holds_elements(data: NDArray[Any], count: int) -> bool:
+    """Whether `data` is exactly `count` BYTES elements. Equal lengths are seen at once, others are walked."""
+    buffer = data.data
+    end = len(buffer)
+    if count > 16 and end >= 4:
+        width = 4 + _length(buffer)[0]
+        if end == count * width:
+            prefixes = data.reshape(count, width)[:, :4]
+            if (prefixes == prefixes[0]).all():
+                return True
+    position = 0
+    try:
+        for _ in range(count):
+            position += 4 + _length(buffer, position)[0]
+    except struct.error:  # the last length is cut off, or points beyond the end
+        return False
+    return position == end and count >= 0
 
 
 def _quoted(names: Any) -> str:
