@@ -15,7 +15,7 @@ def _is_ours(file: str) -> bool:
 
 def peer_text(error: BaseException) -> str:
     """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2)."""
-    text = "%s: %s" % (type(error).__name__, _str(error))
+    text = "%s: %s" % (type(error).__name__, _message(error))
     trace = error.__traceback__
     if trace is None:
         return text
@@ -34,11 +34,19 @@ def peer_text(error: BaseException) -> str:
     return text + "\n\nAt:\n" + "".join(lines) if lines else text
 
 
-def _str(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
+    """`str(error)` with the peer's words for one that is empty or raises."""
+    try:
+        return str(error) or "<EMPTY MESSAGE>"
+    except BaseException:
+        return "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
+
+
+def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as failure:
-        return "<exception str() failed: %s>" % type(failure).__name__
+    except Exception:
+        return "<exception str() failed>"  # what the traceback module prints
 
 
 def to_wire(error: BaseException, seen: Optional[List[int]] = None) -> Dict[str, Any]:
@@ -55,7 +63,7 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None) -> Dict[str,
     ]
     wire = {
         "type": _qualified_name(type(error)),
-        "text": _str(error),
+        "text": _text(error),
         "frames": frames,
         "cause": to_wire(cause, seen) if cause is not None and id(cause) not in seen and len(seen) < 16 else None,
         "is_context": is_context,
