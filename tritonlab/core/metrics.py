@@ -68,7 +68,9 @@ class _CustomFamily:
 
 class _Metric(NamedTuple):
     handle: int
+    name: str
     kind: int
+    labels: _Labels
     sample: _Sample
 
 
@@ -78,7 +80,9 @@ class MetricRegistry:
     Errors carry the tail of the peer's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[str, Mapping[str, str], float], None] | None = None) -> None:
+        """`on_change(name, labels, value)` is called after each change, with what was observed for a histogram."""
+        self._on_change = on_change
         self._lock = threading.Lock()  # guards all of the below and every sample
         self._ids = itertools.count(1)
         self._families: dict[str, _CustomFamily] = {}
@@ -129,7 +133,7 @@ class MetricRegistry:
             sample = family.samples.setdefault(key, _Sample(bounds))
             sample.handles.add(handle)
             metric = next(self._ids)
-            self._metrics[metric] = _Metric(handle, family.kind, sample)
+            self._metrics[metric] = _Metric(handle, family.name, family.kind, key, sample)
             return metric
 
     def operate(self, metric: int, operation: str, value: float | None = None) -> float | None:
@@ -142,7 +146,12 @@ class MetricRegistry:
             if operate is None:
                 kind = _KINDS[found.kind].upper()
                 raise UnsupportedError(f"TRITONSERVER_METRIC_KIND_{kind} does not support {operation.capitalize()}")
-            return operate(found.sample, 0.0 if value is None else float(value))
+            amount = 0.0 if value is None else float(value)
+            result = operate(found.sample, amount)
+            shown = amount if found.kind == HISTOGRAM else found.sample.value
+        if self._on_change is not None and operation != "value":
+            self._on_change(found.name, dict(found.labels), shown)
+        return result
 
     def expose(self, models: Iterable[ModelMetrics] = (), families: Iterable[Family] = ()) -> str:
         """The text of /metrics: the models' counters, `families` of the caller (the machine's), then custom ones."""

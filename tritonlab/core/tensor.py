@@ -12,13 +12,14 @@ from ..stub._pb_stub.serialization import decode_bytes_tensor, encode_bytes_tens
 from .data_type import DataType
 from .status import InvalidArgumentError, UnsupportedError
 
+_DLPACK_CPU = 1
+
 
 class Tensor:
     """One tensor of a request or response.
 
     `data` is C-contiguous: the elements for a fixed-size datatype (uint16 bit patterns for BF16), the wire form as a
-    1-D
-    uint8 array for BYTES (rule 1.6.1). `shape` is a tuple of ints. Reads of numeric data are views, never copies.
+    1-D uint8 array for BYTES (rule 1.6.1). `shape` is a tuple of ints. Reads of numeric data are views, never copies.
     """
 
     __slots__ = ("_decoded", "data", "datatype", "device_id", "memory_type", "shape")
@@ -38,10 +39,9 @@ class Tensor:
 
     @staticmethod
     def from_numpy(array: NDArray[Any]) -> Tensor:
-        """A tensor over `array`, without a copy if it is C-contiguous and numeric. Object, `S` and `U` arrays become
-        BYTES.
+        """A tensor over `array`, without a copy if it is C-contiguous and numeric.
 
-        Raises InvalidArgumentError for a dtype Triton has no word for.
+        Object, `S` and `U` arrays become BYTES. Raises InvalidArgumentError for a dtype Triton has no word for.
         """
         datatype = DataType.from_numpy(array.dtype)
         if datatype is DataType.INVALID:
@@ -55,12 +55,11 @@ class Tensor:
 
     @staticmethod
     def from_any(value: Any, datatype: DataType = DataType.INVALID) -> Tensor:
-        """A tensor of whatever the caller has: Tensor, ndarray, torch or CuPy tensor (DLPack), list, scalar, str,
-        bytes.
+        """A tensor of whatever the caller has: Tensor, ndarray, torch or CuPy tensor (DLPack), list, scalar, text.
 
         `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
-        input is
-        FP32); an array keeps its own dtype, so that a mismatch is reported, not hidden.
+        input is FP32, `[1.5]` for an INT32 input is refused); an array keeps its own dtype, so that a mismatch is
+        reported, not hidden. Raises InvalidArgumentError for what no tensor can be made of.
         """
         if isinstance(value, Tensor):
             return value
@@ -72,12 +71,10 @@ class Tensor:
         if isinstance(value, np.generic):
             return Tensor.from_numpy(np.asarray(value))
         if hasattr(value, "__dlpack__"):
-            return Tensor.from_numpy(np.from_dlpack(value))
+            return Tensor.from_numpy(_from_dlpack(value))
         if datatype is DataType.BYTES:
             return Tensor.from_numpy(_object_array(value))
-        if datatype in (DataType.INVALID, DataType.BF16):
-            return Tensor.from_numpy(np.asarray(value))
-        return Tensor.from_numpy(np.asarray(value, dtype=datatype.numpy))
+        return Tensor.from_numpy(_number_array(value, datatype))
 
     def numpy(self) -> NDArray[Any]:
         """The tensor as an array; BYTES as an object array of `bytes`, decoded once.
@@ -101,6 +98,8 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.numpy()
         if dtype is not None and array.dtype != np.dtype(dtype):
+            if copy is False:
+                raise ValueError(f"a copy is needed to read {array.dtype} as {np.dtype(dtype)}")
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -109,11 +108,13 @@ class Tensor:
             torch = sys.modules.get("torch")
             if torch is None:
                 raise UnsupportedError("a BF16 tensor is read with torch.from_dlpack; import torch first")
-            return torch.from_numpy(self.data.reshape(self.shape)).view(torch.bfloat16).__dlpack__()
+            bits = self.data.reshape(self.shape)
+            # torch has no read-only tensors
+            return torch.from_numpy(bits if bits.flags.writeable else bits.copy()).view(torch.bfloat16).__dlpack__()
         return self.numpy().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+        return (_DLPACK_CPU, 0)
 
     def __repr__(self) -> str:
         return f"<Tensor {self.datatype.name} {list(self.shape)}>"
@@ -122,14 +123,48 @@ class Tensor:
 def _object_array(value: Any) -> NDArray[Any]:
     """Text or nested lists of text as an object array; numpy must not make a `U` array that drops trailing NULs."""
     array = np.asarray(value, dtype=np.object_)
-    return array if array.shape else array.reshape(())
+    if any(isinstance(element, (list, tuple)) for element in array.flat):
+        raise InvalidArgumentError("lists of different lengths are no tensor")
+    return array
+
+
+#: For each kind of numpy dtype the kinds of values that may be read as it without losing anything.
+_READABLE = {"b": "b", "i": "bui", "u": "bui", "f": "buif"}
+
+
+def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
+    """Numbers or nested lists of them as an array of `datatype`, or of numpy's choice where that does not apply."""
+    try:
+        array = np.asarray(value)
+        if datatype in (DataType.INVALID, DataType.BF16) or array.dtype == datatype.numpy:
+            return array
+        if array.size and array.dtype.kind not in _READABLE[datatype.numpy.kind] and not _all_ints(value, datatype):
+            raise InvalidArgumentError(f"{array.dtype} values cannot be read as {datatype.name}")
+        return np.asarray(value, dtype=datatype.numpy)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidArgumentError(f"{type(value).__name__} cannot be read as a tensor: {error}") from error
+
+
+def _all_ints(value: Any, datatype: DataType) -> bool:
+    """Whether `value` has integers only, for an integer datatype: numpy reads `[1, 2**63]` as float64 by itself."""
+    elements = np.asarray(value, dtype=np.object_).flat
+    return datatype.numpy.kind in "iu" and all(isinstance(element, int) for element in elements)
+
+
+def _from_dlpack(value: Any) -> NDArray[Any]:
+    try:
+        if value.__dlpack_device__()[0] == _DLPACK_CPU:
+            return np.from_dlpack(value)
+        return np.from_dlpack(value, device="cpu")
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"{type(value).__name__} cannot be read as a tensor: {error}") from error
 
 
 def _from_torch(value: Any, torch: Any) -> Tensor:
-    value = value.detach()
-    if value.device.type != "cpu":
-        value = value.cpu()
-    value = value.contiguous()
-    if value.dtype is torch.bfloat16:
-        return Tensor(DataType.BF16, tuple(value.shape), value.view(torch.uint16).numpy())
-    return Tensor.from_numpy(value.numpy())
+    try:
+        value = value.detach().cpu().contiguous()
+        if value.dtype is torch.bfloat16:
+            return Tensor(DataType.BF16, tuple(value.shape), value.view(torch.uint16).numpy())
+        return Tensor.from_numpy(value.numpy())
+    except (RuntimeError, TypeError) as error:
+        raise InvalidArgumentError(f"torch tensor cannot be read as a tensor: {error}") from error

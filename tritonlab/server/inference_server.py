@@ -80,7 +80,7 @@ class InferenceServer:
         shm = shm_settings(backend_config or {})
         self.clock = clock or SystemClock()
         self.instruments = Instruments()
-        self.metrics = MetricRegistry()
+        self.metrics = MetricRegistry(self._on_metric)
         self.log = LogBook(self._on_log)
         self.repository = ModelRepositoryManager(repositories)
         self.explicit = model_control_mode == "explicit"
@@ -324,6 +324,11 @@ class InferenceServer:
         hook = self.instruments.log
         if hook is not None:
             hook(record)
+
+    def _on_metric(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        hook = self.instruments.metric
+        if hook is not None:
+            hook(name, labels, value, self.clock.now())
 
     def _say(self, model: str, text: str) -> None:
         self.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))

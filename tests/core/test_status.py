@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from tritonlab.core.status import (
+    Code,
+    Frame,
+    InternalError,
+    InvalidArgumentError,
+    ModelError,
+    ModelLoadError,
+    NotFoundError,
+    RemoteException,
+    TritonError,
+)
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_one_class_per_code(code: Code) -> None:
+    error = TritonError.of(code, "text")
+    assert (error.code, error.message, str(error)) == (code, "text", "text")
+    assert type(error).__bases__ == (TritonError,)
+
+
+def test_codes_are_those_of_the_python_backend() -> None:
+    """Rule 1.2."""
+    assert [code.name for code in Code] == [
+        "UNKNOWN",
+        "INTERNAL",
+        "NOT_FOUND",
+        "INVALID_ARG",
+        "UNAVAILABLE",
+        "UNSUPPORTED",
+        "ALREADY_EXISTS",
+        "CANCELLED",
+    ]
+    assert [code.value for code in Code] == list(range(8))
+
+
+def test_code_words_of_load_errors() -> None:
+    """Rule 2.5.1."""
+    assert {code.text for code in Code} == {
+        "Internal",
+        "Invalid argument",
+        "Not found",
+        "Unsupported",
+        "Unavailable",
+        "Already exists",
+        "Unknown",
+        "Cancelled",
+    }
+
+
+def test_a_model_error_is_internal_and_does_not_take_its_place() -> None:
+    assert type(TritonError.of(Code.INTERNAL, "x")) is InternalError
+    assert type(TritonError.of(Code.INVALID_ARG, "x")) is InvalidArgumentError
+    error = ModelError("boom", log=("last line",))
+    assert (error.code, error.exception, error.log) == (Code.INTERNAL, None, ("last line",))
+
+
+def test_a_load_error_has_its_own_code_and_a_reason() -> None:
+    assert ModelLoadError("x").reason == "x"
+    error = ModelLoadError("failed to load 'm'", code=Code.NOT_FOUND, reason="why")
+    assert (error.code, error.reason) == (Code.NOT_FOUND, "why")
+    assert isinstance(error, ModelError)
+    assert not isinstance(error, NotFoundError)
+
+
+def test_exceptions_survive_the_wire() -> None:
+    cause = RemoteException("KeyError", "'x'", (Frame("a.py", 1, "f"),))
+    error = RemoteException("ValueError", "bad", (Frame("m.py", 3, "execute"),), cause, True, {"line": 4}, ("a note",))
+    assert RemoteException.from_wire(error.to_wire()) == error
+    assert RemoteException.from_wire({"type": "E", "text": "t", "frames": []}) == RemoteException("E", "t")
