@@ -95,6 +95,31 @@ FILE_CASES = [
         "at least one version must be available under the version policy of model '{m}'"),
 ]
 
+#: Two things are wrong: which one is said.
+ORDER_CASES = [
+    ConfigCase("name_after_size", ("5.3.1",), _python('name: "other" max_batch_size: -1'), POLL,
+        "'max_batch_size' must be non-negative value for other"),
+    ConfigCase("name_after_platform", ("5.3.1",), 'platform: "foo" name: "other"', POLL,
+        "unexpected platform type 'foo' for other"),
+    ConfigCase("size_first", ("5.3.1",), _python("max_batch_size: -1 dynamic_batching { preferred_batch_size: [0] }"), POLL,
+        "'max_batch_size' must be non-negative value for {m}"),
+    ConfigCase("start_before_corrid", ("5.3.1",),
+        _sequence("oldest { preferred_batch_size: [9] } " + _control("S", "CORRID", "") + _control("T", "START", "")), POLL,
+        f"sequence batching must specify either {_FALSE_TRUE} for CONTROL_SEQUENCE_START for {{m}}"),
+    ConfigCase("group_before_input", ("5.3.2",),
+        _python('input { name: "a" dims: [1] } instance_group { kind: KIND_CPU gpus: [0] }'), FINAL,
+        "instance group {m}_0 of model {m} has kind KIND_CPU but specifies one or more GPUs"),
+    ConfigCase("group_before_state", ("5.3.2",),
+        _sequence('state { initial_state { dims: [1] } }') + " instance_group { kind: KIND_CPU gpus: [0] }", FINAL,
+        "instance group {m}_0 of model {m} has kind KIND_CPU but specifies one or more GPUs"),
+    ConfigCase("input_before_output", ("5.3.2",), _python('input { name: "a" dims: [0] } output { }'), FINAL,
+        "model input 'a' must specify 'data_type' for {m}"),
+    ConfigCase("reshape_before_format", ("5.3.2",), _input("dims: [4] format: FORMAT_NHWC reshape { shape: [5] }"), FINAL,
+        "model input 'a' has different size for dims and reshape for {m}"),
+    ConfigCase("gpu_before_profile", ("5.3.2",), _python('instance_group { profile: "x" gpus: [0] kind: KIND_CPU }'), FINAL,
+        "instance group {m}_0 of model {m} has kind KIND_CPU but specifies one or more GPUs"),
+]
+
 #: The reason names the file: `failed to read text proto from <repository>/{m}/config.pbtxt`.
 UNREADABLE_CASES = [
     ConfigCase("unknown_field", ("5.3.1",), _python("foo: 1"), POLL),

@@ -42,6 +42,7 @@ ONLY_CONFIG = [
     case
     for group in (
         cases.FILE_CASES,
+        cases.ORDER_CASES,
         cases.DYNAMIC_CASES,
         cases.SEQUENCE_CASES,
         cases.FINAL_CASES,

@@ -50,12 +50,12 @@ def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) ->
     filled = _copy(config)
     filled.name = filled.name or model_name
     if not is_ensemble(filled):
-        _fill_backend(filled, files)
+        _fill_backend(filled, model_name, files)
     _normalize(filled)
     return filled
 
 
-def _fill_backend(config: ModelConfig, files: Collection[str]) -> None:
+def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) -> None:
     if not config.backend and config.platform:
         config.backend = known_platforms.get(config.platform, "")
     elif not config.backend:
@@ -65,7 +65,7 @@ def _fill_backend(config: ModelConfig, files: Collection[str]) -> None:
                 break
         else:
             if not config.default_model_filename:
-                config.backend = _backend_of_name(config.name)
+                config.backend = _backend_of_name(model_name)
     if config.backend == "python" and not config.default_model_filename:
         config.default_model_filename = "model.py"
 

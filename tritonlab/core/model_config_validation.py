@@ -29,13 +29,12 @@ known_platforms = {
 
 
 def validate_poll(config: ModelConfig, *, model_name: str) -> None:
-    """Table 5.3.1. `model_name` is the directory's name. Raises ConfigError."""
-    name = config.name
-    if name != model_name:
-        raise ConfigError(
-            f"unexpected directory name '{model_name}' for model '{name}', directory name must equal model name"
-        )
+    """Table 5.3.1. `model_name` is the directory's name, looked at last. Raises ConfigError."""
     _check_structure(config)
+    if config.name != model_name:
+        raise ConfigError(
+            f"unexpected directory name '{model_name}' for model '{config.name}', directory name must equal model name"
+        )
 
 
 def _check_structure(config: ModelConfig) -> None:
@@ -168,6 +167,8 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     Raises ConfigError.
     """
     _check_structure(config)
+    for group in config.instance_group:
+        _check_instance_group(config, group, gpu_ids)
     for tensor in config.input:
         _check_tensor(config, tensor, "model input")
         if tensor.format != tensor.FORMAT_NONE and len(tensor.dims) != 3:
@@ -177,8 +178,6 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
         _check_tensor(config, tensor, "model output")
         _check_tensorrt_only(config, tensor)
     _check_batch_tensors(config)
-    for group in config.instance_group:
-        _check_instance_group(config, group, gpu_ids)
     if config.HasField("sequence_batching"):
         _check_states(config.sequence_batching.state)
 
