@@ -206,8 +206,7 @@ class ModelConfig:
         if "optional" in existing and existing["optional"] != input["optional"]:
             raise ValueError(
                 "model '%s', tensor '%s': the model expects optional %s but the model configuration specifies "
-                "optional %s"
-                % (self._name, input["name"], input["optional"], existing["optional"])
+                "optional %s" % (self._name, input["name"], input["optional"], existing["optional"])
             )
         existing["optional"] = input["optional"]
 
@@ -234,8 +233,7 @@ class ModelConfig:
         if policy.get("decoupled", wanted) != wanted:
             raise ValueError(
                 "trying to change decoupled property in auto-complete-config for model '%s', which is already set "
-                "to '%s'."
-                % (self._name, policy["decoupled"])
+                "to '%s'." % (self._name, policy["decoupled"])
             )
         policy["decoupled"] = wanted
 

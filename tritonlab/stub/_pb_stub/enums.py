@@ -107,7 +107,14 @@ class MetricKind(NativeEnum):
 
 _fill(
     ErrorCode,
-    "UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED",
+    "UNKNOWN",
+    "INTERNAL",
+    "NOT_FOUND",
+    "INVALID_ARG",
+    "UNAVAILABLE",
+    "UNSUPPORTED",
+    "ALREADY_EXISTS",
+    "CANCELLED",
 )
 _fill(LogLevel, "INFO", "WARNING", "ERROR", "VERBOSE")
 _fill(MemoryType, "TRITONSERVER_MEMORY_GPU", "TRITONSERVER_MEMORY_CPU")

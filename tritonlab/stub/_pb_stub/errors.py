@@ -1,7 +1,7 @@
 """The two error classes an author sees: one to raise, one to put into a response.
 
-    TritonModelException   an exception; everything this package refuses is one (rule 0.5)
-    TritonError            a value: text and code of an InferenceResponse; not an exception (rule 1.3.2)
+TritonModelException   an exception; everything this package refuses is one (rule 0.5)
+TritonError            a value: text and code of an InferenceResponse; not an exception (rule 1.3.2)
 """
 
 from __future__ import annotations

@@ -44,9 +44,7 @@ class InferenceResponse(NativeObject):
         self._parameters = "" if parameters is None else encode_parameters(parameters)
 
     @classmethod
-    def _received(
-        cls, tensors: List[Tensor], error: Optional[TritonError], parameters_json: str
-    ) -> InferenceResponse:
+    def _received(cls, tensors: List[Tensor], error: Optional[TritonError], parameters_json: str) -> InferenceResponse:
         """A response that came from the server for a BLS request."""
         self: InferenceResponse = _new(cls)
         self._tensors = tensors

@@ -81,9 +81,7 @@ class Metric(NativeObject):
     def _operate(self, operation: str, value: Any) -> None:
         number = value if type(value) is float else as_float(value)
         if number is None:
-            raise mismatch(
-                operation, "(self: c_python_backend_utils.Metric, arg0: float) -> None", (self, value)
-            )
+            raise mismatch(operation, "(self: c_python_backend_utils.Metric, arg0: float) -> None", (self, value))
         self._call(operation, operation, number)
 
     def _call(self, operation: str, word: str, number: float) -> Any:

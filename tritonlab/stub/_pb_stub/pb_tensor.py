@@ -185,9 +185,7 @@ class Tensor(NativeObject):
         """
         text = name if type(name) is str else as_text(name)
         if text is None:
-            raise mismatch(
-                "from_dlpack", "(self: str, arg0: object) -> c_python_backend_utils.Tensor", (name, obj)
-            )
+            raise mismatch("from_dlpack", "(self: str, arg0: object) -> c_python_backend_utils.Tensor", (name, obj))
         if not text:
             raise TritonModelException("Tensor name cannot be an empty string.")
         imported = dlpack.import_tensor(obj)
