@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .author_error import outcome_of, peer_text, to_wire
 from .connection import Connection, LinkClosed
+from .errors import TritonModelException
 from .infer_request import InferenceRequest
 from .infer_response import InferenceResponse
 from .ipc_message import NUMBER
@@ -105,7 +106,7 @@ class MainLoop:
         if error is None:
             try:
                 packed, responses = self._check_and_pack(requests, returned)
-            except (ModelFailure, SharedMemoryError) as failure:
+            except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
                 error = {"text": self._failed(str(failure)), "code": 1}
         for index, request in enumerate(requests):
             # what stays open is answered later, through its sender
