@@ -43,7 +43,7 @@ def test_defaults() -> None:
 @pytest.mark.rule("1.7.1")
 def test_the_order_of_the_arguments() -> None:
     request = InferenceRequest("r", 3, [A], ["o"], "m", 2, 1, 5)
-    assert request._bls_fields() == ["m", 2, "r", 3, 1, 5, "", ["o"], None, None]
+    assert request._bls_fields() == ["m", 2, "r", 3, 1, 5, ["o"], "", None, None]
     assert request.inputs() == [A]
 
 

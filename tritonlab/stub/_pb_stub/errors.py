@@ -69,8 +69,8 @@ class TritonError(NativeObject):
         return self._code
 
     @classmethod
-    def _of_code(cls, code: int, message: str) -> TritonError:
-        """The error that came over the wire as a number and a text."""
+    def _of_code(cls, message: str, code: int) -> TritonError:
+        """The error that came over the wire as a text and a number."""
         return cls(message, ErrorCode(code))
 
 

@@ -250,7 +250,7 @@ class InferenceRequest(NativeObject):
                 return ResponseIterator._of(responses)
             return next(iter(responses), None) or _no_answer()
         except BridgeError as error:
-            return InferenceResponse._received([], TritonError._of_code(error.code, error.text), "")
+            return InferenceResponse._received([], TritonError._of_code(error.text, error.code), "")
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
         """As `exec`, to be awaited: it runs in the default executor of the running event loop.
@@ -262,8 +262,8 @@ class InferenceRequest(NativeObject):
     def _bls_fields(self) -> List[Any]:
         """What the server needs besides the inputs, as plain data for the wire.
 
-        [model name, model version, request id, correlation id, flags, timeout us, parameters JSON or "", requested
-        output names, [memory type 0 GPU | 1 CPU, device id] or None, trace context or None]
+        [model name, model version, request id, correlation id, flags, timeout us, requested output names,
+        parameters JSON or "", [memory type 0 GPU | 1 CPU, device id] or None, trace context or None]
         """
         memory = self._preferred_memory
         return [
@@ -273,8 +273,8 @@ class InferenceRequest(NativeObject):
             self._correlation_id,
             self._flags,
             self._timeout,
-            self._parameters,
             sorted(self._requested),
+            self._parameters,
             None if memory is None else [int(memory._type), memory._device_id],
             None if self._trace is None else self._trace._context,
         ]
