@@ -262,6 +262,25 @@ def test_a_failure_before_the_run_is_an_answer(fake_bridge: FakeBridge) -> None:
 
 
 @pytest.mark.rule("4.2.1")
+def test_an_integer_parameter_beyond_64_bits_is_an_error_answer(fake_bridge: FakeBridge) -> None:
+    response = built(model_name="dec", parameters={"a": 2**63}).exec()
+    assert isinstance(response, InferenceResponse)
+    error = response.error()
+    assert error is not None
+    assert error.message() == "Model dec - Error when running inference: Unsupported value type on parameters"
+    fake_bridge.bls = lambda request, decoupled: FakeCall([InferenceResponse()])
+    accepted = built(parameters={"a": -(2**63), "b": True, "c": "9" * 30}).exec()
+    assert isinstance(accepted, InferenceResponse) and not accepted.has_error()
+
+
+@pytest.mark.rule("4.2.3")
+def test_an_iterator_delivers_the_failure_as_its_single_item(fake_bridge: FakeBridge) -> None:
+    found = built(parameters={"a": 2**63}).exec(decoupled=True)
+    assert isinstance(found, ResponseIterator)
+    assert [response.has_error() for response in found] == [True]
+
+
+@pytest.mark.rule("4.2.1")
 def test_no_answer_at_all_is_an_error_answer(fake_bridge: FakeBridge) -> None:
     response = built().exec()
     assert isinstance(response, InferenceResponse)

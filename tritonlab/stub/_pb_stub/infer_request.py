@@ -23,7 +23,7 @@ from .infer_response import InferenceResponse
 from .pb_memory import InferenceTrace, PreferredMemory
 from .pb_response_iterator import ResponseIterator
 from .pb_tensor import Tensor
-from .request_parameters import encode_parameters
+from .request_parameters import encode_parameters, fits_the_server
 from .response_sender import NO_HANDLE, InferenceResponseSender, ask_cancelled
 
 _SIGNATURE = (
@@ -245,12 +245,16 @@ class InferenceRequest(NativeObject):
         if link.phase != "execute":
             raise TritonModelException("BLS is only supported during the 'execute' function.")
         try:
+            if not fits_the_server(self._parameters):
+                text = "Model %s - Error when running inference: Unsupported value type on parameters"
+                raise BridgeError(text % self._model_name)
             responses = link.infer(self, several)
             if several:
                 return ResponseIterator._of(responses)
-            return next(iter(responses), None) or _no_answer()
+            return next(iter(responses), None) or _failed("Unexpected empty response.")
         except BridgeError as error:
-            return InferenceResponse._received([], TritonError._of_code(error.text, error.code), "")
+            answer = _failed(error.text, error.code)
+            return ResponseIterator._of(iter([answer])) if several else answer
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
         """As `exec`, to be awaited: it runs in the default executor of the running event loop.
@@ -295,8 +299,9 @@ _DEFAULTS: Dict[str, Any] = {
 }
 
 
-def _no_answer() -> InferenceResponse:
-    return InferenceResponse._received([], TritonError("Unexpected empty response."), "")  # rule 4.2.1
+def _failed(text: str, code: int = 1) -> InferenceResponse:
+    """The answer that stands for a failure (rules 4.2.1-4.2.3)."""
+    return InferenceResponse._received([], TritonError._of_code(text, code), "")
 
 
 def _tensors(inputs: Any) -> Optional[List[Tensor]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from .argument_check import INT64_MAX
 from .errors import TritonModelException
 
 
@@ -26,3 +27,11 @@ def encode_parameters(parameters: Any) -> str:
                 "Expect parameters values to have type bool/int/str, found type %s" % type(value)
             )
     return json.dumps(parameters) if parameters else ""
+
+
+def fits_the_server(parameters_json: str) -> bool:
+    """Whether all integers have 64 bits, as the server's have; others are refused when the request runs (rule 4.2.1)."""
+    if not parameters_json:
+        return True
+    values = json.loads(parameters_json).values()
+    return all(-INT64_MAX - 1 <= value <= INT64_MAX for value in values if isinstance(value, int))
