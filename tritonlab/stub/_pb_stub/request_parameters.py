@@ -30,7 +30,7 @@ def encode_parameters(parameters: Any) -> str:
 
 
 def fits_the_server(parameters_json: str) -> bool:
-    """Whether all integers have 64 bits, as the server's have; others are refused when the request runs (rule 4.2.1)."""
+    """Whether all integers have 64 bits, as the server's have (rule 4.2.1)."""
     if not parameters_json:
         return True
     values = json.loads(parameters_json).values()
