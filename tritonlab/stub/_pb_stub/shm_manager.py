@@ -10,6 +10,7 @@ No lock and no allocator state is shared between the processes.
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import tempfile
@@ -26,6 +27,9 @@ from .serialization import WireError
 LARGE = 1 << 20
 _PAGE = mmap.ALLOCATIONGRANULARITY
 _ALIGN = 64
+#: <linux/fcntl.h>; the names came to the fcntl module with Python 3.9
+_ADD_SEALS = 1033
+_SEAL_SHRINK = 2
 #: Batches of one model tend to have one size: a freed block of up to this many bytes is kept for the next (0.7 us for
 #: allocate and free instead of 2.8), up to so many of a size.
 _SMALL = 1 << 16
@@ -39,7 +43,10 @@ class SharedMemoryError(Exception):
 def create_region_file(name: str) -> int:
     """A descriptor of an empty file without a name in any directory; `name` only shows in /proc."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create(name, getattr(os, "MFD_CLOEXEC", 1))
+        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        # a mapped file that shrinks kills its reader with SIGBUS; nobody may do that to the kernel
+        fcntl.fcntl(fd, _ADD_SEALS, _SEAL_SHRINK)
+        return fd
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
@@ -68,10 +75,10 @@ class Region:
         with self._lock:
             recent = self._recent.get(need)
             if recent:
-                offset = recent.pop()
-                self._blocks[offset] = need
+                kept = recent.pop()
+                self._blocks[kept] = need
                 self.used += need
-                return offset
+                return kept
             offset = self._take(need, align)
             if offset is None and self._recent:
                 self._release_recent()
@@ -176,18 +183,22 @@ class RegionReader:
         self._map: Optional[mmap.mmap] = None
         self._buffer = memoryview(b"")
         self._address = 0
+        self._lock = threading.Lock()  # guards replacing the above; they only ever grow, _size last
 
     def _remap(self, end: int) -> None:
-        try:
-            size = os.fstat(self._fd).st_size
-        except OSError as error:
-            raise WireError("the region is closed: %s" % error) from error
-        if end > size:
-            raise WireError("tensor ends at byte %d of a region of %d" % (end, size))
-        self._map = mmap.mmap(self._fd, size)
-        self._buffer = memoryview(self._map)
-        self._address = int(np.frombuffer(self._map, dtype=np.uint8).__array_interface__["data"][0])
-        self._size = size
+        with self._lock:
+            if end <= self._size:
+                return
+            try:
+                size = os.fstat(self._fd).st_size
+            except OSError as error:
+                raise WireError("the region is closed: %s" % error) from error
+            if end > size:
+                raise WireError("tensor ends at byte %d of a region of %d" % (end, size))
+            self._map = mmap.mmap(self._fd, size)
+            self._buffer = memoryview(self._map)
+            self._address = _address_of(self._map)
+            self._size = size
 
     def view(self, offset: int, nbytes: int) -> memoryview:
         """The bytes of a block, without a copy. Raises WireError outside the region."""
@@ -218,6 +229,10 @@ class RegionReader:
         return np.frombuffer(private, dtype=np.uint8, count=nbytes, offset=offset - start)
 
 
+def _address_of(memory: Any) -> int:
+    return int(np.frombuffer(memory, dtype=np.uint8).__array_interface__["data"][0])
+
+
 class _PrivateMap(mmap.mmap):
     """Unmapped with the last array over it; only then may the writer use the block again."""
 
@@ -246,8 +261,8 @@ class Lease:
 
     def private_array(self, view: memoryview) -> "np.ndarray[Any, Any]":
         """See RegionReader.private; `view` is one of this lease's block."""
-        address = int(np.frombuffer(view, dtype=np.uint8).__array_interface__["data"][0])
-        return self._reader.private(address - self._reader._address, view.nbytes, self)
+        # counted from the map the view belongs to: the region may have been mapped again since
+        return self._reader.private(_address_of(view) - _address_of(view.obj), view.nbytes, self)
 
     def __del__(self) -> None:
         self._freed.append(self._offset)
