@@ -3,6 +3,7 @@ dies."""
 
 from __future__ import annotations
 
+import copy
 import enum
 import logging
 import threading
@@ -17,12 +18,11 @@ from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_response import InferenceResponse
 from ..core.infer_stats import InferStats
 from ..core.instrument import ExecuteTimes, Instruments
-from ..core.status import ModelError, TritonError, UnavailableError
+from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
 from ..ipc.spin import SPIN_US, SpinBudget
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
-from ..stub._pb_stub.serialization import encode_parameters
 from ..stub._pb_stub.shm_manager import SharedMemoryError
 from ..stub._pb_stub.tensor_block import pack_tensors
 from .model_stub import ModelSource, ModelStub
@@ -36,6 +36,7 @@ _REPLY = NUMBER["REPLY"]
 _CALLS = tuple(number for number in BY_NUMBER if number >= NUMBER["IS_CANCELLED"])
 _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 _RESCHEDULE = "R"
+_EXITED = "Server exited before the request completed"
 #: Deaths in a row without a request in execution after which an instance is given up: its own threads kill it.
 _IDLE_DEATHS = 3
 
@@ -101,6 +102,8 @@ class InstanceEvents:
 
     #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
     idle: Callable[[ModelInstance], None]
+    #: its stub died: no payloads until the next `idle`; True if it was idle
+    away: Callable[[ModelInstance], bool]
     #: will take no more payloads
     gone: Callable[[ModelInstance], None]
     #: a request released with RESCHEDULE; False if the model's scheduler does not take it back
@@ -127,9 +130,12 @@ class ModelInstance:
         self._services = services
         self._stats = stats
         self._events = events
-        self._lock = threading.Lock()  # guards state, restarts and the hand-over of a dead stub's requests
+        self._lock = threading.Lock()  # guards state, _stub, _payload and _waiting
         self._stub: ModelStub | None = None
         self._payload: Payload | None = None
+        #: came while the stub was being replaced; the new one gets it first
+        self._waiting: Payload | None = None
+        self._restarter: threading.Thread | None = None
         self._batches = 0
         self._quick = True  # the last execution was short enough to poll for its end
         self._idle_deaths = 0
@@ -143,7 +149,7 @@ class ModelInstance:
         plan = self.plan
         try:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
-            self._stub = stub
+            self._adopt(stub)
             handlers = stub.link.handlers
             handlers[NUMBER["EXECUTED"]] = self._on_executed
             handlers[NUMBER["RESPONSE"]] = self._on_response
@@ -170,6 +176,12 @@ class ModelInstance:
         if stub.link.lost:
             self._on_lost(stub)
 
+    def _adopt(self, stub: ModelStub) -> None:
+        with self._lock:
+            self._stub = stub
+            if self.state is InstanceState.STOPPED:
+                raise UnavailableError(f"'{self.plan.name}' was stopped while it started")
+
     def _advance(self, event: InstanceEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
 
@@ -194,13 +206,14 @@ class ModelInstance:
                 return
             healthy = self.state is InstanceState.READY
             self._advance(InstanceEvent.STOP)
-        if self._stub is None:
-            return
-        self._stub.link.on_lost = None
-        if healthy:
-            self._stub.finalize()
-        else:
-            self._stub.kill()
+            stub = self._stub
+        if stub is not None:
+            stub.link.on_lost = None
+            if healthy:
+                stub.finalize()
+            else:
+                stub.kill()
+        self._end_restart()
 
     def abort(self) -> None:
         """Ends the instance at once; requests in flight fail."""
@@ -208,61 +221,74 @@ class ModelInstance:
             if self.state is InstanceState.STOPPED:
                 return
             self._advance(InstanceEvent.STOP)
-        if self._stub is not None:
-            self._stub.link.on_lost = None
-            self._stub.kill()
-        self._fail(list(self.inflight.values()), UnavailableError("Server exited before the request completed"))
+            stub = self._stub
+        if stub is not None:
+            stub.link.on_lost = None
+            stub.kill()
+        self._services.spin.leave(id(self))
+        self._end_restart()
+        self._fail(list(self.inflight.values()), UnavailableError(_EXITED))
+        self._drained.set()
+
+    def _end_restart(self) -> None:
+        """After STOP: nothing starts a stub any more, and nobody waits for one."""
+        if self._restarter is not None and self._restarter is not threading.current_thread():
+            self._restarter.join()
+        self._refuse_waiting(UnavailableError(_EXITED))
+
+    def _refuse_waiting(self, error: TritonError) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+        for request in waiting.requests if waiting is not None else ():
+            request.respond_error(copy.copy(error))
 
     # -- execution
 
     def execute(self, payload: Payload) -> None:
         """Sends the batch to the stub. Never blocks; errors reach the requests, not the caller."""
         services = self._services
-        stub = self._stub
         now = services.clock.now()
-        self._batches += 1
-        payload.batch_id = self._batches
-        self._payload = payload
-        assert stub is not None
-        link = stub.link
-        wires = []
-        inflight = self.inflight
-        for request in payload.requests:
-            request.advance(RequestEvent.EXECUTE)
-            request.execute_start = now
-            request.executor = self
-            inflight[request.serial] = request
-            for name, tensor in request.inputs.items():
-                wires.append((name, int(tensor.datatype), tensor.shape, tensor.data))
-        stub.executing_ids = tuple([request.request_id for request in payload.requests])
-        try:
-            block, headers = pack_tensors(link.region, wires)
-        except SharedMemoryError as error:
-            self._finish(payload, ModelError(str(error)), None)
+        with self._lock:
+            stub = self._stub
+            if self.state is not InstanceState.READY or stub is None:
+                if self.state is InstanceState.RESTARTING:
+                    self._waiting = payload  # the scheduler chose this instance while its stub was dying
+                    return
+                stub = None
+            else:
+                self._batches += 1
+                payload.batch_id = self._batches
+                self._payload = payload
+                for request in payload.requests:
+                    request.advance(RequestEvent.EXECUTE)
+                    request.execute_start = now
+                    request.executor = self
+                    self.inflight[request.serial] = request
+        if stub is None:
+            for request in payload.requests:
+                request.respond_error(ModelError(f"Stub process '{self.plan.name}' is not healthy."))
             return
-        entries = []
-        position = 0
-        for request in payload.requests:
-            end = position + len(request.inputs)
-            entries.append(
-                [
-                    request.serial,
-                    request.request_id,
-                    request.correlation_id,
-                    request.flags,
-                    request.timeout,
-                    encode_parameters(request.parameters),
-                    list(request.requested_outputs) if request.requested_outputs else None,
-                    headers[position:end],
-                ]
-            )
-            position = end
+        stub.executing_ids = tuple([request.request_id for request in payload.requests])
         services.spin.enter(id(self))
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self.plan.name, payload.batch_id, payload.requests, now)
-        spin = SPIN_US if services.spin.allowed else 0
-        link.post(_EXECUTE, payload.batch_id, [spin, block, entries])
-        if link.lost:
+        block: int | None = None
+        try:
+            wires = [
+                (name, int(tensor.datatype), tensor.shape, tensor.data)
+                for request in payload.requests
+                for name, tensor in request.inputs.items()
+            ]
+            block, headers = pack_tensors(stub.link.region, wires)
+            spin = SPIN_US if services.spin.allowed else 0
+            stub.link.post(_EXECUTE, payload.batch_id, [spin, block, payload.entries(headers)])
+        except SharedMemoryError as error:
+            self._finish(payload, ModelError(str(error)), None)
+        except Exception as error:  # a field of a type that cannot be sent; the instance must not stay busy for it
+            if block is not None:
+                stub.link.region.free(block)
+            self._finish(payload, InvalidArgumentError(f"the request cannot be sent to the model: {error}"), None)
+        if stub.link.lost:
             self._on_lost(stub)
 
     def lead(self, done: Callable[[], bool]) -> bool:
@@ -288,7 +314,7 @@ class ModelInstance:
             self._finish(payload, failure_of(error, stub.last_lines()), times)
             return
         requests = payload.requests
-        self._release()
+        released = self._release(payload)
         reader = BlockReader(stub.link, block)
         version = self.plan.source.version
         answered = []
@@ -301,7 +327,8 @@ class ModelInstance:
             response = build_response(request, reader, wire, version, final=True)
             answered.append((request, response))
         reader.finish()
-        self._record(payload, times, failed=False)
+        if released:
+            self._record(payload, times, failed=False)
         for request, response in answered:
             self._respond(request, response)
 
@@ -321,25 +348,33 @@ class ModelInstance:
             self._respond(request, response)
         reader.finish()
 
-    def _release(self) -> None:
-        """The stub can take the next batch."""
-        self._payload = None
+    def _release(self, payload: Payload) -> bool:
+        """The stub can take the next batch. False if the stub was found dead meanwhile."""
+        with self._lock:
+            if self._payload is not payload:
+                return False
+            self._payload = None
         self._idle_deaths = 0
         if self._stub is not None:
             self._stub.executing_ids = ()
         self._services.spin.leave(id(self))
         self._events.idle(self)
+        return True
 
     def _finish(self, payload: Payload, error: TritonError, times: ExecuteTimes | None) -> None:
         """The whole call failed: every request of it that is still open gets the error (rules 3.2, 3.5)."""
-        self._release()
-        self._record(payload, times or ExecuteTimes(0, 0, 0), failed=True)
+        if self._release(payload):
+            self._record(payload, times or ExecuteTimes(0, 0, 0), failed=True)
         self._fail([r for r in payload.requests if r.serial in self.inflight], error)
 
     def _fail(self, requests: list[InferenceRequest], error: TritonError) -> None:
         for request in requests:
             response = InferenceResponse(
-                request.model_name, self.plan.source.version, request.request_id, error=error, final=True
+                request.model_name,
+                self.plan.source.version,
+                request.request_id,
+                error=copy.copy(error),  # its own: an exception that several threads raise mixes their frames
+                final=True,
             )
             self._respond(request, response)
 
@@ -367,12 +402,16 @@ class ModelInstance:
         request.advance(RequestEvent.RESCHEDULE)
         if not self._events.reschedule(request):
             # the peer drops it with a log line and its client waits for ever (rule 3.9.5)
-            request.respond_error(
+            self.inflight[request.serial] = request
+            self._fail(
+                [request],
                 ModelError(
                     "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
                     "configured to handle such a flag."
-                )
+                ),
             )
+        elif not self.inflight:
+            self._drained.set()
 
     def _record(self, payload: Payload, times: ExecuteTimes, *, failed: bool) -> None:
         services = self._services
@@ -425,12 +464,18 @@ class ModelInstance:
             requests = list(self.inflight.values())
             payload, self._payload = self._payload, None
             self._idle_deaths = 0 if requests else self._idle_deaths + 1
+            self._restarter = threading.Thread(
+                target=self._bury_and_restart,
+                args=(stub, payload, requests),
+                name=f"restart {self.plan.name}",
+                daemon=True,
+            )
         self._services.spin.leave(id(self))
-        threading.Thread(
-            target=self._bury_and_restart, args=(stub, payload, requests), name=f"restart {self.plan.name}", daemon=True
-        ).start()
+        self._restarter.start()
 
     def _bury_and_restart(self, stub: ModelStub, payload: Payload | None, requests: list[InferenceRequest]) -> None:
+        # whoever takes the instance from the scheduler gives it back: here, unless a payload is on its way to `execute`
+        returns = self._events.away(self) or payload is not None
         error = stub.unhealthy()
         self.last_death = error.reason
         self._say(f"{error.message} {error.reason}")
@@ -443,17 +488,26 @@ class ModelInstance:
                 if self.state is InstanceState.RESTARTING:
                     self._advance(InstanceEvent.GAVE_UP)
             self._say(f"'{self.plan.name}' died {_IDLE_DEATHS} times without a request and is not started again.")
-            self._events.gone(self)
+            self._give_up(error)
             return
         try:
             self.start()
         except TritonError as failure:
-            self._say(f"'{self.plan.name}' could not be started again: {failure.message}")
-            self._events.gone(self)
+            if self.state is not InstanceState.STOPPED:
+                self._say(f"'{self.plan.name}' could not be started again: {failure.message}")
+            self._give_up(error)
             return
-        if self.state is InstanceState.READY:
-            self.restarts += 1
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
+        self.restarts += 1
+        if waiting is not None:
+            self.execute(waiting)
+        elif returns:
             self._events.idle(self)
+
+    def _give_up(self, error: TritonError) -> None:
+        self._refuse_waiting(error)
+        self._events.gone(self)
 
     def _say(self, text: str) -> None:
         source = self.plan.source

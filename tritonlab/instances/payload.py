@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.infer_request import InferenceRequest
+from ..stub._pb_stub.serialization import encode_parameters
+from ..stub._pb_stub.tensor_block import Header
 
 
 @dataclass(slots=True)
@@ -16,3 +19,24 @@ class Payload:
     size: int
     reason: str
     batch_id: int = 0
+
+    def entries(self, headers: Sequence[Header]) -> list[list[Any]]:
+        """The requests as EXECUTE carries them; `headers` are those of all their inputs, in order."""
+        entries = []
+        position = 0
+        for request in self.requests:
+            end = position + len(request.inputs)
+            entries.append(
+                [
+                    request.serial,
+                    request.request_id,
+                    request.correlation_id,
+                    request.flags,
+                    request.timeout,
+                    encode_parameters(request.parameters),
+                    list(request.requested_outputs) if request.requested_outputs else None,
+                    headers[position:end],
+                ]
+            )
+            position = end
+        return entries

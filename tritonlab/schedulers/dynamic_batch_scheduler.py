@@ -156,6 +156,7 @@ class DynamicBatchScheduler:
         self._lock = threading.Lock()  # guards everything below
         self._queue: deque[InferenceRequest] = deque()
         self._idle: deque[Instance] = deque()
+        self._away: set[int] = set()  # ids of instances whose stubs are being replaced
         self._instances = 0
         self._wake_at = 0
         self._refusal: TritonError | None = None
@@ -198,24 +199,36 @@ class DynamicBatchScheduler:
         """An instance can take a batch."""
         now = self._clock.now()
         with self._lock:
+            self._away.discard(id(instance))
             self._idle.append(instance)
             work = self._decide(now)
         self._do(work, now)
+
+    def instance_away(self, instance: Instance) -> bool:
+        """An instance takes no batches until it is idle again; whether it was idle now."""
+        with self._lock:
+            self._away.add(id(instance))
+            self._empty.notify_all()
+            if instance not in self._idle:
+                return False
+            self._idle.remove(instance)
+            return True
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
         """An instance takes no more batches; with the last one, waiting requests fail with `error`."""
         with self._lock:
             self._instances -= 1
+            self._away.discard(id(instance))
             if instance in self._idle:
                 self._idle.remove(instance)
+            self._empty.notify_all()
             if self._instances > 0:
                 return
             self._refusal = self._refusal or error
             requests = list(self._queue)
             self._queue.clear()
-            self._empty.notify_all()
         for request in requests:
-            request.respond_error(error)
+            request.respond_error(copy.copy(error))
 
     def wake(self) -> None:
         """Looks at the queue again; the timer calls it, and tests do."""
@@ -226,12 +239,12 @@ class DynamicBatchScheduler:
         self._do(work, now)
 
     def stop(self) -> None:
-        """Refuses new requests and waits until the queue is empty."""
+        """Refuses new requests and waits until no request waits and none is on its way to an instance."""
         with self._lock:
             self._refusal = UnavailableError(
                 "Server is stopping, scheduler for model has stopped accepting new inference requests"
             )
-            while self._queue and self._instances:
+            while self._instances and (self._queue or len(self._idle) + len(self._away) < self._instances):
                 self._empty.wait()
 
     def _decide(self, now: int) -> list[tuple[Instance | None, Sequence[InferenceRequest], Batch]]:

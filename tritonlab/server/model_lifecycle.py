@@ -172,7 +172,10 @@ class ModelVersion:
             for spec in instance_specs(config)
         ]
         events = InstanceEvents(
-            idle=self.scheduler.instance_idle, gone=self._instance_gone, reschedule=lambda request: False
+            idle=self.scheduler.instance_idle,
+            away=self.scheduler.instance_away,
+            gone=self._instance_gone,
+            reschedule=lambda request: False,
         )
         self.instances = start_instances(plans, services, self.stats, events, first)
         for instance in self.instances:

@@ -22,7 +22,7 @@ def main() -> None:
     sys.argv = [""]  # rule 2.1.5
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    faulthandler.enable()  # a crash leaves its Python stack in the log
+    faulthandler.enable(all_threads=False)  # a crash leaves the Python stack it happened on in the log
     _die_with_parent(life_fd)
 
     import platform

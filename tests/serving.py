@@ -1,0 +1,267 @@
+"""A server with real stubs for the tests of several folders, and a model that does what a test tells it.
+
+`lab` is one server per test module: a model that a test kills is restarted, so the next test finds it as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from numpy.typing import NDArray
+
+from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.status import TritonError
+from tritonlab.instances.model_instance import ModelInstance
+from tritonlab.server.in_process import Model, ResponseIterator, Server
+
+#: Longest a test waits for what should happen at once.
+SOON = 10.0
+
+#: Runs the Python text it is sent: the body of `execute(self, requests)`. `X` and `Y` are inputs it may get.
+SCRIPTED = """
+import ctypes, os, signal, sys, textwrap, threading, time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+def tensor(request, name):
+    return pb_utils.get_input_tensor_by_name(request, name)
+
+
+def answer(**outputs):
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, np.asarray(value)) for name, value in outputs.items()])
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.args = args
+        self.kept = {}
+
+    def execute(self, requests):
+        code = tensor(requests[0], "CODE").as_numpy().reshape(-1)[0].decode()
+        scope = dict(globals(), request=requests[0])
+        exec("def script(self, requests):\\n" + textwrap.indent(code, "    "), scope)
+        return scope["script"](self, requests)
+"""
+
+ADD_SUB = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            a = pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy()
+            b = pb_utils.get_input_tensor_by_name(request, "INPUT1").as_numpy()
+            responses.append(
+                pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", a + b), pb_utils.Tensor("OUTPUT1", a - b)])
+            )
+        return responses
+"""
+
+ADD_SUB_CONFIG = """
+backend: "python"
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "INPUT1" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ -1 ] } ]
+instance_group [ { kind: KIND_CPU } ]
+"""
+
+
+def config(inputs: str = "", outputs: str = "", *rest: str, kind: str = "KIND_CPU", count: int = 1) -> str:
+    """A config.pbtxt text. A tensor is `NAME TYPE dims`, several by `;`, `?` after the name makes an input optional."""
+    lines = ['backend: "python"', f"instance_group {{ kind: {kind} count: {count} }}"]
+    for group, tensors in (("input", inputs), ("output", outputs)):
+        for tensor in filter(None, (t.strip() for t in tensors.split(";"))):
+            name, datatype, dims = tensor.split()
+            optional = " optional: true" if name.endswith("?") else ""
+            lines.append(
+                f'{group} {{ name: "{name.rstrip("?")}" data_type: TYPE_{datatype} dims: [ {dims} ]{optional} }}'
+            )
+    return "\n".join([*lines, *rest, ""])
+
+
+SCRIPTED_CONFIG = config("CODE STRING 1; X? FP32 -1; Y? STRING -1; Z? BF16 -1", "OUT FP32 -1; TEXT STRING -1; B BF16 -1")
+DECOUPLED = "model_transaction_policy { decoupled: true }"
+
+
+def write_model(
+    repository: Path, name: str, source: str, config_text: str | None = None, version: int = 1, **files: str
+) -> Path:
+    """A model directory in the repository; `files` are more of its files, `__` for `/` and `_dot_` for `.`."""
+    directory = repository / name
+    (directory / str(version)).mkdir(parents=True, exist_ok=True)
+    (directory / str(version) / "model.py").write_text(source)
+    if config_text is not None:
+        (directory / "config.pbtxt").write_text(config_text)
+    for path, text in files.items():
+        (directory / path.replace("__", "/").replace("_dot_", ".")).write_text(text)
+    return directory
+
+
+class Script:
+    """A loaded SCRIPTED model."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def infer(self, code: str, *, request_id: str = "", raise_on_error: bool = True, **inputs: Any) -> ResponseIterator:
+        text = np.array([textwrap.dedent(code).strip().encode()], dtype=np.object_)
+        return self.model.infer(
+            inputs={"CODE": text, **inputs}, request_id=request_id, raise_on_error=raise_on_error
+        )
+
+    def __call__(self, code: str, *, request_id: str = "", **inputs: Any) -> dict[str, NDArray[Any]]:
+        """Runs `code` and gives the outputs of its only response."""
+        (response,) = self.infer(code, request_id=request_id, **inputs)
+        return {name: tensor.numpy() for name, tensor in response.outputs.items()}
+
+    def responses(self, code: str, **inputs: Any) -> list[InferenceResponse]:
+        """All responses, errors among them."""
+        return list(self.infer(code, raise_on_error=False, **inputs))
+
+    def fails(self, code: str, **inputs: Any) -> TritonError:
+        """The error of the only response."""
+        (response,) = self.responses(code, **inputs)
+        assert response.error is not None
+        return response.error
+
+    def value(self, expression: str, **inputs: Any) -> Any:
+        """The value of an expression of numbers in the stub, as a float."""
+        return self(f"return [answer(OUT=np.float32([{expression}]))]", **inputs)["OUT"][0]
+
+    def text(self, expression: str, **inputs: Any) -> str:
+        """The `str` of an expression in the stub."""
+        out = self(f"return [answer(TEXT=np.array([str({expression})], dtype=object))]", **inputs)
+        return str(out["TEXT"][0].decode())
+
+    @property
+    def instance(self) -> ModelInstance:
+        return instances(self.model)[0]
+
+    @property
+    def pid(self) -> int:
+        pid = self.instance.pid
+        assert pid is not None
+        return pid
+
+    def lines(self) -> list[str]:
+        """What it printed and logged."""
+        return [record.text for record in self.model.logs()]
+
+
+class Lab:
+    """A server with warm stubs on a repository that tests fill."""
+
+    def __init__(self, repository: Path, **options: Any) -> None:
+        self.repository = repository
+        self.server = Server(repository, model_control_mode="explicit", **options)
+
+    def write(self, name: str, source: str, config_text: str | None = None, **more: Any) -> Path:
+        return write_model(self.repository, name, source, config_text, **more)
+
+    def load(self, name: str, source: str, config_text: str | None = None, **more: Any) -> Model:
+        self.write(name, source, config_text, **more)
+        return self.server.load(name)
+
+    def script(self, name: str = "script", config_text: str = SCRIPTED_CONFIG) -> Script:
+        """The SCRIPTED model, loaded at first use and alive."""
+        model = self.server.model(name)
+        if model.state == "UNKNOWN":
+            model = self.load(name, SCRIPTED, config_text)
+        eventually(model.ready)
+        return Script(model)
+
+
+def instances(model: Model) -> list[ModelInstance]:
+    """The instances behind a handle, for what the API does not show."""
+    return model._found().instances
+
+
+def eventually(holds: Callable[[], Any], timeout: float = SOON) -> Any:
+    """Waits until `holds()` is true and returns its value; what is waited for happens in another process."""
+    end = time.monotonic() + timeout
+    while True:
+        value = holds()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"it did not come true in {timeout:.0f} s")
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def stub_processes(kernel: int | None = None) -> list[psutil.Process]:
+    """The stubs that are children of a process; of this one if none is named."""
+    found = []
+    for process in psutil.Process(kernel).children(recursive=True):
+        try:
+            if any(part.endswith("triton_python_backend_stub.py") for part in process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            pass
+    return found
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def in_threads(count: int, function: Callable[[int], Any], timeout: float = 60.0) -> list[Any]:
+    """Calls `function(index)` in `count` threads at once; the results by index. Raises the first error."""
+    results: list[Any] = [None] * count
+    errors: list[BaseException] = []
+    barrier = threading.Barrier(count)
+
+    def run(index: int) -> None:
+        try:
+            barrier.wait()
+            results[index] = function(index)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + timeout
+    for thread in threads:
+        thread.join(max(end - time.monotonic(), 0))
+    assert not any(thread.is_alive() for thread in threads), "some threads never came back"
+    if errors:
+        raise errors[0]
+    return results
+
+
+def environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    """This process's environment with some variables changed; None removes one."""
+    merged: dict[str, str | None] = {**os.environ, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("repository"))
+    yield lab
+    lab.server.stop()
+
+
+@pytest.fixture
+def script(lab: Lab) -> Script:
+    return lab.script()
