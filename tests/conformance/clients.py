@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
 
 #: How long any one answer may take, in seconds. A peer that hangs is reported as code DEADLINE.
-DEADLINE = 30.0
+DEADLINE = 10.0
 
 Files = Mapping[str, str | bytes]
 

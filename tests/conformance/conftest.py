@@ -16,6 +16,15 @@ from .real_client import RealClient
 from .reference import ReferenceServer
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A case marked `not_yet(why)` is asked of the peer, and ours must fail it: then the mark goes."""
+    for item in items:
+        mark = item.get_closest_marker("not_yet")
+        callspec = getattr(item, "callspec", None)
+        if mark and callspec and callspec.params.get("side") == "lab":
+            item.add_marker(pytest.mark.xfail(reason=mark.args[0], strict=True))
+
+
 @pytest.fixture(scope="session")
 def real(
     reference_server: Callable[[Path], ReferenceServer], tmp_path_factory: pytest.TempPathFactory

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ class LabClient(Client):
 
     def _failure(self, error: TritonError) -> Failure:
         reason = error.reason if isinstance(error, ModelLoadError) else error.message
+        reason = re.sub(r"^Poll failed for model directory '[^']*': ", "", reason)
         return Failure(error.code.name, self.plain(error.message), self.plain(reason))
 
     def ready(self, name: str = "", version: int = -1) -> bool:
@@ -67,7 +70,7 @@ class LabClient(Client):
 
     def statistics(self, name: str, version: int = -1) -> list[dict[str, Any]] | Failure:
         found = self._of_model(name, version, lambda model: model.statistics())
-        return found if isinstance(found, Failure) else [found]
+        return found if isinstance(found, Failure) else list(found["model_stats"])
 
     def _of_model(self, name: str, version: int, read: Callable[[Any], dict[str, Any]]) -> dict[str, Any] | Failure:
         try:
@@ -84,6 +87,7 @@ class LabClient(Client):
     def _responses(self, model: str, inputs: Inputs, options: Options) -> Any:
         return self.server.model(model, options.version).infer(
             raise_on_error=False,
+            enable_empty_final_response=True,
             inputs={name: _tensor(value) if isinstance(value, Raw) else value for name, value in inputs.items()},
             request_id=options.request_id,
             correlation_id=options.correlation_id,
@@ -107,7 +111,7 @@ class LabClient(Client):
             if response.error is not None:
                 answer.error, answer.code = self.plain(response.error.message), response.error.code.name
             for name, tensor in response.outputs.items():
-                answer.outputs[name] = to_array(tensor.datatype.name, tuple(tensor.shape), bytes(tensor.data))
+                answer.outputs[name] = to_array(tensor.datatype.name, tuple(tensor.shape), tensor.data.tobytes())
                 answer.datatypes[name] = tensor.datatype.name
             answers.append(answer)
         return answers
@@ -119,14 +123,19 @@ class LabClient(Client):
         except TritonError as error:
             answer.set_result(Answer(error=self.plain(error.message), code=error.code.name))
             return Pending(answer, lambda: None)
-        waiter = ThreadPoolExecutor(1)
-        answer = waiter.submit(lambda: self._single(self._answers(responses)))
-        waiter.shutdown(wait=False)
+        waiter = threading.Thread(target=lambda: self._settle(answer, responses), daemon=True)
+        waiter.start()
         return Pending(answer, responses.cancel)
 
     def in_order(self, model: str, requests: Sequence[tuple[Inputs, Options]]) -> list[Answer]:
         pending = [self.submit(model, inputs, options) for inputs, options in requests]
         return [p.answer.result(DEADLINE) for p in pending]
+
+    def _settle(self, answer: Future[Answer], responses: Iterator[InferenceResponse]) -> None:
+        try:
+            answer.set_result(self._single(self._answers(responses)))
+        except BaseException as error:
+            answer.set_exception(error)
 
     @staticmethod
     def _single(answers: list[Answer]) -> Answer:
@@ -137,9 +146,14 @@ class LabClient(Client):
 
     def stream(self, model: str, inputs: Inputs, options: Options = PLAIN) -> list[Answer]:
         try:
-            return self._answers(self._responses(model, inputs, options))
+            responses = self._responses(model, inputs, options)
         except TritonError as error:
             return [Answer(error=self.plain(error.message), code=error.code.name)]
+        answers: list[Answer] = []
+        waiter = threading.Thread(target=lambda: answers.extend(self._answers(responses)), daemon=True)
+        waiter.start()
+        waiter.join(DEADLINE)
+        return answers or [Answer(code="DEADLINE")]
 
 
 def _tensor(raw: Raw) -> Tensor:

@@ -61,6 +61,8 @@ class Collector:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
+            if item.get_closest_marker("not_yet"):
+                continue  # shown open: the peer is asked, ours is expected to fail
             asked = asks_the_real_server(item)
             for mark in item.iter_markers("rule"):
                 for number in mark.args:

@@ -1,0 +1,119 @@
+"""The configurations of `cases_config.py` and `cases_ensemble.py`, each loaded on both sides."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pytest
+
+from . import cases_config as cases
+from .cases_config import ConfigCase
+from .cases_ensemble import ENSEMBLE_CASES
+from .clients import Client, Failure, Files
+from .rules import rule
+
+SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        pass\n"
+
+LOADED = [
+    *cases.FILE_CASES,
+    *cases.UNREADABLE_CASES,
+    *cases.DYNAMIC_CASES,
+    *cases.SEQUENCE_CASES,
+    *cases.FINAL_CASES,
+    *cases.NO_GPU_CASES,
+    *cases.COMPLETION_CASES,
+    *cases.UNUSABLE_COMPLETION_CASES,
+    *ENSEMBLE_CASES,
+]
+UNUSABLE = {case.id for case in cases.UNUSABLE_COMPLETION_CASES}
+
+
+class Loaded(NamedTuple):
+    """What a load of a case came to, and the config that was then served."""
+
+    failure: Failure | None
+    config: dict[str, object]
+
+
+def name_of(case: ConfigCase) -> str:
+    return f"case_{case.id}"
+
+
+def files_of(case: ConfigCase) -> Files:
+    source = SOURCE
+    if case.completion:
+        source += "\n    @staticmethod\n    def auto_complete_config(config):\n        d = config.as_dict()\n"
+        source += textwrap.indent(case.completion, " " * 8) + "\n        return config\n"
+    return {"1/model.py": source, **({} if case.config is None else {"config.pbtxt": case.config})}
+
+
+def load(side: Client, case: ConfigCase, override: bool) -> Loaded:
+    name = name_of(case)
+    if override:
+        side.place(name, {"1/model.py": SOURCE})
+        failure = side.load(name, case.config)
+    else:
+        failure = side.placed(name, files_of(case))
+    served = side.config(name) if failure is None else {}
+    side.unload(name)
+    assert not isinstance(served, Failure)
+    return Loaded(failure, {k: v for k, v in served.items()})
+
+
+@pytest.fixture(scope="session")
+def outcomes() -> dict[str, dict[str, Loaded]]:
+    """By side, then by case: filled by the first test that asks, many loads at a time (rule 2.2.2)."""
+    return {}
+
+
+def outcome(outcomes: dict[str, dict[str, Loaded]], side: Client, case: ConfigCase) -> Loaded:
+    if side.side not in outcomes:
+        with ThreadPoolExecutor(6) as pool:
+            files = pool.map(lambda c: load(side, c, override=False), LOADED)
+            given = pool.map(lambda c: load(side, c, override=True), cases.OVERRIDE_CASES)
+            every = [*LOADED, *cases.OVERRIDE_CASES]
+            outcomes[side.side] = {c.id: found for c, found in zip(every, [*files, *given], strict=True)}
+    return outcomes[side.side][case.id]
+
+
+def parameters(chosen: Iterable[ConfigCase]) -> list[object]:
+    return [pytest.param(case, marks=rule(*case.rules), id=case.id) for case in chosen]
+
+
+def check(case: ConfigCase, failure: Failure | None) -> None:
+    name = name_of(case)
+    text = case.text.replace("{m}", name)
+    if case.outcome == cases.OK:
+        assert failure is None
+        return
+    assert failure is not None
+    if case.outcome == cases.POLL:
+        told = f"failed to load '{name}', failed to poll from model repository"
+        assert (failure.code, failure.text) == ("INTERNAL", told)
+        # Beyond the text ours says where a text cannot be parsed, and an override's end is protobuf's own.
+        assert failure.reason.startswith(text)
+        return
+    code = "Not found" if case.id in UNUSABLE else "Invalid argument"
+    middle = f"version 1 is at UNAVAILABLE state: {code}: {text};" if case.outcome == cases.FINAL else text
+    assert (failure.code, failure.text) == ("INVALID_ARG", f"load failed for model '{name}': {middle}\n")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", parameters([*LOADED, *cases.OVERRIDE_CASES]))
+def test_a_configuration_is_taken_or_refused_in_the_same_words(
+    side: Client, outcomes: dict[str, dict[str, Loaded]], case: ConfigCase
+) -> None:
+    check(case, outcome(outcomes, side, case).failure)
+
+
+@rule("5.2.1", "5.1.3", "5.1.4")
+@pytest.mark.parametrize("case", parameters(c for c in [*LOADED, *cases.OVERRIDE_CASES] if c.outcome == cases.OK))
+def test_a_configuration_that_is_taken_is_served_as_the_same_document(
+    real: Client, lab: Client, outcomes: dict[str, dict[str, Loaded]], case: ConfigCase
+) -> None:
+    theirs, ours = (outcome(outcomes, side, case).config for side in (real, lab))
+    assert ours == theirs
+    assert list(ours) == list(theirs)

@@ -1,0 +1,115 @@
+"""The snippets of `cases_module.py`: what `triton_python_backend_utils` says inside a model, on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .cases_module import CASES, OURS, PRELUDE, REFUSALS
+from .clients import Client
+from .models import config, model
+from .real_client import RealClient
+from .reference import ReferenceServer
+from .rules import rule
+
+RUNNER = (
+    """
+import gc
+import json
+import sys
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+PRELUDE = """
+    + repr(PRELUDE)
+    + '''
+
+
+def outcome(request):
+    """The repr of the snippet's result, or the exception it ended with."""
+    code = pb_utils.get_input_tensor_by_name(request, "CODE").as_numpy()[0].decode()
+    scope = {"pb_utils": pb_utils, "np": np, "json": json, "gc": gc, "sys": sys, "request": request}
+    try:
+        exec(PRELUDE + code, scope)
+    except Exception as error:
+        return "!%s: %s" % (type(error).__name__, error)
+    return repr(scope.get("result"))
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = [np.array([outcome(request)], dtype=object) for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("RESULT", answer)]) for answer in answers]
+'''
+)
+MODELS = {"snippets": model(RUNNER, config("CODE STRING 1", "RESULT STRING 1"))}
+
+
+def run(client: Client, code: str) -> str:
+    answer = client.infer("snippets", {"CODE": np.array([code.encode()], dtype=np.object_)})
+    return answer.error or str(answer.outputs["RESULT"][0].decode())
+
+
+@pytest.fixture(scope="module")
+def loaded(real: Client, lab: Client) -> Iterator[tuple[Client, Client]]:
+    for side in (real, lab):
+        assert side.load_all(MODELS) == {"snippets": None}
+    yield real, lab
+    for side in (real, lab):
+        side.unload("snippets")
+
+
+def parameters(cases: list[tuple[str, str, str]]) -> list[object]:
+    return [pytest.param(code, marks=rule(number), id=name) for name, number, code in cases]
+
+
+@pytest.mark.parametrize("code", parameters(CASES))
+def test_a_snippet_comes_to_the_same(loaded: tuple[Client, Client], code: str) -> None:
+    theirs, ours = (run(side, code) for side in loaded)
+    assert ours == theirs
+
+
+class Frail:
+    """A real server of its own: it crashes at random where it refuses (rule 1.14.9), and is then started again."""
+
+    def __init__(self, start: Callable[[Path], ReferenceServer], repository: Path) -> None:
+        self._start = start
+        self._repository = repository
+        self._server: ReferenceServer | None = None
+
+    def run(self, code: str) -> str:
+        for _ in range(8):
+            if self._server is None or not self._server.running():
+                self._server = self._start(self._repository)
+            client = RealClient(self._server)
+            try:
+                client.load_all(MODELS)
+                answer = run(client, code)
+            except OSError:
+                continue  # gone between two questions
+            finally:
+                client.close()
+            if self._server.running() and "is not healthy" not in answer and "ocket" not in answer:
+                return answer
+        pytest.skip("the peer crashed at each of eight tries")
+
+
+@pytest.fixture(scope="module")
+def frail(reference_server: Callable[[Path], ReferenceServer], tmp_path_factory: pytest.TempPathFactory) -> Frail:
+    return Frail(reference_server, tmp_path_factory.mktemp("frail"))
+
+
+@pytest.mark.parametrize("code", parameters(REFUSALS))
+def test_a_refusal_of_the_server_reads_the_same(loaded: tuple[Client, Client], frail: Frail, code: str) -> None:
+    assert run(loaded[1], code) == frail.run(code)
+
+
+@pytest.mark.parametrize(("code", "expected"), [pytest.param(c, e, marks=rule(n), id=i) for i, n, c, e in OURS])
+def test_where_the_peer_crashes_ours_gives_the_right_answer(lab: Client, code: str, expected: str) -> None:
+    if not lab.ready("snippets"):
+        assert lab.load_all(MODELS) == {"snippets": None}
+    assert run(lab, code) == expected
