@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 
+from .interpreter import Interpreter
 from .link_reader import LinkReader
-from .stub_launcher import DEFAULT_SHM, ShmSettings, StubProcess, StubStartError
+from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess, StubStartError
 
 _log = logging.getLogger(__name__)
 
@@ -57,15 +57,11 @@ class StubPool:
         with self._changed:
             self._start_filling()
 
-    def acquire(self, python: str | None = None) -> StubProcess:
-        """A running stub; warm if one fits, else started now. Raises StubStartError."""
-        python = python or sys.executable
-        stub = self._take() if python == sys.executable else None
-        if stub is not None:
-            return stub
-        stub = StubProcess(self._link_reader, python=python, shm=self._shm)
-        stub.await_hello()
-        return stub
+    def acquire(self, interpreter: Interpreter = KERNEL) -> StubProcess:
+        """A stub, warm if one fits, else started now: the caller may send, and waits with `await_hello`. Raises
+        StubStartError."""
+        stub = self._take() if interpreter == KERNEL else None
+        return stub or StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm)
 
     def _take(self) -> StubProcess | None:
         with self._changed:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from numpy.typing import NDArray
 
@@ -168,6 +168,23 @@ class Server:
         return f"<Server [{models or 'no models'}]>"
 
 
+class RequestFields(TypedDict, total=False):
+    """What may be said of a request, as keyword arguments.
+
+    `inputs`: anything `Tensor.from_any` takes, by name: arrays, torch tensors, lists, text. `timeout`: microseconds, 0
+    for none. `priority`: 0 for the model's default. `requested_outputs`: empty for all.
+    """
+
+    inputs: Mapping[str, Any]
+    request_id: str
+    correlation_id: int | str
+    flags: int
+    priority: int
+    timeout: int
+    parameters: dict[str, ParameterValue]
+    requested_outputs: Sequence[str]
+
+
 class Model:
     """A handle on a model of a server. Cheap; it looks the model up at each use, so it follows reloads."""
 
@@ -266,61 +283,45 @@ class Model:
 
     # -- inference
 
-    def create_request(
-        self,
-        *,
-        inputs: Mapping[str, Any] | None = None,
-        request_id: str = "",
-        correlation_id: int | str = 0,
-        flags: int = 0,
-        priority: int = 0,
-        timeout: int = 0,
-        parameters: Mapping[str, ParameterValue] | None = None,
-        requested_outputs: Sequence[str] = (),
-    ) -> InferenceRequest:
-        """A request for `infer`. `inputs` take anything `Tensor.from_any` does: arrays, torch tensors, lists, text.
-        `timeout` in microseconds."""
-        types = self._input_types()
-        tensors = {
+    def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
+        """A request for `infer`."""
+        types = self._found().rules.input_types
+        inputs = {
             name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
-            for name, value in (inputs or {}).items()
+            for name, value in fields.get("inputs", {}).items()
         }
-        return InferenceRequest(
-            self.name,
-            tensors,
-            model_version=self.version,
-            request_id=request_id,
-            correlation_id=correlation_id,
-            flags=flags,
-            priority=priority,
-            timeout=timeout,
-            parameters=dict(parameters) if parameters else None,
-            requested_outputs=requested_outputs,
-        )
-
-    def _input_types(self) -> Mapping[str, DataType]:
-        return self._found().rules.input_types
+        rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
+        return InferenceRequest(self.name, inputs, model_version=self.version, **rest)
 
     def infer(
-        self, request: InferenceRequest | None = None, raise_on_error: bool = True, **kwargs: Any
+        self,
+        request: InferenceRequest | None = None,
+        raise_on_error: bool = True,
+        enable_empty_final_response: bool = False,
+        **fields: Unpack[RequestFields],
     ) -> ResponseIterator:
         """Starts a request (given, or made of the arguments of `create_request`) and returns the iterator over its
         responses.
 
-        Raises TritonError at once if the request is refused. `raise_on_error`: the iterator raises a response's
-        error instead of yielding it.
+        Raises TritonError at once if the request is refused. `enable_empty_final_response`: also yield a final response
+        that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
+        raises a response's error instead of yielding it.
         """
-        request = request or self.create_request(**kwargs)
-        iterator = ResponseIterator(request, raise_on_error)
+        request = request or self.create_request(**fields)
+        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response)
         self._core.infer(request)
         return iterator
 
     def async_infer(
-        self, request: InferenceRequest | None = None, raise_on_error: bool = True, **kwargs: Any
+        self,
+        request: InferenceRequest | None = None,
+        raise_on_error: bool = True,
+        enable_empty_final_response: bool = False,
+        **fields: Unpack[RequestFields],
     ) -> AsyncResponseIterator:
         """`infer` for asyncio: `async for response in model.async_infer(…)`. Call it on the running loop."""
-        request = request or self.create_request(**kwargs)
-        iterator = AsyncResponseIterator(request, raise_on_error)
+        request = request or self.create_request(**fields)
+        iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
         self._core.infer(request)
         return iterator
 
@@ -353,9 +354,10 @@ class ResponseIterator(Iterator[InferenceResponse]):
     The thread that waits in `next` reads the stub's answer itself, when nobody else does.
     """
 
-    def __init__(self, request: InferenceRequest, raise_on_error: bool) -> None:
+    def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
         self.request = request
         self._raise = raise_on_error
+        self._empty_final = empty_final
         self._responses: deque[InferenceResponse] = deque()
         self._waiter: threading.Lock | None = None
         self._done = False
@@ -381,7 +383,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
             self._done = response.final
             if response.error is not None and self._raise:
                 raise response.error
-            if not response.empty:
+            if self._empty_final or not response.empty:
                 return response
         raise StopIteration
 
@@ -401,9 +403,10 @@ class ResponseIterator(Iterator[InferenceResponse]):
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
     """The responses of one request for asyncio; otherwise as ResponseIterator."""
 
-    def __init__(self, request: InferenceRequest, raise_on_error: bool) -> None:
+    def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
         self.request = request
         self._raise = raise_on_error
+        self._empty_final = empty_final
         self._loop = asyncio.get_running_loop()
         self._responses: asyncio.Queue[InferenceResponse] = asyncio.Queue()
         self._done = False
@@ -418,7 +421,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
             self._done = response.final
             if response.error is not None and self._raise:
                 raise response.error
-            if not response.empty:
+            if self._empty_final or not response.empty:
                 return response
         raise StopAsyncIteration
 
