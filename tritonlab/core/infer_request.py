@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from .infer_response import InferenceResponse, ParameterValue
 from .status import TritonError
@@ -81,6 +81,9 @@ class InferenceRequest:
         "timeout",
     )
 
+    #: whether this is a NullRequest
+    null: ClassVar[bool] = False
+
     def __init__(
         self,
         model_name: str,
@@ -144,3 +147,14 @@ class InferenceRequest:
     def __repr__(self) -> str:
         state = f"{self.state.name.lower()} | batch {self.batch_size}"
         return f"<InferenceRequest {self.model_name} id={self.request_id!r} [{state}]>"
+
+
+class NullRequest(InferenceRequest):
+    """Fills an idle slot of a sequence batch (rule 5.6.7): the model sees it, nobody gets its answer.
+
+    All of them have one serial, so that nothing is left to look up when their execution is over.
+    """
+
+    __slots__ = ()
+    SERIAL: ClassVar[int] = 0  # what a new request has until the server numbers it
+    null = True

@@ -64,12 +64,14 @@ class InferStats:
         times: ExecuteTimes,
         failed: int,
         wall_ms: int,
+        nulls: int = 0,
     ) -> None:
         """One `execute` call ended: the only call per batch.
 
         `size`: sum of the batch dimensions. `queue_ns`, `request_ns`: per request, in the queue and since it came in.
         `failed`: how many of the requests failed; the peer fails all or none (rule 3.11.1), so not 0 means all.
-        `wall_ms`: milliseconds since the epoch.
+        `wall_ms`: milliseconds since the epoch. `nulls`: how much of `size` are null requests (rule 5.6.7), which are
+        no inferences.
         """
         count = len(request_ns)
         compute_input, compute_infer, compute_output = times.compute_input, times.compute_infer, times.compute_output
@@ -81,7 +83,7 @@ class InferStats:
                 self._fail_ns += sum(request_ns)
                 self._failures["BACKEND"] += count
             else:
-                self._inference_count += size
+                self._inference_count += size - nulls
                 self._success += count
                 self._success_ns += sum(request_ns)
                 self._queue_ns += sum(queue_ns)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from ..core.clock import Clock
-from ..core.infer_request import InferenceRequest, RequestEvent
+from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_response import InferenceResponse
 from ..core.infer_stats import InferStats
 from ..core.instrument import ExecuteTimes, Instruments
@@ -106,8 +106,13 @@ class InstanceEvents:
     away: Callable[[ModelInstance], bool]
     #: will take no more payloads
     gone: Callable[[ModelInstance], None]
-    #: a request released with RESCHEDULE; False if the model's scheduler does not take it back
+    #: a request released with RESCHEDULE, before `idle`; False if the model's scheduler takes none back, TritonError if
+    #: not this one
     reschedule: Callable[[InferenceRequest], bool]
+    #: whether requests may come back at all
+    iterative: bool = False
+    #: whether waiting callers may read the stub's answers; not where responses are held back for others (rule 5.5.7)
+    leads: bool = True
 
 
 class ModelInstance:
@@ -248,6 +253,7 @@ class ModelInstance:
         """Sends the batch to the stub. Never blocks; errors reach the requests, not the caller."""
         services = self._services
         now = services.clock.now()
+        executor = self if self._events.leads else None
         with self._lock:
             stub = self._stub
             if self.state is not InstanceState.READY or stub is None:
@@ -262,8 +268,10 @@ class ModelInstance:
                 for request in payload.requests:
                     request.advance(RequestEvent.EXECUTE)
                     request.execute_start = now
-                    request.executor = self
+                    request.executor = executor
                     self.inflight[request.serial] = request
+                if payload.nulls:
+                    self.inflight.pop(NullRequest.SERIAL, None)  # nobody waits for an answer
         if stub is None:
             for request in payload.requests:
                 request.respond_error(ModelError(f"Stub process '{self.plan.name}' is not healthy."))
@@ -314,6 +322,13 @@ class ModelInstance:
             self._finish(payload, failure_of(error, stub.last_lines()), times)
             return
         requests = payload.requests
+        recorded = self._events.iterative and _RESCHEDULE in responses
+        if recorded:
+            # before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew
+            self._record(payload, times, failed=False)
+            for request, wire in zip(requests, responses, strict=True):
+                if wire == _RESCHEDULE:
+                    self._reschedule(request)
         released = self._release(payload)
         reader = BlockReader(stub.link, block)
         version = self.plan.source.version
@@ -322,12 +337,13 @@ class ModelInstance:
             if wire is None:
                 continue  # through its sender, before or later
             if wire == _RESCHEDULE:
-                self._reschedule(request)
+                if not recorded:
+                    self._reschedule(request)
                 continue
             response = build_response(request, reader, wire, version, final=True)
             answered.append((request, response))
         reader.finish()
-        if released:
+        if released and not recorded:
             self._record(payload, times, failed=False)
         for request, response in answered:
             self._respond(request, response)
@@ -397,26 +413,30 @@ class ModelInstance:
                 self._drained.set()
 
     def _reschedule(self, request: InferenceRequest) -> None:
-        self.inflight.pop(request.serial, None)
+        if self.inflight.pop(request.serial, None) is None:
+            return  # it has had its final response, or fills a slot
         request.executor = None
         request.advance(RequestEvent.RESCHEDULE)
-        if not self._events.reschedule(request):
-            # the peer drops it with a log line and its client waits for ever (rule 3.9.5)
-            self.inflight[request.serial] = request
-            self._fail(
-                [request],
-                ModelError(
-                    "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
-                    "configured to handle such a flag."
-                ),
+        error: TritonError
+        try:
+            if self._events.reschedule(request):
+                if not self.inflight:
+                    self._drained.set()
+                return
+            error = ModelError(
+                "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
+                "configured to handle such a flag."
             )
-        elif not self.inflight:
-            self._drained.set()
+        except TritonError as refusal:
+            error = refusal
+        # the peer drops it with a log line and its client waits for ever (rule 3.9.5)
+        self.inflight[request.serial] = request
+        self._fail([request], error)
 
     def _record(self, payload: Payload, times: ExecuteTimes, *, failed: bool) -> None:
         services = self._services
         now = services.clock.now()
-        requests = payload.requests
+        requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
         self._stats.record_batch(
             payload.size,
             [r.execute_start - r.queue_start for r in requests],
@@ -424,6 +444,7 @@ class ModelInstance:
             times,
             len(requests) if failed else 0,
             services.clock.wall() // 1_000_000,
+            payload.nulls,
         )
         if services.instruments.execute_finished is not None:
             services.instruments.execute_finished(self.plan.name, payload.batch_id, times, now)

@@ -13,12 +13,14 @@ from ..stub._pb_stub.tensor_block import Header
 
 @dataclass(slots=True)
 class Payload:
-    """`size` is the sum of the requests' batch dimensions; `reason` says why the batch was closed there."""
+    """`size` is the sum of the requests' batch dimensions; `reason` says why the batch was closed there. `nulls`: how
+    many of the requests are NullRequests."""
 
     requests: Sequence[InferenceRequest]
     size: int
     reason: str
     batch_id: int = 0
+    nulls: int = 0
 
     def entries(self, headers: Sequence[Header]) -> list[list[Any]]:
         """The requests as EXECUTE carries them; `headers` are those of all their inputs, in order."""
@@ -34,7 +36,7 @@ class Payload:
                     request.flags,
                     request.timeout,
                     encode_parameters(request.parameters),
-                    list(request.requested_outputs) if request.requested_outputs else None,
+                    list(request.requested_outputs) if request.requested_outputs or request.null else None,
                     headers[position:end],
                 ]
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -18,7 +18,9 @@ from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.instrument import Instruments
 from ..core.model_config import ModelConfig
 from ..core.status import CancelledError, TritonError, UnavailableError
+from ..core.tensor import Tensor
 from ..instances.payload import Payload
+from .scheduler import STOPPING, Instance, WakeUp
 
 
 @dataclass(frozen=True)
@@ -66,14 +68,22 @@ class Wait:
     until: int
 
 
-def take_batch(queue: Iterable[InferenceRequest], config: BatchConfig, now: int) -> Batch | Wait | None:
+class Batchable(Protocol):
+    """What a batch is decided by: a request, or a sequence's candidate. `queue_start`: when it came to the batcher."""
+
+    batch_size: int
+    queue_start: int
+    inputs: dict[str, Tensor]
+
+
+def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | Wait | None:
     """What an idle instance should do with the queue, oldest request first; None if it is empty (rules 5.5.2-5.5.6).
 
     With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size`
     with the next request, or the next
     one does not fit it, or its oldest request has waited that long; without one, what is there goes.
     """
-    first: InferenceRequest | None = None
+    first: Batchable | None = None
     key: tuple[Any, Any] = (None, None)
     count = size = 0
     reason = ""
@@ -115,25 +125,13 @@ def take_batch(queue: Iterable[InferenceRequest], config: BatchConfig, now: int)
     return Batch(count, size, "no delay") if config.delay == 0 else Wait(first.queue_start + config.delay)
 
 
-def batch_key(request: InferenceRequest, config: BatchConfig) -> tuple[Any, Any]:
+def batch_key(request: Batchable, config: BatchConfig) -> tuple[Any, Any]:
     """Requests with equal keys may share a batch: (present inputs, shapes beyond the batch dimension)."""
     inputs = request.inputs
     present = frozenset(inputs) if config.optional_inputs else None
     if not config.equal_shape_inputs:
         return present, None
     return present, tuple([inputs[n].shape[1:] if n in inputs else None for n in config.equal_shape_inputs])
-
-
-class Instance(Protocol):
-    """What a scheduler needs of a model instance."""
-
-    def execute(self, payload: Payload) -> None: ...
-
-
-class WakeUp(Protocol):
-    """`timer.Timer`, or a fake."""
-
-    def call_at(self, when: int, function: Callable[[], None]) -> None: ...
 
 
 class DynamicBatchScheduler:
@@ -189,6 +187,10 @@ class DynamicBatchScheduler:
             return UnavailableError(request.prefix + self._refusal.message)
         return copy.copy(self._refusal)
 
+    def reschedule(self, request: InferenceRequest) -> bool:
+        """Only sequences are iterative (rule 3.9.5)."""
+        return False
+
     def instance_ready(self, instance: Instance) -> None:
         """A new instance, or one that was restarted, takes part."""
         with self._lock:
@@ -241,9 +243,7 @@ class DynamicBatchScheduler:
     def stop(self) -> None:
         """Refuses new requests and waits until no request waits and none is on its way to an instance."""
         with self._lock:
-            self._refusal = UnavailableError(
-                "Server is stopping, scheduler for model has stopped accepting new inference requests"
-            )
+            self._refusal = UnavailableError(STOPPING)
             while self._instances and (self._queue or len(self._idle) + len(self._away) < self._instances):
                 self._empty.wait()
 

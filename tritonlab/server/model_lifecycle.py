@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,7 +31,9 @@ from ..core.status import ModelError, TritonError
 from ..instances.instance_group import abort_instances, start_instances, stop_instances
 from ..instances.model_instance import InstanceEvents, InstancePlan, InstanceServices, InstanceState, ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
-from ..schedulers.dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
+from ..ipc.stub_log import LogRecord
+from ..schedulers.scheduler import Scheduler
+from ..schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ..schedulers.timer import Timer
 from .backends import model_source, visible_gpus
 from .model_repository_manager import ModelFiles
@@ -91,7 +94,7 @@ class ModelVersion:
         self.load_ns = 0
         self.config: ModelConfig = files.config
         self.rules: RequestRules
-        self.scheduler: DynamicBatchScheduler
+        self.scheduler: Scheduler
         self.stats = InferStats()
         self.instances: list[ModelInstance] = []
         self._services = services
@@ -156,8 +159,12 @@ class ModelVersion:
         services = self._services.instances
         config = self.config
         self.rules = RequestRules(config, model_name=self.name)
-        self.scheduler = DynamicBatchScheduler(
-            self.name, self.version, BatchConfig.of(config), services.clock, services.instruments, self._services.timer
+        self.scheduler = make_scheduler(
+            self.name,
+            self.version,
+            config,
+            self.files.directory,
+            SchedulerServices(services.clock, services.instruments, self._services.timer, self.stats, self._warn),
         )
         plans = [
             InstancePlan(
@@ -175,7 +182,8 @@ class ModelVersion:
             idle=self.scheduler.instance_idle,
             away=self.scheduler.instance_away,
             gone=self._instance_gone,
-            reschedule=lambda request: False,
+            reschedule=self.scheduler.reschedule,
+            iterative=config.sequence_batching.iterative_sequence,
         )
         self.instances = start_instances(plans, services, self.stats, events, first)
         for instance in self.instances:
@@ -185,6 +193,10 @@ class ModelVersion:
         reason = instance.last_death
         error = ModelError(f"Stub process '{instance.plan.name}' is not healthy.", reason=reason)
         self.scheduler.instance_gone(instance, error)
+
+    def _warn(self, text: str) -> None:
+        log = self._services.instances.log
+        log.add(LogRecord(time.time_ns(), self.name, self.version, "", "server", "WARNING", text))
 
     # -- use
 

@@ -1,0 +1,43 @@
+"""Which scheduler a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.clock import Clock
+from ..core.infer_stats import InferStats
+from ..core.instrument import Instruments
+from ..core.model_config import ModelConfig
+from .dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
+from .scheduler import Scheduler, WakeUp
+from .sequence_batch_scheduler import SequenceBatchScheduler
+from .sequence_config import SequenceConfig
+from .sequence_inputs import SequenceInputs
+
+
+@dataclass(frozen=True)
+class SchedulerServices:
+    """What any scheduler of a model version is given. `warn` gets what the peer would write into its log."""
+
+    clock: Clock
+    instruments: Instruments
+    timer: WakeUp
+    stats: InferStats
+    warn: Callable[[str], None]
+
+
+def make_scheduler(
+    name: str, version: int, config: ModelConfig, directory: Path, services: SchedulerServices
+) -> Scheduler:
+    """The scheduler of a normalised configuration; `directory` is the model's. Raises TritonError for initial states
+    that cannot be read (rule 5.6.10)."""
+    clock, instruments, timer = services.clock, services.instruments, services.timer
+    if config.HasField("sequence_batching"):
+        inputs = SequenceInputs(config, directory)
+        rules = SequenceConfig.of(config)
+        return SequenceBatchScheduler(
+            name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn
+        )
+    return DynamicBatchScheduler(name, version, BatchConfig.of(config), clock, instruments, timer)

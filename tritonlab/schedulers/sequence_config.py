@@ -1,0 +1,60 @@
+"""What of a sequence model's configuration decides about slots and batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..core.model_config import ModelConfig
+from .dynamic_batch_scheduler import BatchConfig
+
+
+@dataclass(frozen=True)
+class SequenceConfig:
+    """Times in nanoseconds.
+
+    `slots`: sequences one instance works on at a time (rule 5.6.3). `direct`: a sequence's requests stand at the
+    position of its slot, in every batch; otherwise candidate sequences share a dynamic batcher (rules 5.6.7, 5.6.8).
+    `batch`: that batcher's rules; of a direct model only which inputs must be equal in a batch.
+    `minimum_ready`: slots with a request from which a batch need not wait for `delay`; 0 never waits.
+    """
+
+    slots: int = 1
+    direct: bool = True
+    max_idle: int = 1_000_000_000
+    iterative: bool = False
+    minimum_ready: float = 0.0
+    delay: int = 0
+    preserve_ordering: bool = False
+    batch: BatchConfig = field(default_factory=BatchConfig)
+
+    @staticmethod
+    def of(config: ModelConfig) -> SequenceConfig:
+        """The rules of a normalised configuration with `sequence_batching`. Neither strategy named means direct."""
+        sequences = config.sequence_batching
+        oldest = sequences.HasField("oldest")
+        slots = max(1, config.max_batch_size)
+        batch = BatchConfig(config.max_batch_size)
+        if config.max_batch_size:
+            strategy = sequences.oldest
+            batch = BatchConfig(
+                max_batch_size=config.max_batch_size,
+                dynamic=True,
+                preferred=tuple(sorted(set(strategy.preferred_batch_size))) or (config.max_batch_size,),
+                delay=strategy.max_queue_delay_microseconds * 1000 if oldest else 0,
+                equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
+                optional_inputs=any(i.optional for i in config.input),
+            )
+        if oldest and sequences.oldest.max_candidate_sequences > 0:
+            slots = sequences.oldest.max_candidate_sequences
+        direct = sequences.direct
+        return SequenceConfig(
+            slots=slots,
+            direct=not oldest,
+            max_idle=sequences.max_sequence_idle_microseconds * 1000,
+            iterative=sequences.iterative_sequence,
+            # Without a delay the utilization has no effect, nor the delay without the utilization (measured on 2.51).
+            minimum_ready=direct.minimum_slot_utilization * slots if direct.max_queue_delay_microseconds else 0.0,
+            delay=direct.max_queue_delay_microseconds * 1000 if direct.minimum_slot_utilization else 0,
+            preserve_ordering=oldest and sequences.oldest.preserve_ordering,
+            batch=batch,
+        )

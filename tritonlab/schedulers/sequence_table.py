@@ -1,0 +1,302 @@
+"""Which sequence is where: ids, slots, backlog. Decides only: no lock, no clock, nothing is executed here.
+
+    first request --- slot free ---> slot --- END taken, or idle: the slot's rest first ---> free
+          |                           ^                                                        |
+          +------ all taken ------> backlog <---------------- the oldest of it ----------------+
+                                      |
+                                      +--- its time is up ---> refused
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Container, Iterable
+
+from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.status import CancelledError, InvalidArgumentError, TritonError, UnavailableError
+from .sequence_config import SequenceConfig
+
+#: A sequence that went idle in the backlog is looked at this long after it got its slot: the peer's period.
+_BACKLOG_LOOK = 50_000_000
+
+Id = int | str
+#: Requests that end without an execution, each with its error.
+Failures = list[tuple[InferenceRequest, TritonError]]
+
+
+class Slot:
+    """A place for one sequence at one instance; `host` is the instance's index, `number` counts from 0.
+
+    `queue` are the requests that wait. `open` while requests of `sequence` are still taken. `busy` while one of them
+    is on its way, where one must not overtake another.
+    """
+
+    __slots__ = ("busy", "host", "last_seen", "number", "open", "queue", "sequence")
+
+    def __init__(self, host: int, number: int) -> None:
+        self.host = host
+        self.number = number
+        self.queue: deque[InferenceRequest] = deque()
+        self.sequence: Id | None = None
+        self.open = False
+        self.busy = False
+        self.last_seen = 0
+
+    def __repr__(self) -> str:
+        state = "free" if self.sequence is None else f"sequence {self.sequence!r}{'' if self.open else ' ending'}"
+        return f"<Slot {self.host}.{self.number} [{state} | {len(self.queue)} queued{' | busy' if self.busy else ''}]>"
+
+
+class Backlogged:
+    """A sequence without a slot. `expires` is the first of its requests' timeouts, None if none has one."""
+
+    __slots__ = ("expires", "last_seen", "queue")
+
+    def __init__(self) -> None:
+        self.queue: deque[InferenceRequest] = deque()
+        self.expires: int | None = None
+        self.last_seen = 0
+
+    def add(self, request: InferenceRequest, now: int) -> None:
+        self.queue.append(request)
+        self.last_seen = now
+        if request.timeout:
+            until = now + request.timeout * 1000
+            self.expires = until if self.expires is None else min(self.expires, until)
+
+
+class SequenceTable:
+    """The sequences of one model version. Times are nanoseconds and always the caller's."""
+
+    def __init__(self, model: str, config: SequenceConfig) -> None:
+        self.config = config
+        self._model = model
+        self._slots: dict[int, list[Slot]] = {}
+        #: free slots as (number, host): low numbers first over all instances, which keeps direct batches dense
+        self._free: list[tuple[int, int]] = []
+        self._by_id: dict[Id, Slot] = {}
+        self._backlog: deque[Backlogged] = deque()
+        self._waiting: dict[Id, Backlogged] = {}  # of the backlog, those whose END has not come
+        self._next_id = itertools.count(1)
+
+    # -- instances
+
+    def add_host(self, host: int, now: int) -> None:
+        """Gives the instance `host` its slots; backlogged sequences move in."""
+        self._slots[host] = [Slot(host, number) for number in range(self.config.slots)]
+        for slot in self._slots[host]:
+            self._vacate(slot, now)
+
+    def slots(self, host: int) -> list[Slot]:
+        return self._slots[host]
+
+    def abandon(self, host: int, kept: Container[Slot], error: TritonError, now: int) -> Failures:
+        """The instance lost what it knew of its sequences: they end, and their waiting requests fail with `error`.
+        Sequences of which nothing was executed stay: those whose START waits, and those in the slots `kept`."""
+        failures: Failures = []
+        for slot in self._slots[host]:
+            if slot in kept:
+                continue
+            slot.busy = False
+            if slot.sequence is not None and not (slot.queue and slot.queue[0].flags & SEQUENCE_START):
+                failures += self.end(slot, error, now)
+        return failures
+
+    def remove_host(self, host: int, error: TritonError, now: int) -> Failures:
+        """The instance is gone for good; with the last one the backlog fails too."""
+        # its free slots first, so that nothing moves into the others while they are abandoned
+        self._free = [entry for entry in self._free if entry[1] != host]
+        heapq.heapify(self._free)
+        failures: Failures = []
+        for slot in self._slots.pop(host):
+            failures += [(request, error) for request in slot.queue]
+            self._close(slot)
+        if not self._slots:
+            failures += [(request, error) for entry in self._backlog for request in entry.queue]
+            self._backlog.clear()
+            self._waiting.clear()
+        return failures
+
+    # -- requests
+
+    def admit(self, request: InferenceRequest, now: int) -> Slot | None:
+        """Queues a request at its sequence's slot, which is returned, or in the backlog (None).
+
+        Raises InvalidArgumentError (rule 5.6.1). An iterative model's request without an id gets one, and its START
+        (rule 3.9.2).
+        """
+        if request.batch_size > 1:
+            raise InvalidArgumentError(
+                f"inference request to model '{self._model}' must specify batch-size 1 due to requirements of sequence "
+                "batcher"
+            )
+        if not request.correlation_id:
+            if not self.config.iterative:
+                raise InvalidArgumentError(
+                    f"inference request to model '{self._model}' must specify a non-zero or non-empty correlation ID"
+                )
+            request.correlation_id = next(n for n in self._next_id if n not in self._by_id and n not in self._waiting)
+            request.flags |= SEQUENCE_START
+        return self._place(request, now)
+
+    def _place(self, request: InferenceRequest, now: int) -> Slot | None:
+        ident = request.correlation_id
+        slot = self._by_id.get(ident)
+        entry = self._waiting.get(ident)
+        if slot is None and entry is None:
+            if not request.flags & SEQUENCE_START:
+                raise self._no_start(ident)
+            if self._free:
+                number, host = heapq.heappop(self._free)
+                slot = self._slots[host][number]
+                slot.sequence, slot.open = ident, True
+                self._by_id[ident] = slot
+            else:
+                entry = self._waiting[ident] = Backlogged()
+                self._backlog.append(entry)
+        if slot is None:
+            assert entry is not None
+            entry.add(request, now)
+            if request.flags & SEQUENCE_END:
+                del self._waiting[ident]
+            return None
+        slot.queue.append(request)
+        slot.last_seen = now
+        if request.flags & SEQUENCE_END:
+            self._close(slot)
+        return slot
+
+    def conflicts(self, request: InferenceRequest) -> bool:
+        """Whether the request starts a sequence whose predecessor of the same id has not ended (rule 5.6.2)."""
+        ident = request.correlation_id
+        return bool(request.flags & SEQUENCE_START) and (ident in self._by_id or ident in self._waiting)
+
+    def _no_start(self, ident: Id) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"inference request for sequence {ident} to model '{self._model}' must specify the START flag on the first "
+            "request of the sequence"
+        )
+
+    def taken(self, slot: Slot, now: int) -> InferenceRequest:
+        """Takes the slot's first request for execution. With its END the slot is free for the next sequence; of an
+        iterative sequence only its release is the end."""
+        request = slot.queue.popleft()
+        slot.busy = True
+        self._vacate_if_over(slot, now)
+        return request
+
+    def back(self, request: InferenceRequest, now: int) -> Slot:
+        """A request that the model wants to see again, without START (rule 3.9.2). Raises InvalidArgumentError if its
+        sequence has ended meanwhile; the peer's client waits for ever then."""
+        slot = self._by_id.get(request.correlation_id)
+        if slot is None:
+            raise self._no_start(request.correlation_id)
+        request.flags &= ~SEQUENCE_START
+        slot.queue.append(request)
+        slot.last_seen = now
+        slot.busy = False
+        return slot
+
+    def done(self, slot: Slot, now: int) -> None:
+        """The slot's request on its way was executed and does not come back: the end of an iterative sequence."""
+        slot.busy = False
+        if self.config.iterative:
+            self._close(slot)
+        self._vacate_if_over(slot, now)
+
+    def drop_cancelled(self, slot: Slot, now: int) -> Failures:
+        """If any waiting request of the slot was cancelled, all of them are, and the sequence is over (measured)."""
+        if any(request.cancelled for request in slot.queue):
+            return self.end(slot, CancelledError(""), now)
+        return []
+
+    def end(self, slot: Slot, error: TritonError, now: int) -> Failures:
+        """Ends the slot's sequence; its waiting requests fail with `error`."""
+        failures: Failures = [(request, error) for request in slot.queue]
+        slot.queue.clear()
+        self._close(slot)
+        self._vacate_if_over(slot, now)
+        return failures
+
+    # -- slots
+
+    def _close(self, slot: Slot) -> None:
+        """No more requests for the slot's sequence: one of that id must START again."""
+        slot.open = False
+        if slot.sequence is not None and self._by_id.get(slot.sequence) is slot:
+            del self._by_id[slot.sequence]
+
+    def _vacate_if_over(self, slot: Slot, now: int) -> None:
+        waits_for_release = self.config.iterative and slot.busy
+        if slot.sequence is not None and not slot.open and not slot.queue and not waits_for_release:
+            self._vacate(slot, now)
+
+    def _vacate(self, slot: Slot, now: int) -> None:
+        """Gives the slot to the oldest backlogged sequence, if there is one."""
+        slot.sequence, slot.open = None, False
+        if not self._backlog:
+            heapq.heappush(self._free, (slot.number, slot.host))
+            return
+        entry = self._backlog.popleft()
+        slot.queue = entry.queue
+        slot.sequence = ident = entry.queue[-1].correlation_id
+        if self._waiting.get(ident) is entry:
+            del self._waiting[ident]
+            self._by_id[ident] = slot
+            slot.open = True
+        # the peer counts the time in the backlog as idle, and looks after its next pause (measured)
+        slot.last_seen = max(entry.last_seen, now + _BACKLOG_LOOK - self.config.max_idle)
+
+    # -- time
+
+    def deadline(self) -> int | None:
+        """When `reap` has something to do at the earliest."""
+        times = [slot.last_seen + self.config.max_idle for slot in self._by_id.values()]
+        times += [entry.expires for entry in self._backlog if entry.expires is not None]
+        return min(times, default=None)
+
+    def reap(self, now: int) -> Failures:
+        """Ends sequences that were idle too long, executing or not: what waits of them still runs (rule 5.6.4).
+        Refuses backlogged sequences whose time is up (rule 5.6.3)."""
+        for slot in [s for s in self._by_id.values() if s.last_seen + self.config.max_idle <= now]:
+            self._close(slot)
+            self._vacate_if_over(slot, now)
+        failures: Failures = []
+        for entry in [e for e in self._backlog if e.expires is not None and e.expires <= now]:
+            self._backlog.remove(entry)
+            ident = entry.queue[-1].correlation_id
+            if self._waiting.get(ident) is entry:
+                del self._waiting[ident]
+            error = UnavailableError("timeout of the corresponding sequence has been expired")
+            failures += [(request, error) for request in entry.queue]
+        return failures
+
+    def end_idle(self, now: int) -> None:
+        """No new requests will come: sequences that wait for one are over, so that the backlog gets its turn."""
+        if self.config.iterative:
+            return  # they end by themselves
+        for entry in self._backlog:
+            self._waiting.pop(entry.queue[-1].correlation_id, None)
+        for slot in list(self._by_id.values()):
+            self._close(slot)
+            self._vacate_if_over(slot, now)
+
+    # -- for people and metrics
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait in slots and backlog."""
+        waiting: Iterable[deque[InferenceRequest]] = (slot.queue for slots in self._slots.values() for slot in slots)
+        return sum(map(len, waiting)) + sum(len(entry.queue) for entry in self._backlog)
+
+    @property
+    def active(self) -> int:
+        """Sequences that have a slot."""
+        return sum(slot.sequence is not None for slots in self._slots.values() for slot in slots)
+
+    @property
+    def backlogged(self) -> int:
+        """Sequences that wait for one."""
+        return len(self._backlog)
