@@ -35,24 +35,21 @@ class LinkReader:
         self._thread.start()
 
     def add(self, fd: int, callback: Callable[[int], None]) -> None:
-        """Watches `fd`, armed for one readable event."""
+        """Watches `fd`, armed for one readable event. Raises OSError once closed."""
+        if not self._running:
+            raise OSError("the server is stopping")
         self._callbacks[fd] = callback
         self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
 
-    def arm(self, fd: int, *, writable: bool = False) -> None:
-        """Allows one more event for `fd`; a removed one is ignored."""
-        mask = select.EPOLLIN | select.EPOLLONESHOT | (select.EPOLLOUT if writable else 0)
+    def arm(self, fd: int, *, readable: bool = True, writable: bool = False) -> None:
+        """Allows one more event for `fd`, or none of either kind; a removed one is ignored."""
+        mask = select.EPOLLONESHOT | (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
         if fd in self._callbacks:
             try:
                 self._epoll.modify(fd, mask)
-            except OSError:
+            except (OSError, ValueError):
                 if fd in self._callbacks:
                     raise
-
-    def disarm(self, fd: int) -> None:
-        """No events for `fd` until it is armed again."""
-        if fd in self._callbacks:
-            self._epoll.modify(fd, select.EPOLLONESHOT)
 
     def remove(self, fd: int) -> None:
         """Forgets `fd`; call it before the descriptor is closed."""
@@ -77,6 +74,7 @@ class LinkReader:
         self._running = False
         os.write(self._wake_write, b"x")
         self._thread.join(timeout=5)
+        self._callbacks.clear()
         for fd in (self._wake_read, self._wake_write):
             os.close(fd)
         self._epoll.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import select
 import socket
 import threading
@@ -14,7 +15,10 @@ from ..stub._pb_stub.connection import Connection, LinkClosed
 from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
 from ..stub._pb_stub.serialization import WireError
 from ..stub._pb_stub.shm_manager import Region, RegionReader
+from .interrupts import shielded
 from .link_reader import LinkReader
+
+_log = logging.getLogger(__name__)
 
 Handler = Callable[[int, Any], None]
 
@@ -66,6 +70,7 @@ class StubConnection:
         self._answers: dict[int, Answer] = {}
         self._lost = False
         self._lost_lock = threading.Lock()
+        self._arm_lock = threading.Lock()  # what is armed follows from the state when the lock was held last
         self._hello = Answer()
         self._fd = sock.fileno()
         link_reader.add(self._fd, self._on_event)
@@ -81,9 +86,17 @@ class StubConnection:
         """Sends without blocking. A lost link is reported through on_lost, not here."""
         try:
             if not self._connection.post(command, ident, body):
-                self._link_reader.arm(self._fd, writable=True)
+                self._arm()
         except LinkClosed as error:
             self._lose(str(error))
+
+    def _arm(self) -> None:
+        """Has the link reader look after the socket: for messages unless some thread reads them, and for room while
+        something waits to be sent, whoever reads. To be called after either has changed."""
+        with self._arm_lock:
+            self._link_reader.arm(
+                self._fd, readable=not self._receiving.locked(), writable=self._connection.has_unsent
+            )
 
     def ask(self, command: str, body: Any) -> Answer:
         """Sends a command that RESULT answers."""
@@ -117,45 +130,48 @@ class StubConnection:
         """Reads the socket until `done()`, the link ends or time is up. False at once if another thread is reading."""
         if self._lost or not self._receiving.acquire(False):
             return False
+        end = None if timeout is None else time.monotonic() + timeout
+        wait = self._connection.wait
         try:
-            self._link_reader.disarm(self._fd)
-            while not done():
-                message = self._connection.receive(spin, timeout)
-                if message is None:
-                    break
-                self._dispatch(message)
-        except (LinkClosed, WireError) as error:
+            self._arm()
+            while not (done() or self._lost) and wait(spin, None if end is None else end - time.monotonic()):
+                shielded(self._take_messages, done)
+        except LinkClosed as error:
             self._lose(str(error))
         finally:
             # in this order: an event between the two is one we would otherwise sleep through
             self._receiving.release()
             if not self._lost:
-                self._link_reader.arm(self._fd)
+                self._arm()
         return True
+
+    def _take_messages(self, done: Callable[[], bool]) -> None:
+        """Hands over what has come, up to `done()` and what was read along with that: no event tells of it again."""
+        connection = self._connection
+        try:
+            while (message := connection.take_buffered() if done() else connection.try_receive()) is not None:
+                self._dispatch(message)
+        except (LinkClosed, WireError) as error:
+            self._lose(str(error))
 
     def _on_event(self, events: int) -> None:
         """On the link reader's thread."""
-        writable = False
         try:
             if events & select.EPOLLOUT:
-                writable = not self._connection.flush()
+                self._connection.flush()
             if not self._receiving.acquire(False):
-                if writable:
-                    self._link_reader.arm(self._fd, writable=True)
+                if self._connection.has_unsent:
+                    self._arm()
                 return  # the leader arms again when it is done
             try:
-                for _ in range(64):  # then the others' turn
-                    message = self._connection.try_receive()
-                    if message is None:
-                        break
-                    self._dispatch(message)
+                taken = itertools.count(1)
+                self._take_messages(lambda: next(taken) > 64)  # then the others' turn
             finally:
                 self._receiving.release()
-        except (LinkClosed, WireError) as error:
+        except LinkClosed as error:
             self._lose(str(error))
-            return
         if not self._lost:
-            self._link_reader.arm(self._fd, writable=writable)
+            self._arm()
 
     def _dispatch(self, message: tuple[int, int, Any]) -> None:
         command, ident, body = message
@@ -172,8 +188,12 @@ class StubConnection:
                 self._hello.set(body)
             else:
                 raise WireError(f"unexpected {BY_NUMBER[command].name}")
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-            # a body of another layout than the COMMANDS table says
+        except (LinkClosed, WireError):
+            raise
+        except Exception as error:
+            # a body of another layout than the COMMANDS table says, or a defect of ours: no answer may be missing
+            if not isinstance(error, (TypeError, ValueError, LookupError, AttributeError)):
+                _log.exception("a handler of %s raised", BY_NUMBER[command].name)
             raise WireError(f"{BY_NUMBER[command].name}: {type(error).__name__}: {error}") from error
 
     # -- the end

@@ -22,6 +22,7 @@ from ..core.model_config import print_pbtxt, to_dict
 from ..core.model_metrics import ModelMetrics
 from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
+from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
 from .inference_server import InferenceServer
 from .model_lifecycle import ModelVersion
@@ -309,7 +310,7 @@ class Model:
         """
         request = request or self.create_request(**fields)
         iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response)
-        self._core.infer(request)
+        shielded(self._core.infer, request)
         return iterator
 
     def async_infer(
@@ -322,7 +323,7 @@ class Model:
         """`infer` for asyncio: `async for response in model.async_infer(…)`. Call it on the running loop."""
         request = request or self.create_request(**fields)
         iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
-        self._core.infer(request)
+        shielded(self._core.infer, request)
         return iterator
 
     def __call__(self, **inputs: Any) -> dict[str, NDArray[Any]]:

@@ -27,6 +27,9 @@ from .serialization import WIRE_VERSION, WireError, decode_body, encode_body
 Message = Tuple[int, int, Any]
 
 _HEADER_SIZE = HEADER.size
+#: Bytes of the receive buffer, and how large one may stay once it is empty.
+_BUFFER = 1 << 16
+_KEPT_BUFFER = 1 << 20
 
 
 class LinkClosed(Exception):
@@ -42,7 +45,7 @@ class Connection:
         self._on_freed = on_freed
         self._send_lock = threading.Lock()  # guards writes to the socket and _outbox
         self._outbox = bytearray()
-        self._buffer = bytearray(1 << 16)
+        self._buffer = bytearray(_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = 0  # unread bytes are _buffer[_start:_end]
         self._end = 0
@@ -87,6 +90,11 @@ class Connection:
             del self._outbox[: self._try_write(self._outbox)]
             return not self._outbox
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether `flush` has something to write."""
+        return bool(self._outbox)
+
     def _try_write(self, data: "bytes | bytearray") -> int:
         try:
             return self._sock.send(data, socket.MSG_DONTWAIT)
@@ -99,9 +107,13 @@ class Connection:
         freed = self.freed
         if not freed:
             return HEADER.pack(WIRE_VERSION, command, 0, len(body), ident) + body
-        count = min(len(freed), MAX_FREED)
-        offsets = b"".join([FREED.pack(freed.pop()) for _ in range(count)])
-        return HEADER.pack(WIRE_VERSION, command, count, len(body), ident) + offsets + body
+        offsets: List[bytes] = []
+        try:
+            while freed and len(offsets) < MAX_FREED:
+                offsets.append(FREED.pack(freed.pop()))
+        except IndexError:
+            pass  # another thread's message took the last one
+        return b"".join([HEADER.pack(WIRE_VERSION, command, len(offsets), len(body), ident), *offsets, body])
 
     # -- receiving
 
@@ -113,6 +125,25 @@ class Connection:
                 return None
             message = self._parse()
         return message
+
+    def take_buffered(self) -> Optional[Message]:
+        """One message if a whole one was read already, else None. Raises WireError."""
+        return self._parse()
+
+    def wait(self, spin: float = 0.0, timeout: Optional[float] = None) -> bool:
+        """Whether there is something to receive: polls for `spin` seconds, then sleeps `timeout` at most (None: ever).
+
+        True may also mean that the link has ended, or that only a part of a message is there.
+        """
+        poll = self._poll.poll
+        if spin > 0.0:
+            end = time.perf_counter() + spin
+            while not poll(0):
+                if time.perf_counter() >= end:
+                    break
+            else:
+                return True
+        return bool(poll(None if timeout is None else max(timeout * 1000, 0)))
 
     def receive(self, spin: float = 0.0, timeout: Optional[float] = None) -> Optional[Message]:
         """The next message. Polls for `spin` seconds, then sleeps up to `timeout` seconds (None: for ever); None
@@ -148,8 +179,10 @@ class Connection:
         """Reads what is there; False if that is nothing."""
         if self._start == self._end:
             self._start = self._end = 0
+            if len(self._buffer) > _KEPT_BUFFER:
+                self._make_room(0)
         elif self._end == len(self._buffer):
-            self._make_room(len(self._buffer))
+            self._make_room(0)
         try:
             count = self._sock.recv_into(self._view[self._end :], 0, flags)
         except (BlockingIOError, InterruptedError):
@@ -164,7 +197,7 @@ class Connection:
     def _make_room(self, need: int) -> None:
         """Moves unread bytes to the front of a buffer that can hold `need` bytes and some more."""
         unread = bytes(self._view[self._start : self._end])
-        size = max(1 << 16, len(unread) * 2, need + (1 << 12))
+        size = max(_BUFFER, len(unread) * 2, need + (1 << 12))
         buffer = bytearray(size)
         buffer[: len(unread)] = unread
         self._buffer, self._view = buffer, memoryview(buffer)
