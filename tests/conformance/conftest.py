@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from .clients import Client, Files
+from .lab_client import LabClient
 from .real_client import RealClient
 from .reference import ReferenceServer
 
@@ -35,9 +36,7 @@ def real(
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    from .lab_client import LabClient  # here, so that the real side can be asked while tritonlab does not import
-
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabClient]:
     client = LabClient(tmp_path_factory.mktemp("lab"))
     yield client
     client.close()
@@ -48,6 +47,18 @@ def side(request: pytest.FixtureRequest) -> Client:
     """The server that is asked, whatever its models."""
     found: Client = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(params=["real", "lab"])
+def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
+    """A server nobody asked before, for what concerns the server as a whole."""
+    found: RealClient | LabClient
+    if request.param == "real":
+        found = RealClient(request.getfixturevalue("reference_server")(tmp_path))
+    else:
+        found = LabClient(tmp_path)
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="module")

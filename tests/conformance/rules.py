@@ -72,8 +72,9 @@ class Collector:
 
 def asks_the_real_server(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
-    if callspec is not None and "side" in callspec.params:
-        return bool(callspec.params["side"] == "real")
+    for fixture in ("side", "fresh"):
+        if callspec is not None and fixture in callspec.params:
+            return bool(callspec.params[fixture] == "real")
     return "real" in getattr(item, "fixturenames", ())
 
 

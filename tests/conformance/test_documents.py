@@ -39,7 +39,7 @@ metric_tags { key: "tag" value: "t" }
 
 CONFIGS = {
     "smallest": 'backend: "python" instance_group { kind: KIND_CPU }',
-    "no_group": ADD_SUB_CONFIG.replace(CPU.replace("group {", "group [ {"), "").split("instance_group")[0],
+    "no_group": ADD_SUB_CONFIG.split("instance_group")[0],
     "batcher": config("IN FP32 4", "IN FP32 4", "max_batch_size: 4 dynamic_batching { }", CPU),
     "batcher_without_batch": config("IN FP32 4", "IN FP32 4", "dynamic_batching { }", CPU),
     "decoupled": config("IN FP32 4", "IN FP32 4", "model_transaction_policy { decoupled: true }", CPU),
@@ -149,11 +149,11 @@ def test_ready_is_said_of_models_and_versions(both: tuple[Client, Client]) -> No
 
 
 @rule("5.11.9")
-def test_the_server_is_not_ready_while_a_failed_model_is_not_unloaded(side: Client) -> None:
-    assert side.ready()
-    assert side.placed("broken", model("import notthere\n", ADD_SUB_CONFIG)) is not None
-    assert not side.ready()
-    side.unload("broken")
-    assert side.ready()
-    assert side.placed("mended", model(ADD_SUB, ADD_SUB_CONFIG)) is None
-    side.unload("mended")
+def test_the_server_is_not_ready_while_a_model_that_failed_is_not_repaired(fresh: Client) -> None:
+    assert fresh.ready()
+    assert fresh.placed("broken", model("import notthere\n", ADD_SUB_CONFIG)) is not None
+    assert not fresh.ready()
+    fresh.unload("broken")
+    assert not fresh.ready()
+    assert fresh.placed("broken", model(ADD_SUB, ADD_SUB_CONFIG)) is None
+    assert fresh.ready()
