@@ -106,10 +106,12 @@ def reset() -> None:
     """Ends the default server and its models; the next use makes a new one."""
     global _server, _directory, _workspace
     with _lock:
-        server, directory = _server, _directory
+        server, directory, workspace = _server, _directory, _workspace
         _server = _directory = _workspace = None
     if server is not None:
         atexit.unregister(reset)
         server.stop()
+    if workspace is not None:
+        workspace.close()
     if directory is not None:
         directory.cleanup()

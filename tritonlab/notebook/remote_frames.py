@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from ..core.status import Frame, RemoteException
@@ -45,7 +46,8 @@ def _syntax_error(remote: RemoteException) -> BaseException:
 def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> TracebackType | None:
     trace = None
     for frame in reversed(frames):
-        trace = TracebackType(trace, _frame(frame), 0, max(frame.line, 1))
+        there = _traceback_at(frame)
+        trace = TracebackType(trace, there.tb_frame, there.tb_lasti, there.tb_lineno)
     local = []
     while callers is not None:
         local.append(callers)
@@ -55,15 +57,19 @@ def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> Tracebac
     return trace
 
 
-def _frame(frame: Frame) -> FrameType:
-    """A frame that says it is at `frame`: one made by running a `raise` that was compiled to stand there."""
-    signal = _Signal()
-    code = compile("\n" * (max(frame.line, 1) - 1) + "raise signal", frame.file, "exec", dont_inherit=True)
+def _traceback_at(frame: Frame) -> TracebackType:
+    """The traceback entry of a `raise` that was compiled to stand at `frame`."""
+    tree = ast.parse("raise signal")
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.stmt, ast.expr)):
+            node.lineno = node.end_lineno = max(frame.line, 1)
+            node.col_offset = node.end_col_offset = -1  # no columns, else they would be marked in the author's line
+    code = compile(tree, frame.file, "exec", dont_inherit=True)
     try:
-        exec(code.replace(co_name=frame.function, co_qualname=frame.function), {"signal": signal})
+        exec(code.replace(co_name=frame.function, co_qualname=frame.function), {"signal": _Signal()})
     except _Signal as raised:
         assert raised.__traceback__ is not None and raised.__traceback__.tb_next is not None
-        return raised.__traceback__.tb_next.tb_frame
+        return raised.__traceback__.tb_next
     raise AssertionError("the signal did not come back")
 
 

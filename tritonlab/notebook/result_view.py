@@ -104,11 +104,11 @@ def _bar(split: Split, total_ns: int) -> str:
 
 def _error(error: TritonError, hint: str) -> str:
     """The error as a client sees it: its code and its text."""
-    text = error.message.split("\n\nAt:\n", 1)[0] if isinstance(error, ModelError) else error.message
     reason = error.reason if isinstance(error, ModelError) and error.reason != error.message else ""
     return (
-        f"<div class='tl-note tl-bad-note'><b class='tl-bad'>{escape(error.code.text)}</b> "
-        f"<span class='tl-dim'>({error.code.name})</span><div class='tl-value'>{escape(text.strip())}</div>"
+        f"<div class='tl-note tl-bad-note'><b class='tl-bad'>{error.code.name}</b> "
+        f"<span class='tl-dim'>is what the client gets</span>"
+        f"<div class='tl-value'>{escape(error.message.strip())}</div>"
         + (f"<div>{escape(reason)}</div>" if reason else "")
         + (f"<div>Hint: {escape(hint)}.</div>" if hint else "")
         + "</div>"

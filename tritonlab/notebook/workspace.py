@@ -146,6 +146,10 @@ class Workspace:
             if name in self._reports:
                 self._reports[name] = replace(self._reports[name], ready_at=0.0, error=None)
 
+    def close(self) -> None:
+        """Removes what it keeps beside the repository. Models keep serving; nothing can be loaded any more."""
+        self._spare.cleanup()
+
     def names(self) -> list[str]:
         """The models this notebook has written and those the server knows, in alphabetical order."""
         with self._lock:

@@ -1,0 +1,88 @@
+"""A real server, a workspace on it, and a real IPython shell with the magics."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from traitlets.config import Config
+
+from tritonlab import Server
+from tritonlab.notebook import magics
+from tritonlab.notebook.workspace import Workspace
+
+IDENTITY = """\
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data)]))
+        return responses
+"""
+IDENTITY_OPTIONS = "--max-batch-size 8 --input IN:FP32[-1] --output OUT:FP32[-1]"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("repository"), model_control_mode="explicit") as server:
+        yield server
+
+
+@pytest.fixture
+def workspace(server: Server) -> Iterator[Workspace]:
+    """A notebook that has written nothing yet."""
+    repository = server.core.repository.repositories[0]
+    workspace = Workspace(server, Path(repository))
+    yield workspace
+    for name in {name for name, _ in server.models()}:
+        server.unload(name)
+    workspace.close()
+    for directory in workspace.repository.iterdir():
+        shutil.rmtree(directory)
+
+
+class Notebook:
+    """Runs cells and keeps what they printed."""
+
+    def __init__(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        self.shell = shell
+        self._capsys = capsys
+
+    def run(self, cell: str) -> ExecutionResult:
+        """The cell's result. `text` on it is all it showed, without colours."""
+        self._capsys.readouterr()
+        result = self.shell.run_cell(cell, store_history=True)
+        shown = self._capsys.readouterr()
+        result.text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out + shown.err)
+        return result
+
+    def number(self) -> int:
+        """The number of the cell that ran last."""
+        return self.shell.execution_count - 1
+
+    def __getitem__(self, name: str) -> Any:
+        return self.shell.user_ns[name]
+
+
+@pytest.fixture(scope="session")
+def shell() -> Iterator[InteractiveShell]:
+    config = Config({"HistoryManager": {"enabled": False}})
+    shell = InteractiveShell.instance(config=config)
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def notebook(shell: InteractiveShell, workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> Notebook:
+    shell.reset(new_session=False)
+    magics.register(shell, lambda: workspace)
+    return Notebook(shell, capsys)
