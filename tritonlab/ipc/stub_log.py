@@ -12,8 +12,11 @@ from dataclasses import dataclass
 #: A line longer than this is cut there: a model that prints megabytes without a newline must not fill the kernel's
 #: memory.
 MAX_LINE = 1 << 16
-#: Records a server keeps; the oldest go first.
+#: Records a server keeps, and characters in them; the oldest go first.
 KEPT_RECORDS = 20_000
+KEPT_TEXT = 16 << 20
+#: What a pipe holds at most (Linux's default), so that reading this much takes all that was there at the start.
+_PIPE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +44,36 @@ class LogRecord:
 class LogBook:
     """The last records of a server."""
 
-    def __init__(self, listener: Callable[[LogRecord], None] | None = None, kept: int = KEPT_RECORDS) -> None:
-        self._records: deque[LogRecord] = deque(maxlen=kept)  # append is atomic; readers copy
+    def __init__(
+        self,
+        listener: Callable[[LogRecord], None] | None = None,
+        kept: int = KEPT_RECORDS,
+        kept_text: int = KEPT_TEXT,
+    ) -> None:
         self._listener = listener
+        self._kept = kept
+        self._kept_text = kept_text
+        self._lock = threading.Lock()  # guards everything below
+        self._records: deque[LogRecord] = deque()
+        self._text = 0
 
     def add(self, record: LogRecord) -> None:
-        self._records.append(record)
+        records = self._records
+        with self._lock:
+            records.append(record)
+            self._text += len(record.text)
+            while len(records) > self._kept or (self._text > self._kept_text and len(records) > 1):
+                self._text -= len(records.popleft().text)
         if self._listener is not None:
             self._listener(record)
 
     def records(self, model: str | None = None, instance: str | None = None) -> list[LogRecord]:
         """Oldest first; of one model or instance if named."""
+        with self._lock:
+            records = list(self._records)
         return [
             record
-            for record in list(self._records)
+            for record in records
             if (model is None or record.model == model) and (instance is None or record.instance == instance)
         ]
 
@@ -68,7 +87,8 @@ class StubOutput:
     def __init__(self, stdout: int, stderr: int, emit: Callable[[str, str], None]) -> None:
         self._lock = threading.Lock()  # guards the pipes' reads and _partial
         self._streams = {stdout: "stdout", stderr: "stderr"}
-        self._partial = {stdout: b"", stderr: b""}
+        #: the start of an unfinished line, MAX_LINE bytes at most, and how long it is so far
+        self._partial = {stdout: (b"", 0), stderr: (b"", 0)}
         self._emit = emit
         self._poll = select.poll()
         for fd in self._streams:
@@ -90,30 +110,34 @@ class StubOutput:
             self.drain(fd)
 
     def drain(self, fd: int) -> bool:
-        """Takes what the pipe holds; False once it has ended."""
+        """Takes what the pipe holds; False once it has ended.
+
+        Not what comes meanwhile: a model that never stops printing would keep its reader for ever.
+        """
         with self._lock:
             stream = self._streams.get(fd)
-            if stream is None:
-                return False
-            while True:
+            taken = 0
+            while stream is not None and taken < _PIPE:
                 try:
-                    data = os.read(fd, 1 << 16)
+                    data = os.read(fd, _PIPE)
                 except BlockingIOError:
                     return True
                 except OSError:
                     data = b""
                 if not data:
                     return False
+                taken += len(data)
                 self._split(fd, stream, data)
+            return stream is not None
 
     def _split(self, fd: int, stream: str, data: bytes) -> None:
-        *lines, rest = (self._partial[fd] + data).split(b"\n")
-        if len(rest) > MAX_LINE:
-            lines.append(rest)
-            rest = b""
-        self._partial[fd] = rest
-        for line in lines:
-            self._emit(stream, _text(line))
+        first, *others = data.split(b"\n")
+        start, length = self._partial[fd]
+        line, length = start + first[: MAX_LINE - len(start)], length + len(first)
+        for other in others:
+            self._emit(stream, _text(line, length))
+            line, length = other[:MAX_LINE], len(other)
+        self._partial[fd] = line, length
 
     def close(self) -> None:
         """Drains, emits unfinished lines and closes the pipes."""
@@ -121,12 +145,13 @@ class StubOutput:
             self.drain(fd)
         with self._lock:
             for fd, stream in self._streams.items():
-                if self._partial[fd]:
-                    self._emit(stream, _text(self._partial[fd]))
+                line, length = self._partial[fd]
+                if length:
+                    self._emit(stream, _text(line, length))
                 os.close(fd)
             self._streams = {}
 
 
-def _text(line: bytes) -> str:
-    cut = line[:MAX_LINE].decode("utf-8", "backslashreplace")
-    return cut if len(line) <= MAX_LINE else f"{cut} … [{len(line) - MAX_LINE} bytes cut]"
+def _text(line: bytes, length: int) -> str:
+    text = line.decode("utf-8", "backslashreplace")
+    return text if length <= MAX_LINE else f"{text} … [{length - MAX_LINE} bytes cut]"
