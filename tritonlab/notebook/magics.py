@@ -121,8 +121,9 @@ class TritonMagics(Magics):
 
     @line_magic
     def triton(self, line: str) -> Any:
-        """Models in this notebook."""
         return commands.run(commands.Context(self.shell, self._workspace()), line)
+
+    triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
     def _load_again(self, args: argparse.Namespace, what: str) -> None:
         if not args.no_load and self._workspace().draft(args.name).source is not None:

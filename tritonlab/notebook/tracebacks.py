@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import traceback
 from types import TracebackType
 from typing import Any
 
@@ -70,8 +71,9 @@ class Tracebacks:
         assert error.exception is not None
         remote = located(error.exception, self._locate)
         exception = as_exception(remote, callers)
-        if isinstance(exception, SyntaxError) and not remote.frames:
-            lines: list[str] = self._shell.SyntaxTB.structured_traceback(type(exception), exception, None)
+        if isinstance(exception, SyntaxError):
+            frames = traceback.extract_tb(exception.__traceback__)
+            lines: list[str] = self._shell.SyntaxTB.structured_traceback(type(exception), exception, frames)
             return list(lines)
         return self._traceback(exception)
 

@@ -1,0 +1,168 @@
+"""What an author sees when something goes wrong: a real IPython shell, the real server and its stubs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+MODEL = """\
+%%triton_model m --max-batch-size 8 --input IN:FP32[-1] --output OUT:FP32[-1]
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            if data.sum() < 0:
+                print("about to fail")
+                raise ValueError("negative")
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data)]))
+        return answers
+"""
+
+
+def test_execute_points_into_the_cell_of_the_model(notebook: Any) -> None:
+    notebook.run(MODEL)
+    model = notebook.number()
+    result = notebook.run("import numpy as np\n\nm(IN=-np.ones((1, 1), np.float32))")
+    assert not result.success
+    lines = result.text.splitlines()
+    caller = lines.index(f"Cell In[{notebook.number()}], line 3")
+    callee = lines.index(f"Cell In[{model}], line 11, in execute()")
+    assert caller < callee
+    assert lines[callee + 3].split() == ["--->", "11", "raise", 'ValueError("negative")']
+    assert "ValueError: negative" in lines
+    assert "    about to fail" in lines
+    assert lines[-1].startswith("A client gets (Internal): Failed to process the request(s) for model 'm_0', message:")
+    assert "tritonlab/" not in result.text
+
+
+def test_the_same_from_a_loop_over_the_responses(notebook: Any) -> None:
+    notebook.run(MODEL)
+    model = notebook.number()
+    result = notebook.run("def go():\n    return list(m.infer(inputs={'IN': [[-1.0]]}))\ngo()")
+    assert f"Cell In[{notebook.number()}], line 2, in go()" in result.text
+    assert f"Cell In[{model}], line 11, in execute()" in result.text
+
+
+@pytest.mark.parametrize(
+    ("body", "place", "last"),
+    [
+        ("\n\nimport notthere\n", "line 4", "ModuleNotFoundError: No module named 'notthere'"),
+        (
+            "class TritonPythonModel:\n    def initialize(self, args):\n        args['no']\n",
+            "line 4, in initialize()",
+            "KeyError: 'no'",
+        ),
+        (
+            "class TritonPythonModel:\n    @staticmethod\n    def auto_complete_config(config):\n        1 / 0\n",
+            "line 5, in auto_complete_config()",
+            "ZeroDivisionError: division by zero",
+        ),
+        ("import sys\nsys.exit(3)\n", "line 3", "SystemExit: 3"),
+    ],
+)
+def test_a_load_that_fails_points_into_the_cell(notebook: Any, body: str, place: str, last: str) -> None:
+    result = notebook.run(f"%%triton_model m\n{body}")
+    assert not result.success
+    assert f"Cell In[{notebook.number()}], {place}" in result.text
+    assert last in result.text.splitlines()
+    assert "tritonlab/" not in result.text
+
+
+def test_leading_blank_lines_count(notebook: Any) -> None:
+    result = notebook.run("\n\n%%triton_model m\nraise ValueError('x')\n")
+    assert f"Cell In[{notebook.number()}], line 4" in result.text
+    assert "----> 4 raise ValueError('x')" in result.text
+
+
+def test_a_syntax_error_has_its_arrow_in_the_cell(notebook: Any) -> None:
+    result = notebook.run("%%triton_model m\nclass TritonPythonModel:\n    def execute(self, requests)\n        pass\n")
+    assert not result.success
+    lines = result.text.splitlines()
+    start = lines.index(f"  Cell In[{notebook.number()}], line 3")
+    assert lines[start + 1] == "    def execute(self, requests)"
+    assert lines[start + 2].rstrip().endswith("^")
+    assert lines[start + 3] == "SyntaxError: expected ':'"
+
+
+def test_a_syntax_error_in_a_helper_file_points_into_its_cell(notebook: Any) -> None:
+    notebook.run("%%triton_file m helper.py\nx = 1\ny = = 2\n")
+    helper = notebook.number()
+    result = notebook.run("%%triton_model m\nimport helper\n")
+    assert f"Cell In[{helper}], line 3" in result.text
+    assert "SyntaxError: invalid syntax" in result.text
+
+
+def test_an_exception_in_a_helper_file_points_into_its_cell(notebook: Any) -> None:
+    notebook.run("%%triton_file m helper.py\ndef check(args):\n    raise RuntimeError('unchecked')\n")
+    helper = notebook.number()
+    source = "class TritonPythonModel:\n    def initialize(self, args):\n        helper.check(args)\n"
+    result = notebook.run(f"%%triton_model m\nimport helper\n{source}")
+    assert f"Cell In[{notebook.number()}], line 5, in initialize()" in result.text
+    assert f"Cell In[{helper}], line 3, in check()" in result.text
+
+
+def test_causes_are_chained_and_libraries_shown(notebook: Any) -> None:
+    source = """\
+import json
+
+class TritonPythonModel:
+    def initialize(self, args):
+        try:
+            json.loads("{")
+        except ValueError as error:
+            raise RuntimeError("no settings") from error
+"""
+    text = notebook.run(f"%%triton_model m\n{source}").text
+    assert "json/decoder.py" in text
+    assert "JSONDecodeError" in text
+    assert "The above exception was the direct cause of the following exception:" in text
+    assert text.index("JSONDecodeError") < text.index("RuntimeError: no settings")
+
+
+def test_a_clients_mistake_is_short_and_gets_a_hint(notebook: Any) -> None:
+    notebook.run(MODEL)
+    result = notebook.run("import numpy as np\nm(IN=np.ones((1, 1)))")
+    assert not result.success
+    assert "----> 2 m(IN=np.ones((1, 1)))" in result.text
+    assert "inference input 'IN' data-type is 'FP64', but model 'm' expects 'FP32'" in result.text
+    assert result.text.endswith("Hint: convert it: array.astype(numpy.float32).\n")
+    assert "tritonlab/" not in result.text
+    wrong = notebook.run("m(OTHER=1.0)")
+    assert "unexpected inference input 'OTHER' for model 'm'" in wrong.text
+    assert "Hint: its inputs are IN." in wrong.text
+
+
+def test_a_config_the_author_wrote_wrong_points_into_its_cell(notebook: Any) -> None:
+    result = notebook.run('\n%%triton_config m\nbackend: "python"\nmax_batchsize: 8\n')
+    assert not result.success
+    assert f"Cell In[{notebook.number()}], line 4:1: " in result.text
+    assert "Did you mean max_batch_size?" in result.text
+    assert "----> 4 max_batchsize: 8\n        ^" in result.text
+    assert "Traceback" not in result.text
+
+
+def test_a_config_the_server_refuses_after_the_model_spoke(notebook: Any) -> None:
+    result = notebook.run("%%triton_model m --input IN:FP32[0]\nclass TritonPythonModel:\n    pass\n")
+    assert not result.success
+    assert "model input 'IN' dimension must be integer >= 1, or -1 to indicate a variable-size dimension" in result.text
+    assert "Traceback" not in result.text
+
+
+def test_a_dead_stub_says_what_killed_it(notebook: Any) -> None:
+    source = MODEL.replace('raise ValueError("negative")', "__import__('os')._exit(9)")
+    notebook.run(source)
+    result = notebook.run("m(IN=[[-1.0]])")
+    assert not result.success
+    assert "Stub process 'm_0' is not healthy." in result.text
+    assert "about to fail" in result.text
+
+
+def test_a_failed_reload_shows_its_own_lines_and_the_old_model_keeps_its(notebook: Any) -> None:
+    notebook.run(MODEL)
+    good = notebook.number()
+    notebook.run(MODEL.replace("import triton", "\n\n\nraise ValueError('first')\nimport triton", 1))
+    assert f"Cell In[{good}], line 11, in execute()" in notebook.run("m(IN=[[-1.0]])").text
