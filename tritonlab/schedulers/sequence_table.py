@@ -1,10 +1,10 @@
 """Which sequence is where: ids, slots, backlog. Decides only: no lock, no clock, nothing is executed here.
 
-    first request --- slot free ---> slot --- END taken, or idle: the slot's rest first ---> free
-          |                           ^                                                        |
-          +------ all taken ------> backlog <---------------- the oldest of it ----------------+
-                                      |
-                                      +--- its time is up ---> refused
+first request --- slot free ---> slot --- END taken, or idle: the slot's rest first ---> free
+      |                           ^                                                        |
+      +------ all taken ------> backlog <---------------- the oldest of it ----------------+
+                                  |
+                                  +--- its time is up ---> refused
 """
 
 from __future__ import annotations
