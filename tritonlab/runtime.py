@@ -27,6 +27,7 @@ The way of a request, names = modules:
 from __future__ import annotations
 
 import atexit
+import os
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -115,3 +116,14 @@ def reset() -> None:
         workspace.close()
     if directory is not None:
         directory.cleanup()
+
+
+def _forget() -> None:
+    """In a forked child: the server and its directory are the parent's, also when the child ends before it."""
+    global _server, _directory, _workspace
+    if _directory is not None:
+        _directory._finalizer.detach()  # type: ignore[attr-defined]
+    _server = _directory = _workspace = None
+
+
+os.register_at_fork(after_in_child=_forget)

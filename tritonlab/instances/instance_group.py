@@ -30,7 +30,11 @@ def start_instances(
             executor.submit(instance.start, first_stub if index == 0 else None)
             for index, instance in enumerate(instances)
         ]
-        wait(starts)
+        try:
+            wait(starts)
+        except BaseException:  # an interrupt must not leave stubs behind, nor wait for them
+            abort_instances(instances)
+            raise
     failures = [start.exception() for start in starts]
     failure = next((f for f in failures if f is not None), None)
     if failure is not None:

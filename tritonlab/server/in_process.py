@@ -24,7 +24,7 @@ from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
 from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
-from .inference_server import InferenceServer
+from .inference_server import EXIT_TIMEOUT, InferenceServer
 from .model_lifecycle import ModelVersion
 
 SERVER_NAME = "triton"
@@ -152,9 +152,12 @@ class Server:
         """Starts the pool of warm stubs in the background, so that the first load is as quick as later ones."""
         self._core.pool.prewarm()
 
-    def stop(self) -> None:
-        """Unloads all models and ends all processes. Safe to call twice."""
-        self._core.stop()
+    def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
+        """Unloads all models and ends all processes. Safe to call twice.
+
+        Requests that still execute after `timeout` seconds fail.
+        """
+        self._core.stop(timeout)
 
     def __enter__(self) -> Server:
         return self

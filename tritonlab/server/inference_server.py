@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
 from .model_repository_manager import ModelFiles, ModelRepositoryManager
 
 CONTROL_MODES = ("none", "explicit")
+#: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
+EXIT_TIMEOUT = 30.0
 
 
 class LoadedModel:
@@ -98,8 +102,9 @@ class InferenceServer:
         self._serials = itertools.count(1)
         self._models: dict[str, LoadedModel] = {}
         self._models_lock = threading.Lock()  # guards additions to _models
-        self._endings: set[threading.Thread] = set()
+        self._endings: dict[threading.Thread, ModelVersion] = {}
         self._stopped = False
+        _servers.add(self)
         self._start(startup_models)
 
     def _start(self, startup_models: Sequence[str]) -> None:
@@ -131,13 +136,19 @@ class InferenceServer:
         """Starts a request; its responses go to `request.on_response`. Raises TritonError if it is refused; then
         nothing was executed."""
         request.request_start = self.clock.now()
-        version = self.find(request.model_name, request.model_version)
         request.serial = next(self._serials)
-        try:
-            version.enqueue(request)
-        except UnavailableError:
-            version.stats.record_rejected("REJECTED")
-            raise
+        inputs = request.inputs
+        while True:
+            version = self.find(request.model_name, request.model_version)
+            try:
+                version.enqueue(request)
+                return
+            except UnavailableError:
+                if version.state is ModelState.READY:
+                    version.stats.record_rejected("REJECTED")
+                    raise
+                # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
+                request.inputs = inputs  # the check may have reshaped them
 
     # -- model control
 
@@ -157,24 +168,22 @@ class InferenceServer:
             raise UnavailableError("explicit model load / unload is not allowed if polling is enabled")
 
     def _load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> LoadedModel:
-        if self._stopped:
-            raise UnavailableError("Server is stopping")
         with self._models_lock:
-            model = self._models.get(name) or LoadedModel(name)
+            model = self._models.setdefault(name, LoadedModel(name))  # so that a second load of it waits for this one
         with model.lock:
+            if self._stopped:
+                raise UnavailableError("Server is stopping")
             try:
                 found = self.repository.read(name, config, files)
             except ModelLoadError as error:
                 self._say(name, f"{error.message}: {error.reason}")
                 raise
-            with self._models_lock:
-                self._models[name] = model
             if self._unchanged(model, found):
                 return model
             if not found.versions:
                 text = f"at least one version must be available under the version policy of model '{name}'"
                 raise ModelLoadError(f"load failed for model '{name}': {text}\n", reason=text)
-            versions = {number: self._load_version(model, found, number) for number in found.versions}
+            versions = self._load_versions(model, found)
             failed = {number: error for number, error in versions.items() if isinstance(error, TritonError)}
             loaded = {number: version for number, version in versions.items() if isinstance(version, ModelVersion)}
             if failed:
@@ -203,6 +212,18 @@ class InferenceServer:
             and found.temporary is None
             and not config_differs(now.config, found.config)
         )
+
+    def _load_versions(self, model: LoadedModel, found: ModelFiles) -> dict[int, ModelVersion | TritonError]:
+        versions: dict[int, ModelVersion | TritonError] = {}
+        try:
+            for number in found.versions:
+                versions[number] = self._load_version(model, found, number)
+        except BaseException:  # an interrupt: nobody will ever serve what was loaded
+            for version in versions.values():
+                if isinstance(version, ModelVersion):
+                    version.abort()
+            raise
+        return versions
 
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
         version = ModelVersion(found, number, self._services, self._on_state)
@@ -258,10 +279,10 @@ class InferenceServer:
                 if version.version not in model.versions:
                     model.ended[version.version] = (version.state, version.reason)
             finally:
-                self._endings.discard(threading.current_thread())
+                self._endings.pop(threading.current_thread(), None)
 
         thread = threading.Thread(target=end, name=f"unload {version.name}", daemon=True)
-        self._endings.add(thread)
+        self._endings[thread] = version
         thread.start()
         return thread
 
@@ -274,7 +295,7 @@ class InferenceServer:
 
     def models(self) -> list[LoadedModel]:
         """Every model that was loaded, or tried, at least once."""
-        return [self._models[name] for name in sorted(self._models)]
+        return [model for _, model in sorted(self._models.items()) if model.versions or model.ended]
 
     def model(self, name: str) -> LoadedModel | None:
         return self._models.get(name)
@@ -282,7 +303,7 @@ class InferenceServer:
     def index(self) -> list[dict[str, str]]:
         """The repository index (rule 5.11.7): models never loaded have a name only."""
         entries: list[dict[str, str]] = []
-        for name in sorted({*self.repository.names(), *self._models}):
+        for name in sorted({*self.repository.names(), *(model.name for model in self.models())}):
             model = self._models.get(name)
             states = (
                 {}
@@ -335,23 +356,45 @@ class InferenceServer:
 
     # -- end
 
-    def stop(self) -> None:
-        """Unloads everything and ends all processes and threads. Blocking; safe to call twice."""
+    def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
+        """Unloads everything and ends all processes and threads. Blocking; safe to call twice.
+
+        Requests that still execute after `timeout` seconds fail, and their stubs are killed.
+        """
         if self._stopped:
             return
         self._stopped = True
-        threads = []
-        for model in self.models():
+        for model in list(self._models.values()):
             with model.lock:
                 versions = model.versions
                 model.serve({}, None)
-            threads += [self._end(model, version) for version in versions.values()]
-        for thread in [*threads, *self._endings]:
-            thread.join()
+            for version in versions.values():
+                self._end(model, version)
+        end = time.monotonic() + timeout
+        endings = list(self._endings.items())
+        for thread, _ in endings:
+            thread.join(max(end - time.monotonic(), 0))
+        for thread, version in endings:
+            if thread.is_alive():
+                version.abort()
+                thread.join()
         self.pool.close()
         self._timer.close()
         if not sys.is_finalizing():
             self._link_reader.close()
+
+
+_servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    """In a forked child: the stubs are the parent's. Nothing here may talk to them, least of all end them at exit."""
+    for server in _servers:
+        server._models = {}
+        server._stopped = True
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def parse_version(text: str) -> int:

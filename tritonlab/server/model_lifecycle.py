@@ -27,7 +27,7 @@ from ..core.model_config_rules import (
     validate_final,
 )
 from ..core.request_rules import RequestRules
-from ..core.status import ModelError, TritonError
+from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.instance_group import abort_instances, start_instances, stop_instances
 from ..instances.model_instance import InstanceEvents, InstancePlan, InstanceServices, InstanceState, ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
@@ -117,6 +117,9 @@ class ModelVersion:
             self._load()
         except TritonError as error:
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}")
+            raise
+        except BaseException as error:
+            self.advance(ModelEvent.FAILED, f"{type(error).__name__} while loading")
             raise
         self.load_ns = clock.now() - started
         self.advance(ModelEvent.LOADED)
@@ -233,8 +236,10 @@ class ModelVersion:
         self.advance(ModelEvent.UNLOADED, reason)
 
     def abort(self) -> None:
-        """Ends everything at once, whatever the state."""
+        """Ends everything at once, whatever the state; requests that wait or execute fail."""
         abort_instances(self.instances)
+        for instance in self.instances:
+            self.scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
 
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name}/{self.version} [{self.state.value} | {len(self.instances)} instances]>"
