@@ -51,7 +51,10 @@ class TritonPythonModel:
         code = tensor(requests[0], "CODE").as_numpy().reshape(-1)[0].decode()
         scope = dict(globals(), request=requests[0])
         exec("def script(self, requests):\\n" + textwrap.indent(code, "    "), scope)
-        return scope["script"](self, requests)
+        try:
+            return scope["script"](self, requests)
+        finally:
+            scope.clear()  # a function in its own globals is a cycle; the inputs would live until it is collected
 """
 
 ADD_SUB = """
@@ -91,7 +94,9 @@ def config(inputs: str = "", outputs: str = "", *rest: str, kind: str = "KIND_CP
     return "\n".join([*lines, *rest, ""])
 
 
-SCRIPTED_CONFIG = config("CODE STRING 1; X? FP32 -1; Y? STRING -1; Z? BF16 -1", "OUT FP32 -1; TEXT STRING -1; B BF16 -1")
+SCRIPTED_CONFIG = config(
+    "CODE STRING 1; X? FP32 -1; Y? STRING -1; Z? BF16 -1", "OUT FP32 -1; TEXT STRING -1; B BF16 -1"
+)
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 
@@ -181,6 +186,24 @@ class Lab:
             model = self.load(name, SCRIPTED, config_text)
         eventually(model.ready)
         return Script(model)
+
+    def held(self, name: str, execute: str) -> tuple[Model, Path]:
+        """A model whose later stubs initialize only once the file is gone; `execute` is the body of that method."""
+        hold = self.repository / f"{name}.hold"
+        source = f"""
+import os, signal, time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        while os.path.exists({str(hold)!r}):
+            time.sleep(0.005)
+
+    def execute(self, requests):
+        {execute}
+"""
+        model = self.load(name, source)
+        hold.touch()
+        return model, hold
 
 
 def instances(model: Model) -> list[ModelInstance]:

@@ -97,21 +97,26 @@ class MainLoop:
         started = time.perf_counter_ns()
         spin_us, block, entries = body
         self._spin = spin_us * 1e-6
-        requests = self._receive_requests(block, entries)
-        called = time.perf_counter_ns()
-        error, returned = self._call_model(requests)
-        finished = time.perf_counter_ns()
+        requests: List[InferenceRequest] = []
+        returned: Any = None
         packed: Optional[int] = None
         responses: List[Any] = []
-        if error is None:
-            try:
+        called = finished = started
+        try:
+            requests = self._receive_requests(block, entries)
+            called = time.perf_counter_ns()
+            error, returned = self._call_model(requests)
+            finished = time.perf_counter_ns()
+            if error is None:
                 packed, responses = self._check_and_pack(requests, returned)
-            except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
-                error = {"text": self._failed(str(failure)), "code": 1}
-        for index, request in enumerate(requests):
+        except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
+            error = {"text": self._failed(str(failure)), "code": 1}
+        except Exception as failure:  # out of memory, most likely; the next batch may be smaller
+            error = outcome_of(failure, self._failed(peer_text(failure)))
+        for index, entry in enumerate(entries):
             # what stays open is answered later, through its sender
             if error is not None or responses[index] is not None:
-                self._bridge.open_requests.pop(request._handle, None)
+                self._bridge.open_requests.pop(entry[0], None)
         # the inputs go back to the kernel with this very message, unless the author kept one
         del requests, returned
         _flush()

@@ -27,12 +27,17 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
         total += (size + 63) & -64
     block = region.allocate(total) if total else None
     headers: List[Header] = []
-    for name, datatype, shape, data, position, size in plan:
-        if size:
-            assert block is not None
-            position += block
-            region.write(position, data)
-        headers.append([name, datatype, shape, MEMORY_CPU, 0, position, size])
+    try:
+        for name, datatype, shape, data, position, size in plan:
+            if size:
+                assert block is not None
+                position += block
+                region.write(position, data)
+            headers.append([name, datatype, shape, MEMORY_CPU, 0, position, size])
+    except BaseException:
+        if block is not None:
+            region.free(block)
+        raise
     return block, headers
 
 

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+import pytest
+
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, Script, alive, eventually, in_threads, instances
+from tritonlab.core.status import InvalidArgumentError, ModelError, TritonError
+from tritonlab.instances.model_instance import InstanceState
+
+NOT_HEALTHY = "Stub process 'script_0_0' is not healthy."
+
+
+# -- a stub that dies
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "last_line"),
+    [
+        ("os._exit(3)", "exit status 3", None),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL (Killed)", None),
+        ("ctypes.string_at(0)", "signal SIGSEGV (Segmentation fault)", "Segmentation fault"),
+        ("os.abort()", "signal SIGABRT (Aborted)", "Fatal Python error: Aborted"),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", "signal SIGTERM (Terminated)", None),
+    ],
+    ids=["_exit", "SIGKILL", "SIGSEGV", "abort", "SIGTERM"],
+)
+def test_a_dead_stub_fails_its_request_says_why_and_is_replaced(
+    script: Script, code: str, reason: str, last_line: str | None
+) -> None:
+    restarts, pid = script.instance.restarts, script.pid
+    error = script.fails(f"print('before the end'); {code}")
+    assert isinstance(error, ModelError)
+    assert error.message == NOT_HEALTHY  # the peer's text, rule 2.6.1
+    assert error.reason == f"The stub process of 'script_0_0' ended with {reason}."
+    assert "before the end" in error.log
+    assert last_line is None or any(last_line in line for line in error.log)
+    assert script.value("6 * 7") == 42  # the next request waits for the new stub
+    assert script.instance.restarts == restarts + 1
+    assert script.pid != pid
+    assert not alive(pid)
+    assert script.instance.last_death == error.reason
+
+
+def test_readiness_is_false_until_the_stub_is_replaced(lab: Lab) -> None:  # rule 2.6.2
+    model, hold = lab.held("slow", "os._exit(1)")
+    assert model.ready()
+    assert lab.server.ready()
+    with pytest.raises(ModelError, match="is not healthy"):
+        next(model.infer())
+    assert not model.ready()
+    assert not lab.server.ready()
+    assert model.instances()[0]["state"] == "restarting"
+    assert model.state == "READY"  # as the repository index shows it
+    hold.unlink()
+    eventually(model.ready)
+    assert lab.server.ready()
+    lab.server.unload(model)
+
+
+def test_all_requests_of_a_batch_fail_with_errors_of_their_own(lab: Lab) -> None:
+    config = 'backend: "python" max_batch_size: 8 dynamic_batching { preferred_batch_size: 4 '
+    config += "max_queue_delay_microseconds: 5000000 } instance_group { kind: KIND_CPU }"
+    config += 'input { name: "A" data_type: TYPE_FP32 dims: [ 1 ] }'
+    model = lab.load("dies", "import os\nclass TritonPythonModel:\n def execute(self, r): os._exit(len(r))\n", config)
+
+    def send(index: int) -> TritonError:
+        (response,) = model.infer(inputs={"A": [[1.0]]}, raise_on_error=False)
+        assert response.error is not None
+        return response.error
+
+    errors = in_threads(4, send)
+    assert {error.message for error in errors} == {"Stub process 'dies_0_0' is not healthy."}
+    assert {error.reason for error in errors} == {"The stub process of 'dies_0_0' ended with exit status 4."}
+    assert len({id(error) for error in errors}) == 4
+    lab.server.unload(model)
+
+
+def test_a_stub_killed_while_idle_is_replaced_once(script: Script) -> None:
+    restarts = script.instance.restarts
+    os.kill(script.pid, signal.SIGKILL)
+    eventually(lambda: script.instance.restarts == restarts + 1)
+    # an instance that its scheduler counted twice would get two batches at once
+    assert in_threads(8, lambda index: script.value(str(index))) == list(range(8))
+    assert script.instance.restarts == restarts + 1
+
+
+def test_a_request_that_comes_while_the_stub_is_replaced_waits_for_the_new_one(script: Script) -> None:
+    restarts = script.instance.restarts
+    os.kill(script.pid, signal.SIGKILL)
+    eventually(lambda: script.instance.state is not InstanceState.READY or script.instance.restarts > restarts)
+    assert in_threads(8, lambda index: script.value(str(index))) == list(range(8))
+
+
+def test_death_under_load_answers_every_request(script: Script) -> None:
+    def send(index: int) -> str:
+        results = []
+        for _ in range(10):
+            with contextlib.suppress(ModelError):
+                results.append(script.value("1"))
+        return f"{len(results)} answered"
+
+    script.infer("threading.Timer(0.02, os._exit, (1,)).start(); return [answer()]")
+    in_threads(6, send)
+    eventually(script.model.ready)
+    assert script.value("2") == 2
+    assert script.instance.inflight == {}
+
+
+def test_with_two_instances_the_other_one_goes_on(lab: Lab) -> None:  # rule 2.6.3
+    model = lab.load("pair", ADD_SUB, ADD_SUB_CONFIG.replace("KIND_CPU", "KIND_CPU count: 2"))
+    first, second = instances(model)
+    assert first.pid is not None
+    os.kill(first.pid, signal.SIGKILL)
+    eventually(lambda: first.state is not InstanceState.READY or first.restarts)
+    for _ in range(20):
+        assert model(INPUT0=[1.0], INPUT1=[2.0])["OUTPUT0"] == [3.0]
+    eventually(model.ready)
+    assert [first.restarts, second.restarts] == [1, 0]
+    lab.server.unload(model)
+
+
+def test_a_model_that_cannot_start_again_is_given_up(lab: Lab) -> None:
+    marker = lab.repository / "started_once"
+    model = lab.load(
+        "once",
+        f"""
+import os
+
+class TritonPythonModel:
+    def initialize(self, args):
+        os.mkdir({str(marker)!r})  # works once
+
+    def execute(self, requests):
+        os._exit(5)
+""",
+    )
+    with pytest.raises(ModelError, match="not healthy"):
+        next(model.infer())
+    eventually(lambda: instances(model)[0].state is InstanceState.FAILED)
+    with pytest.raises(ModelError) as raised:
+        next(model.infer())
+    assert raised.value.message == "Stub process 'once_0' is not healthy."
+    assert "exit status 5" in raised.value.reason
+    assert not model.ready()
+    assert any("could not be started again: FileExistsError" in record.text for record in model.logs())
+    lab.server.unload(model)
+
+
+def test_a_model_whose_own_threads_kill_it_is_given_up(lab: Lab) -> None:
+    model = lab.load(
+        "suicidal",
+        """
+import os, threading
+
+class TritonPythonModel:
+    def initialize(self, args):
+        threading.Timer(0.01, os._exit, (7,)).start()
+
+    def execute(self, requests):
+        return []
+""",
+    )
+    eventually(lambda: instances(model)[0].state is InstanceState.FAILED)
+    assert instances(model)[0].restarts == 2
+    assert model.logs()[-1].text == "'suicidal_0' died 3 times without a request and is not started again."
+    lab.server.unload(model)
+
+
+def test_a_model_can_be_unloaded_while_its_stub_is_replaced(lab: Lab) -> None:
+    model, hold = lab.held("slow_to_return", "os._exit(1)")
+    instance = instances(model)[0]
+    with pytest.raises(ModelError):
+        next(model.infer())
+    dead = instance.pid
+    eventually(lambda: instance.pid != dead)  # the new one initializes, and would for ever
+    assert instance.pid is not None
+    lab.server.unload(model)
+    assert hold.exists()
+    assert instance.state is InstanceState.STOPPED
+    assert not alive(instance.pid)
+
+
+def test_a_model_that_forked_dies_with_its_children(script: Script) -> None:
+    """A child keeps the dead stub's end of the socket open: only a look at the process itself tells."""
+    child = int(script.text("os.fork() or time.sleep(600)"))
+    assert alive(child)
+    error = script.fails("os._exit(9)")
+    assert isinstance(error, ModelError)
+    assert "exit status 9" in error.reason
+    eventually(lambda: not alive(child))
+
+
+# -- a request that cannot be sent
+
+
+def test_a_field_that_cannot_be_sent_fails_its_request_only(script: Script) -> None:
+    code = {"CODE": [b"return [answer(OUT=np.float32([1]))]"]}
+    with pytest.raises(InvalidArgumentError, match="the request cannot be sent to the model"):
+        list(script.model.infer(inputs=code, correlation_id=object()))  # type: ignore[arg-type]
+    assert script.value("2") == 2
+    assert script.instance.stub is not None
+    assert script.instance.stub.link.region.used == 0
+
+
+# -- what an instance is made of
+
+
+def test_repr_tells_the_state(script: Script) -> None:
+    assert repr(script.instance) == f"<ModelInstance script_0_0 [ready | 0 in flight | pid {script.pid}]>"
