@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.status import ModelError
+from ..ipc.interpreter import Interpreter, InterpreterError
 from ..ipc.stub_connection import Answer
-from ..ipc.stub_launcher import StubProcess, StubStartError
+from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from .response_factory import failure_of
@@ -24,7 +25,7 @@ class ModelSource:
     """Where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go to the end of
     sys.path (rule 2.1.5).
 
-    `python` None: the kernel's interpreter.
+    `interpreter`: what the stub is started with.
     """
 
     model: str
@@ -33,7 +34,7 @@ class ModelSource:
     path: str
     paths: tuple[str, ...]
     model_dir: str
-    python: str | None = None
+    interpreter: Interpreter = KERNEL
 
 
 class ModelStub:
@@ -47,9 +48,9 @@ class ModelStub:
         self.executing_ids: tuple[str, ...] = ()
         self._log = log
         try:
-            self.process: StubProcess = pool.acquire(source.python)
+            self.process: StubProcess = pool.acquire(source.interpreter)
         except (StubStartError, OSError) as error:
-            raise ModelError(f"Stub process '{instance}' is not healthy.", reason=str(error)) from error
+            raise self._not_started(error) from error
         self.process.adopt_output(self._on_line)
         self.link = self.process.link
         self._imported: Answer | None = self.link.ask("IMPORT", self._import_body())
@@ -66,9 +67,12 @@ class ModelStub:
             "paths": list(source.paths),
             "model_dir": source.model_dir,
             "instance": self.instance,
-            "env": dict(os.environ),
+            "env": source.interpreter.variables(os.environ),
             "cwd": cwd,
         }
+
+    def _not_started(self, error: Exception) -> ModelError:
+        return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=str(error))
 
     def _on_line(self, stream: str, text: str) -> None:
         level = "INFO" if stream == "stdout" else "WARNING"
@@ -89,6 +93,12 @@ class ModelStub:
         """Waits until the model's module is imported."""
         if self._imported is not None:
             answer, self._imported = self._imported, None
+            try:
+                self.process.await_hello()
+            except InterpreterError as error:
+                raise ModelError(str(error)) from error
+            except StubStartError as error:
+                raise self._not_started(error) from error
             self._outcome(answer)
 
     def auto_complete(self, config: str) -> dict[str, Any] | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,11 +24,15 @@ from typing import Any
 
 from ..stub._pb_stub.serialization import WIRE_VERSION
 from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from .interpreter import Interpreter
 from .link_reader import LinkReader
 from .stub_connection import StubConnection
 from .stub_log import StubOutput
 
 STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
+
+#: What runs the kernel runs the models, unless they bring an environment or a stub of their own.
+KERNEL = Interpreter(sys.executable)
 
 #: Seconds. FINALIZE has none in the peer (rule 2.8.2); a kernel that shuts down must not wait for ever.
 HELLO_TIMEOUT = 60.0
@@ -57,12 +63,11 @@ class StubProcess:
         self,
         link_reader: LinkReader,
         *,
-        python: str = sys.executable,
-        environment: Mapping[str, str] | None = None,
+        interpreter: Interpreter = KERNEL,
         shm: ShmSettings = DEFAULT_SHM,
     ) -> None:
-        self.python = python
-        self.environment = dict(os.environ if environment is None else environment)
+        self.interpreter = interpreter
+        self.environment = interpreter.variables(os.environ)
         self._link_reader = link_reader
         self._early: list[tuple[str, str]] = []
         self._ended = threading.Event()
@@ -79,7 +84,7 @@ class StubProcess:
         os.ftruncate(stub_region_fd, shm.default_byte_size)
         try:
             self.process = subprocess.Popen(
-                [python, str(STUB), *map(str, numbers)],
+                [interpreter.executable, str(STUB), *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout_write,
                 stderr=stderr_write,
@@ -88,7 +93,11 @@ class StubProcess:
                 start_new_session=True,  # an interrupt of the kernel must not reach it
             )
         except OSError as error:
-            raise StubStartError(f"cannot start the stub with '{python}': {error}") from error
+            for fd in (region_fd, stub_region_fd, self._life_write, stdout_read, stderr_read):
+                os.close(fd)
+            ours.close()
+            our_monitor.close()
+            raise StubStartError(f"cannot start the stub with '{interpreter.executable}': {error}") from error
         finally:
             for fd in (life_read, stdout_write, stderr_write):
                 os.close(fd)
@@ -96,26 +105,40 @@ class StubProcess:
             their_monitor.close()
         self._regions = (region, RegionReader(stub_region_fd))
         self.output = StubOutput(stdout_read, stderr_read, lambda stream, text: self._early.append((stream, text)))
-        for fd in self.output.fds:
-            link_reader.add(fd, partial(self._on_output, fd))
-        self.link = StubConnection(ours, *self._regions, link_reader)
-        self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
+        self._exit_fd = os.pidfd_open(self.process.pid)
+        try:
+            for fd in self.output.fds:
+                link_reader.add(fd, partial(self._on_output, fd))
+            self.link = StubConnection(ours, *self._regions, link_reader)
+            self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
+            link_reader.add(self._exit_fd, self._on_exit)
+        except OSError as error:  # the server is stopping; the process leaves with the last descriptor of its link
+            self._signal(signal.SIGKILL)
+            self.process.wait()
+            raise StubStartError(f"no stub is started any more: {error}") from error
+        _running.add(self)
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def await_hello(self, timeout: float = HELLO_TIMEOUT) -> None:
-        """Waits until the stub is up. Raises StubStartError with what it printed."""
+        """Waits until the stub is up. Raises InterpreterError if its Python is to blame, else StubStartError with what
+        it printed."""
         hello = self.link.await_hello(timeout)
+        program = self.interpreter.executable
         if hello is None:
+            why = self.link.lost_reason
+            died = self.link.lost and self._wait(0.5)
             self.kill()
+            if self.interpreter is not KERNEL:
+                self.interpreter.check()
             printed = "\n".join(text for _, text in self._early[-20:])
-            what = f"exited with {self.exit_reason()}" if self.link.lost else f"did not answer within {timeout:.0f} s"
-            raise StubStartError(f"the stub ({self.python}) {what}" + (f":\n{printed}" if printed else ""))
+            what = f"exited with {self.exit_reason()}" if died else why or f"did not answer within {timeout:.0f} s"
+            raise StubStartError(f"the stub ({program}) {what}" + (f":\n{printed}" if printed else ""))
         if hello[0] != WIRE_VERSION:
             self.kill()
-            raise StubStartError(f"the stub ({self.python}) speaks wire version {hello[0]}, not {WIRE_VERSION}")
+            raise StubStartError(f"the stub ({program}) speaks wire version {hello[0]}, not {WIRE_VERSION}")
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
         """Sends the stub's lines to `emit(stream, text)`, those it printed before included."""
@@ -134,6 +157,11 @@ class StubProcess:
         else:
             self._link_reader.remove(fd)
 
+    def _on_exit(self, events: int) -> None:
+        """The process has ended. Its socket may not: what the model forked holds a copy of the other end."""
+        self.link.shutdown()
+        self.monitor.shutdown()
+
     # -- the end
 
     def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> list[Any] | None:
@@ -149,10 +177,11 @@ class StubProcess:
 
     def kill(self) -> None:
         """Ends the process without asking."""
-        self._signal(signal.SIGKILL)
         self._climb_down(grace=0.0)
 
     def _climb_down(self, grace: float) -> None:
+        if self._ended.is_set():
+            return  # its process id may be another's by now
         self.link.shutdown()
         self.monitor.shutdown()
         if not (grace and self._wait(grace)):
@@ -166,10 +195,11 @@ class StubProcess:
         self._release()
 
     def _wait(self, seconds: float) -> bool:
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        ended = select.poll()  # Popen.wait(timeout) looks every 50 ms
+        ended.register(self._exit_fd, select.POLLIN)
+        if not ended.poll(seconds * 1000):
             return False
+        self.process.wait()
         return True
 
     def _signal(self, number: signal.Signals) -> None:
@@ -179,6 +209,8 @@ class StubProcess:
     def reap(self) -> None:
         """After the link was lost: makes sure the process is gone, collects its exit status and last lines, frees
         everything."""
+        if self._ended.is_set():
+            return
         if not self._wait(0.5):
             self._signal(signal.SIGKILL)
             self.process.wait()
@@ -202,11 +234,33 @@ class StubProcess:
             if self._ended.is_set():
                 return
             self._ended.set()
-        for fd in self.output.fds:
+        _running.discard(self)
+        for fd in (*self.output.fds, self._exit_fd):
             self._link_reader.remove(fd)
+        os.close(self._exit_fd)
         self.output.close()
         self.link.close()
         self.monitor.close()
         os.close(self._life_write)
         for region in self._regions:
             region.close()
+
+    def forget(self) -> None:
+        """In a forked child: drops the descriptors that would keep the stub alive after the kernel, and the right to
+        end it."""
+        self._ended.set()
+        os.close(self._life_write)
+        self.link.forget()
+        self.monitor.forget()
+
+
+_running: weakref.WeakSet[StubProcess] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for stub in list(_running):
+        stub.forget()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

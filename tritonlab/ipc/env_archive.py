@@ -1,0 +1,97 @@
+"""Unpacks an execution environment, a tar or tar.gz archive, and lets nothing of it out of its directory.
+
+All members are checked before the first is written. What is refused would, unpacked, write or reach somewhere else:
+absolute names, `..`, devices and pipes, names below a link of the archive, links that lead out. Only `bin/python…`
+may be a link to a file outside: that is how venv refers to the Python it was made with.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import tarfile
+import zlib
+from pathlib import Path
+
+
+class ArchiveError(Exception):
+    """The archive cannot be read, or a member of it is refused."""
+
+
+def extract(archive: Path, directory: Path) -> None:
+    """Unpacks `archive` into the empty `directory`. Raises ArchiveError; then something may lie in `directory`, but
+    only if the archive could not be read to its end."""
+    try:
+        with _open(archive) as tar:
+            _check_members(archive, tar.getmembers())
+            if hasattr(tarfile, "tar_filter"):
+                tar.extractall(directory, filter=_filter)
+            else:
+                tar.extractall(directory)
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise ArchiveError(f"'{archive}' cannot be unpacked: {error}") from error
+
+
+def _filter(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
+    """Python's own check (PEP 706), which looks at the directory as it really is. Whoever unpacks owns the files."""
+    checked = tarfile.tar_filter(member, directory)
+    # None: not applied; typeshed does not know
+    return checked.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
+
+
+def _open(archive: Path) -> tarfile.TarFile:
+    """Plain tar and gzip only, as in the peer: an archive that works here must work there."""
+    with archive.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        return tarfile.open(archive, "r:gz" if packed else "r:")
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        # the peer's text (rule 2.10.3)
+        raise ArchiveError("archive_read_open_filename() failed.") from error
+
+
+def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
+    links: set[str] = set()
+    files: set[str] = set()
+    for member in members:
+        name = posixpath.normpath(member.name)
+        problem = _problem(member, name, links, files)
+        if problem:
+            raise ArchiveError(
+                f"'{archive}' is refused, nothing was unpacked: its member '{member.name}' {problem}. "
+                "An environment must not reach outside its own directory."
+            )
+        if member.issym():
+            links.add(name)
+        elif member.isfile():
+            files.add(name)
+
+
+def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str]) -> str:
+    """Why a member is refused; empty if it is not. `links` and `files` are those before it."""
+    if member.name.startswith("/"):
+        return "has an absolute path"
+    if ".." in member.name.split("/"):
+        return "has '..' in its path"
+    if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
+        return "is a device or a pipe"
+    if name in links or any(parent in links for parent in _parents(name)):
+        return "would be written through a link of the archive"
+    if member.islnk() and posixpath.normpath(member.linkname) not in files:
+        return f"is a hard link to '{member.linkname}', which is no file of the archive before it"
+    if member.issym() and _leads_out(name, member.linkname) and not _is_interpreter(name):
+        return f"is a link to '{member.linkname}', which is outside"
+    return ""
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _leads_out(name: str, target: str) -> bool:
+    end = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    return end.startswith(("/", "../")) or end == ".."
+
+
+def _is_interpreter(name: str) -> bool:
+    return posixpath.dirname(name) == "bin" and posixpath.basename(name).startswith("python")

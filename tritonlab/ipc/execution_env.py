@@ -1,0 +1,76 @@
+"""Execution environments: the Python a model asks for with the parameter EXECUTION_ENV_PATH (section 2.10 of the rule
+book)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+
+from .env_archive import ArchiveError, extract
+from .interpreter import Interpreter, InterpreterError, of_environment
+
+PARAMETER = "EXECUTION_ENV_PATH"
+MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
+
+
+class ExecutionEnvironments:
+    """The environments of one server. An archive is unpacked once for all models that name it, and again when it has
+    changed; then into another directory, because the version that still serves runs in the first.
+
+    Guarantees: `interpreter` may be called from any thread; two models that name the same archive wait for one
+    extraction.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards everything below, and is held while an archive is unpacked
+        self._base: tempfile.TemporaryDirectory[str] | None = None
+        self._count = 0
+        #: canonical path of an archive -> (its modification time ns and size, where it lies unpacked)
+        self._unpacked: dict[str, tuple[tuple[int, int], Path]] = {}
+
+    def interpreter(self, path: str, model_directory: Path) -> Interpreter:
+        """The interpreter of the environment at `path`, the value of the parameter. Raises InterpreterError with the
+        peer's text where it has one (rule 2.10.3)."""
+        named = path.replace(MODEL_DIRECTORY, str(model_directory))
+        try:
+            found = Path(os.path.realpath(named, strict=True))
+        except OSError:
+            raise InterpreterError(f"Failed to get the canonical path for {named}.") from None
+        directory = found if found.is_dir() else self._unpack(found)
+        activate = directory / "bin" / "activate"
+        if not activate.exists():
+            raise InterpreterError(
+                f"Path {activate} does not exist. The Python environment should contain an 'activate' script."
+            )
+        return of_environment(directory)
+
+    def _unpack(self, archive: Path) -> Path:
+        with self._lock:
+            status = archive.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            known = self._unpacked.get(str(archive))
+            if known is not None and known[0] == stamp:
+                return known[1]
+            if self._base is None:
+                self._base = tempfile.TemporaryDirectory(prefix="python_env_", ignore_cleanup_errors=True)
+            directory = Path(self._base.name) / str(self._count)
+            self._count += 1
+            directory.mkdir()
+            try:
+                extract(archive, directory)
+            except ArchiveError as error:
+                shutil.rmtree(directory, ignore_errors=True)
+                raise InterpreterError(str(error)) from error
+            self._unpacked[str(archive)] = (stamp, directory)
+            return directory
+
+    def close(self) -> None:
+        """Removes what was unpacked; no model runs there any more."""
+        with self._lock:
+            self._unpacked.clear()
+            if self._base is not None:
+                self._base.cleanup()
+                self._base = None
