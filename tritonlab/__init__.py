@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import kernel_modules
 from .core.infer_request import InferenceRequest
 from .core.infer_response import InferenceResponse
 from .core.instrument import Instrument
@@ -14,9 +15,13 @@ from .core.status import ModelError, ModelLoadError, TritonError
 from .core.tensor import Tensor
 from .export.repository import export
 from .runtime import default_server, default_workspace, load, playground, reset
-from .server.in_process import AsyncResponseIterator, Model, ResponseIterator, Server
+from .server.in_process import Model, Server
+from .server.response_iterator import AsyncResponseIterator, ResponseIterator
 
 __version__ = "0.1.0"
+
+# from here on `import triton_python_backend_utils` works in this process
+kernel_modules.install()
 
 __all__ = [
     "AsyncResponseIterator",

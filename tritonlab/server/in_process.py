@@ -3,10 +3,7 @@ iterators."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
@@ -16,7 +13,7 @@ from numpy.typing import NDArray
 from ..core.clock import Clock
 from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
-from ..core.infer_response import InferenceResponse, ParameterValue
+from ..core.infer_response import ParameterValue
 from ..core.instrument import Instruments
 from ..core.model_config import print_pbtxt, to_dict
 from ..core.model_metrics import ModelMetrics
@@ -26,6 +23,7 @@ from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
 from .inference_server import EXIT_TIMEOUT, InferenceServer
 from .model_lifecycle import ModelVersion
+from .response_iterator import AsyncResponseIterator, ResponseIterator
 
 SERVER_NAME = "triton"
 #: The release whose newest behaviour the rule book describes (rule 0.1).
@@ -349,86 +347,3 @@ class Model:
     def __repr__(self) -> str:
         version = "" if self.version == -1 else f"/{self.version}"
         return f"<Model {self.name}{version} [{self.state}]>"
-
-
-class ResponseIterator(Iterator[InferenceResponse]):
-    """The responses of one request, in order. An empty final response ends the iteration and is not yielded (rule
-    3.7.5).
-
-    The thread that waits in `next` reads the stub's answer itself, when nobody else does.
-    """
-
-    def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
-        self.request = request
-        self._raise = raise_on_error
-        self._empty_final = empty_final
-        self._responses: deque[InferenceResponse] = deque()
-        self._waiter: threading.Lock | None = None
-        self._done = False
-        request.on_response = self._on_response
-
-    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        self._responses.append(response)
-        waiter = self._waiter
-        if waiter is not None and waiter.locked():
-            waiter.release()
-
-    def _arrived(self) -> bool:
-        return bool(self._responses)
-
-    def __next__(self) -> InferenceResponse:
-        responses = self._responses
-        while not self._done:
-            while not responses:
-                executor = self.request.executor
-                if executor is None or not executor.lead(self._arrived):
-                    self._wait()
-            response = responses.popleft()
-            self._done = response.final
-            if response.error is not None and self._raise:
-                raise response.error
-            if self._empty_final or not response.empty:
-                return response
-        raise StopIteration
-
-    def _wait(self) -> None:
-        """Sleeps until a response is there; some other thread reads."""
-        waiter = threading.Lock()
-        waiter.acquire()
-        self._waiter = waiter
-        if not self._responses:
-            waiter.acquire()
-
-    def cancel(self) -> None:
-        """Asks for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
-        self.request.cancel()
-
-
-class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
-    """The responses of one request for asyncio; otherwise as ResponseIterator."""
-
-    def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
-        self.request = request
-        self._raise = raise_on_error
-        self._empty_final = empty_final
-        self._loop = asyncio.get_running_loop()
-        self._responses: asyncio.Queue[InferenceResponse] = asyncio.Queue()
-        self._done = False
-        request.on_response = self._on_response
-
-    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        self._loop.call_soon_threadsafe(self._responses.put_nowait, response)
-
-    async def __anext__(self) -> InferenceResponse:
-        while not self._done:
-            response = await self._responses.get()
-            self._done = response.final
-            if response.error is not None and self._raise:
-                raise response.error
-            if self._empty_final or not response.empty:
-                return response
-        raise StopAsyncIteration
-
-    def cancel(self) -> None:
-        """Asks for cancellation; keep iterating."""
-        self.request.cancel()
