@@ -15,7 +15,8 @@ from ..core.status import TritonError
 from ..core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..server.in_process import Model, ResponseIterator
+    from ..server.in_process import Model
+from ..server.response_iterator import ResponseIterator
 
 
 #: how long the times of an `execute` call that has answered already are waited for
