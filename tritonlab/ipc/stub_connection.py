@@ -180,10 +180,9 @@ class StubConnection:
             if handler is not None:
                 handler(ident, body)
             elif command == _RESULT:
-                answer = self._answers.pop(ident, None)
-                if answer is None or type(body) is not list or len(body) != 2:
+                if ident not in self._answers or type(body) is not list or len(body) != 2:
                     raise WireError(f"unexpected result {body!r}")
-                answer.set(body)
+                self._answers.pop(ident).set(body)
             elif command == _HELLO:
                 self._hello.set(body)
             else:

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.serving import eventually
+from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.stub._pb_stub.ipc_message import FREED, HEADER, MAX_BODY, NUMBER
+from tritonlab.stub._pb_stub.serialization import WIRE_VERSION
+from tritonlab.testing import FakeStub
+
+LOG, RESPONSE, EXECUTE = NUMBER["LOG"], NUMBER["RESPONSE"], NUMBER["EXECUTE"]
+
+
+def message(command: int, body: Any = None, ident: int = 0, freed: tuple[int, ...] = (), **lies: int) -> bytes:
+    """A message as it lies on the wire, with a header that may lie."""
+    text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    version, length = lies.get("version", WIRE_VERSION), lies.get("length", len(text))
+    header = HEADER.pack(version, command, len(freed), length, ident)
+    return header + b"".join(FREED.pack(offset) for offset in freed) + text
+
+
+def listen(stub: FakeStub, command: int = LOG) -> list[Any]:
+    """The bodies of what comes from now on."""
+    heard: list[Any] = []
+    stub.link.handlers[command] = lambda ident, body: heard.append(body)
+    return heard
+
+
+# -- questions and answers
+
+
+def test_a_question_gets_its_answer(stub: FakeStub) -> None:
+    answer = stub.link.ask("FINALIZE", None)
+    ident, body = stub.expect("FINALIZE")
+    assert body is None
+    stub.send("RESULT", ident, [True, "done"])
+    assert stub.link.await_answer(answer, 5)
+    assert (answer.value, answer.lost) == ([True, "done"], False)
+
+
+def test_answers_may_come_in_any_order(stub: FakeStub) -> None:
+    first, second = stub.link.ask("IMPORT", {}), stub.link.ask("FINALIZE", None)
+    idents = [stub.expect("IMPORT")[0], stub.expect("FINALIZE")[0]]
+    stub.send("RESULT", idents[1], [True, 2])
+    stub.send("RESULT", idents[0], [True, 1])
+    assert stub.link.await_answer(first, 5)
+    assert stub.link.await_answer(second, 5)
+    assert (first.value, second.value) == ([True, 1], [True, 2])
+
+
+def test_waiting_ends_in_time_though_the_stub_goes_on_talking(stub: FakeStub) -> None:
+    heard = listen(stub)
+    answer = stub.link.ask("FINALIZE", None)
+    stop = threading.Event()
+
+    def talk() -> None:
+        while not stop.wait(0.002):
+            stub.send("LOG", 0, [0, "f", 1, "still busy"])
+
+    talker = threading.Thread(target=talk, daemon=True)
+    talker.start()
+    try:
+        assert not stub.link.await_answer(answer, 0.05)
+    finally:
+        stop.set()
+        talker.join()
+    assert heard
+
+
+def test_a_question_on_a_lost_link_is_lost_at_once(stub: FakeStub) -> None:
+    stub.die()
+    eventually(lambda: stub.link.lost)
+    answer = stub.link.ask("FINALIZE", None)
+    assert answer.lost
+    assert stub.link.await_answer(answer, 0)
+
+
+# -- who reads
+
+
+def test_without_a_caller_the_link_reader_reads(stub: FakeStub) -> None:
+    heard = listen(stub)
+    stub.send("LOG", 0, "one")
+    stub.send("LOG", 0, "two")
+    eventually(lambda: heard == ["one", "two"])
+
+
+def test_a_leader_reads_on_its_own_thread(stub: FakeStub) -> None:
+    threads: list[threading.Thread] = []
+    stub.link.handlers[LOG] = lambda ident, body: threads.append(threading.current_thread())
+    released = threading.Event()
+
+    def send() -> None:
+        released.wait(5)
+        stub.send("LOG")
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    released.set()
+    assert stub.link.lead(lambda: bool(threads))
+    sender.join()
+    assert threads == [threading.current_thread()]
+
+
+def test_only_one_thread_leads(stub: FakeStub) -> None:
+    heard = listen(stub)
+    entered = threading.Event()
+
+    def done() -> bool:
+        entered.set()
+        return bool(heard)
+
+    leader = threading.Thread(target=lambda: stub.link.lead(done))
+    leader.start()
+    assert entered.wait(5)
+    assert not stub.link.lead(lambda: False)
+    stub.send("LOG", 0, 1)
+    leader.join(5)
+    assert not leader.is_alive()
+
+
+def test_what_came_with_the_leaders_message_is_not_left_in_the_buffer(stub: FakeStub) -> None:
+    """No event tells of bytes that were read already: the second message would wait for a third."""
+    heard = listen(stub)
+    stub.link._arm_lock.acquire()  # the link reader sees nothing of this
+    try:
+        stub.link._link_reader.arm(stub.link._fd, readable=False)
+        stub.send_bytes(message(LOG, 1) + message(LOG, 2) + message(LOG, 3)[:-1])
+    finally:
+        stub.link._arm_lock.release()
+    assert stub.link.lead(lambda: bool(heard))
+    assert heard == [1, 2]
+    stub.send_bytes(message(LOG, 3)[-1:])
+    eventually(lambda: heard == [1, 2, 3])
+
+
+def test_many_messages_at_once_all_arrive(stub: FakeStub) -> None:
+    heard = listen(stub)
+    stub.send_bytes(b"".join(message(LOG, number) for number in range(1000)))
+    eventually(lambda: len(heard) == 1000)
+    assert heard == list(range(1000))
+
+
+def test_after_a_leader_the_link_reader_reads_again(stub: FakeStub) -> None:
+    heard = listen(stub)
+    for _ in range(50):
+        stub.send("LOG")
+        while not heard:
+            stub.link.lead(lambda: bool(heard))
+        stub.send("LOG")
+        eventually(lambda: len(heard) == 2)
+        heard.clear()
+
+
+def test_an_interrupted_leader_leaves_the_link_as_it_was(stub: FakeStub) -> None:
+    heard = listen(stub)
+
+    def interrupt() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stub.link.lead(interrupt)
+    stub.send("LOG", 0, "after")
+    eventually(lambda: heard == ["after"])
+    assert stub.link.lead(lambda: True)
+
+
+# -- more than the socket takes
+
+
+LARGE = "x" * (8 << 20)
+
+
+def test_a_message_larger_than_the_socket_is_sent_while_nobody_reads(stub: FakeStub) -> None:
+    stub.link.post(EXECUTE, 1, LARGE)
+    assert stub.receive() == (EXECUTE, 1, LARGE)
+
+
+def test_a_leader_does_not_keep_the_rest_of_a_message_from_being_sent(stub: FakeStub) -> None:
+    heard = listen(stub, RESPONSE)
+    stub.link.post(EXECUTE, 1, LARGE)
+    leader = threading.Thread(target=lambda: stub.link.lead(lambda: bool(heard)), daemon=True)
+    leader.start()
+    assert stub.receive()[:2] == (EXECUTE, 1)
+    stub.send("RESPONSE", 7, "answer")
+    leader.join(5)
+    assert heard == ["answer"]
+
+
+def test_a_leader_that_leaves_does_not_either(stub: FakeStub) -> None:
+    stub.link.post(EXECUTE, 1, LARGE)
+    assert stub.link.lead(lambda: True)
+    assert stub.receive()[:2] == (EXECUTE, 1)
+
+
+def test_both_sides_may_send_more_than_the_socket_takes_at_once(stub: FakeStub) -> None:
+    heard = listen(stub)
+    stub.link.post(EXECUTE, 1, LARGE)
+    sender = threading.Thread(target=lambda: stub.send("LOG", 0, LARGE), daemon=True)
+    sender.start()
+    leader = threading.Thread(target=lambda: stub.link.lead(lambda: bool(heard)), daemon=True)
+    leader.start()
+    sender.join(10)
+    assert not sender.is_alive()
+    assert stub.receive()[:2] == (EXECUTE, 1)
+    leader.join(5)
+    assert heard == [LARGE]
+
+
+def test_messages_keep_their_order_behind_a_large_one(stub: FakeStub) -> None:
+    for number in range(20):
+        stub.link.post(EXECUTE, number, LARGE[: 1 << 20])
+    assert [stub.receive()[1] for _ in range(20)] == list(range(20))
+
+
+# -- blocks
+
+
+def test_blocks_the_stub_returns_are_free_again(stub: FakeStub) -> None:
+    heard = listen(stub)
+    block = stub.link.region.allocate(100)
+    stub.connection.freed.append(block)
+    stub.send("LOG", 0, 1)
+    eventually(lambda: bool(heard))
+    assert stub.link.region.used == 0
+
+
+def test_blocks_we_return_travel_with_the_next_message(stub: FakeStub) -> None:
+    block = stub.region.allocate(100)
+    stub.link.freed.append(block)
+    assert stub.region.used == 128
+    stub.link.post(EXECUTE, 1, None)
+    stub.expect("EXECUTE")
+    assert stub.region.used == 0
+
+
+# -- lies
+
+
+LIES: dict[str, tuple[bytes, str]] = {
+    "another wire version": (message(LOG, 1, version=WIRE_VERSION + 1), "wire version"),
+    "unknown command": (message(200), "no such message: command 200"),
+    "huge length": (message(LOG, length=MAX_BODY + 1), "no such message"),
+    "body that is no JSON": (message(LOG, b"{'a': 1}"), "not valid JSON"),
+    "body that is no text": (message(LOG, b"\xff\xfe"), "not valid JSON"),
+    "two bodies": (message(LOG, b"1 2"), "longer than its JSON"),
+    "nesting without end": (message(LOG, b"[" * 100_000), "not valid JSON"),
+    "a command of the kernel's": (message(EXECUTE, [0, None, []]), "unexpected EXECUTE"),
+    "an answer to nothing": (message(NUMBER["RESULT"], [True, 1], ident=99), "unexpected result"),
+    "an answer of another layout": (message(NUMBER["RESULT"], "yes", ident=1), "unexpected result"),
+    "a block that was never allocated": (message(LOG, 1, freed=(64,)), "freed twice or never allocated"),
+    "a block freed twice": (message(LOG, 1, freed=(0, 0)), "freed twice or never allocated"),
+    "a call nobody handles": (message(NUMBER["INFER"], 1), "unexpected INFER"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("reader", ["the link reader", "a leader"])
+def test_a_stub_that_lies_loses_its_link_and_nothing_else(stub: FakeStub, lie: str, reader: str) -> None:
+    data, reason = LIES[lie]
+    listen(stub)
+    lost: list[str] = []
+    stub.link.on_lost = lost.append
+    answer = stub.link.ask("INITIALIZE", None)
+    stub.link.region.allocate(1)
+    if reader == "a leader":
+        leader = threading.Thread(target=lambda: stub.link.lead(answer.done), daemon=True)
+        leader.start()
+    stub.send_bytes(data)
+    eventually(lambda: stub.link.lost)
+    assert answer.wait(5)
+    assert answer.lost
+    eventually(lambda: lost)
+    assert len(lost) == 1
+    assert reason in stub.link.lost_reason
+    if reader == "a leader":
+        leader.join(5)
+        assert not leader.is_alive()
+    stub.link.post(EXECUTE, 1, None)  # silent: the loss was reported
+
+
+def raise_(error: BaseException) -> Any:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda ident, body: [][1],
+        lambda ident, body: raise_(RecursionError("deep")),
+        lambda ident, body: raise_(AssertionError("a defect of ours")),
+        lambda ident, body: raise_(MemoryError()),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_handler_that_raises_loses_the_link_instead_of_an_answer(
+    stub: FakeStub, handler: Callable[[int, Any], Any]
+) -> None:
+    stub.link.handlers[LOG] = handler
+    answer = stub.link.ask("FINALIZE", None)
+    stub.send("LOG", 0, "x")
+    assert answer.wait(5)
+    assert answer.lost
+    assert stub.link.lost_reason.startswith("LOG: ")
+
+
+@pytest.mark.parametrize("cut", [0, 1, HEADER.size - 1, HEADER.size, HEADER.size + 3])
+def test_a_stub_that_dies_within_a_message_is_lost(stub: FakeStub, cut: int) -> None:
+    heard = listen(stub)
+    stub.send_bytes(message(LOG, "whole") + message(LOG, "never finished")[:cut])
+    stub.die()
+    eventually(lambda: stub.link.lost)
+    assert heard == ["whole"]
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_garbage_never_does_more_than_losing_the_link(link_reader: LinkReader, chunks: list[bytes]) -> None:
+    stub = FakeStub(link_reader)
+    try:
+        listen(stub)
+        for chunk in chunks:
+            stub.send_bytes(chunk)
+        stub.die()
+        eventually(lambda: stub.link.lost)
+        assert stub.link.region.used == 0
+    finally:
+        stub.close()
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda c: st.lists(c, max_size=4)))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_body_for_a_handler_that_unpacks(link_reader: LinkReader, body: Any) -> None:
+    stub = FakeStub(link_reader)
+    try:
+        seen: list[Any] = []
+
+        def handler(ident: int, body: Any) -> None:
+            flags, _block, tensors, _error, _parameters = body
+            seen.append(int(flags) + len(tensors))
+
+        stub.link.handlers[RESPONSE] = handler
+        stub.send("RESPONSE", 1, body)
+        eventually(lambda: stub.link.lost or seen)
+    finally:
+        stub.close()
+
+
+# -- the end
+
+
+def test_closing_wakes_the_leader(stub: FakeStub) -> None:
+    entered = threading.Event()
+
+    def done() -> bool:
+        entered.set()
+        return False
+
+    leader = threading.Thread(target=lambda: stub.link.lead(done), daemon=True)
+    leader.start()
+    assert entered.wait(5)
+    stub.link.close()
+    leader.join(5)
+    assert not leader.is_alive()
+    assert not stub.link.lead(lambda: False)
+
+
+def test_shutdown_keeps_what_has_come_before(stub: FakeStub) -> None:
+    """The process has ended, its last words are still in the socket."""
+    heard = listen(stub)
+    stub.link._link_reader.arm(stub.link._fd, readable=False)
+    stub.send("LOG", 0, "last words")
+    stub.link.shutdown()
+    stub.link.lead(lambda: False)
+    assert heard == ["last words"]
+    assert stub.link.lost
