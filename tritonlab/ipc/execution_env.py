@@ -7,10 +7,11 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 from pathlib import Path
 
 from .env_archive import ArchiveError, extract
-from .interpreter import Interpreter, InterpreterError, of_environment
+from .interpreter import InterpreterError
 
 PARAMETER = "EXECUTION_ENV_PATH"
 MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
@@ -20,19 +21,19 @@ class ExecutionEnvironments:
     """The environments of one server. An archive is unpacked once for all models that name it, and again when it has
     changed; then into another directory, because the version that still serves runs in the first.
 
-    Guarantees: `interpreter` may be called from any thread; two models that name the same archive wait for one
-    extraction.
+    Guarantees: `find` may be called from any thread; two models that name the same archive wait for one extraction.
+    What was unpacked goes with `close`, at the latest with the process.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards everything below, and is held while an archive is unpacked
-        self._base: tempfile.TemporaryDirectory[str] | None = None
+        self._base: Path | None = None
         self._count = 0
         #: canonical path of an archive -> (its modification time ns and size, where it lies unpacked)
         self._unpacked: dict[str, tuple[tuple[int, int], Path]] = {}
 
-    def interpreter(self, path: str, model_directory: Path) -> Interpreter:
-        """The interpreter of the environment at `path`, the value of the parameter. Raises InterpreterError with the
+    def find(self, path: str, model_directory: Path) -> Path:
+        """The directory of the environment at `path`, the value of the parameter. Raises InterpreterError with the
         peer's text where it has one (rule 2.10.3)."""
         named = path.replace(MODEL_DIRECTORY, str(model_directory))
         try:
@@ -45,7 +46,7 @@ class ExecutionEnvironments:
             raise InterpreterError(
                 f"Path {activate} does not exist. The Python environment should contain an 'activate' script."
             )
-        return of_environment(directory)
+        return directory
 
     def _unpack(self, archive: Path) -> Path:
         with self._lock:
@@ -55,8 +56,9 @@ class ExecutionEnvironments:
             if known is not None and known[0] == stamp:
                 return known[1]
             if self._base is None:
-                self._base = tempfile.TemporaryDirectory(prefix="python_env_", ignore_cleanup_errors=True)
-            directory = Path(self._base.name) / str(self._count)
+                self._base = Path(tempfile.mkdtemp(prefix="python_env_"))
+                weakref.finalize(self, shutil.rmtree, self._base, ignore_errors=True)
+            directory = self._base / str(self._count)
             self._count += 1
             directory.mkdir()
             try:
@@ -71,6 +73,6 @@ class ExecutionEnvironments:
         """Removes what was unpacked; no model runs there any more."""
         with self._lock:
             self._unpacked.clear()
-            if self._base is not None:
-                self._base.cleanup()
-                self._base = None
+            base, self._base = self._base, None
+        if base is not None:
+            shutil.rmtree(base, ignore_errors=True)

@@ -46,8 +46,9 @@ class Server:
 
     `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now,
     `explicit` only `startup_models`, the
-    rest with `load`. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9). Use it as a context
-    manager, or call `stop`.
+    rest with `load`. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9). `backend_directory`: where
+    Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11). Use it as a context manager, or call
+    `stop`.
 
     Raises ModelLoadError if a model that is to be loaded at the start fails.
     """
@@ -59,6 +60,7 @@ class Server:
         model_control_mode: str = "none",
         startup_models: Sequence[str] = (),
         backend_config: Mapping[str, str] | None = None,
+        backend_directory: str | Path | None = None,
         strict_model_config: bool = False,
         strict_readiness: bool = True,
         clock: Clock | None = None,
@@ -70,6 +72,7 @@ class Server:
             model_control_mode=model_control_mode,
             startup_models=startup_models,
             backend_config=backend_config,
+            backend_directory=backend_directory,
             strict_model_config=strict_model_config,
             strict_readiness=strict_readiness,
             clock=clock,

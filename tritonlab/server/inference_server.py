@@ -33,7 +33,8 @@ from ..ipc.spin import SpinBudget
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from ..schedulers.timer import Timer
-from .backends import shm_settings
+from .backend_config import shm_settings
+from .backends import Backends
 from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
 from .model_repository_manager import ModelFiles, ModelRepositoryManager
 
@@ -72,6 +73,7 @@ class InferenceServer:
         model_control_mode: str = "none",
         startup_models: Sequence[str] = (),
         backend_config: Mapping[str, str] | None = None,
+        backend_directory: str | Path | None = None,
         strict_model_config: bool = False,
         strict_readiness: bool = True,
         clock: Clock | None = None,
@@ -92,11 +94,13 @@ class InferenceServer:
         self._link_reader = LinkReader()
         self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
+        self._backends = Backends(backend_directory)
         executor = RequestExecutor(self.infer, lambda name, version: self.find(name, version).rules.decoupled)
         calls = StubCalls(self.metrics, executor, self)
         self._services = LoadServices(
             InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls),
             self._timer,
+            self._backends,
             auto_complete=not strict_model_config,
         )
         self._serials = itertools.count(1)
@@ -380,6 +384,7 @@ class InferenceServer:
                 thread.join()
         self.pool.close()
         self._timer.close()
+        self._backends.close()
         if not sys.is_finalizing():
             self._link_reader.close()
 

@@ -35,7 +35,8 @@ from ..ipc.stub_log import LogRecord
 from ..schedulers.scheduler import Scheduler
 from ..schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ..schedulers.timer import Timer
-from .backends import model_source, visible_gpus
+from .backend_config import check_stub_name
+from .backends import Backends, visible_gpus
 from .model_repository_manager import ModelFiles
 
 
@@ -70,6 +71,7 @@ class LoadServices:
 
     instances: InstanceServices
     timer: Timer
+    backends: Backends
     auto_complete: bool = True
 
 
@@ -126,7 +128,8 @@ class ModelVersion:
 
     def _load(self) -> None:
         services = self._services
-        source = model_source(self.files.config, self.files.directory, self.version)
+        check_stub_name(self.name)
+        self.config, source = services.backends.resolve(self.files.config, self.files.directory, self.version)
         pool, log = services.instances.pool, services.instances.log
         auto = ModelStub(pool, source, f"{self.name}_auto_complete", log) if services.auto_complete else None
         first: ModelStub | None = None
@@ -145,7 +148,7 @@ class ModelVersion:
 
     def _complete_config(self, auto: ModelStub | None) -> ModelConfig:
         gpus = visible_gpus()
-        config = self.files.config
+        config = self.config
         try:
             if auto is not None:
                 auto.await_import()
@@ -181,6 +184,8 @@ class ModelVersion:
             )
             for spec in instance_specs(config)
         ]
+        for plan in plans:
+            check_stub_name(plan.name)
         events = InstanceEvents(
             idle=self.scheduler.instance_idle,
             away=self.scheduler.instance_away,
