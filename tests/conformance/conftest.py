@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         mark = item.get_closest_marker("not_yet")
         callspec = getattr(item, "callspec", None)
-        if mark and callspec and callspec.params.get("side") == "lab":
+        if mark and callspec and callspec.params.get("side", "lab") == "lab":
             item.add_marker(pytest.mark.xfail(reason=mark.args[0], strict=True))
 
 

@@ -32,10 +32,11 @@ UNUSABLE = {case.id for case in cases.UNUSABLE_COMPLETION_CASES}
 
 
 class Loaded(NamedTuple):
-    """What a load of a case came to, and the config that was then served."""
+    """What a load of a case came to, and the config that was then served; or what the client itself ended with."""
 
-    failure: Failure | None
-    config: dict[str, object]
+    failure: Failure | None = None
+    config: dict[str, object] = {}
+    raised: Exception | None = None
 
 
 def name_of(case: ConfigCase) -> str:
@@ -60,7 +61,15 @@ def load(side: Client, case: ConfigCase, override: bool) -> Loaded:
     served = side.config(name) if failure is None else {}
     side.unload(name)
     assert not isinstance(served, Failure)
-    return Loaded(failure, {k: v for k, v in served.items()})
+    return Loaded(failure, dict(served))
+
+
+def attempt(side: Client, case: ConfigCase, override: bool) -> Loaded:
+    """One case that breaks the client must not take the others with it."""
+    try:
+        return load(side, case, override)
+    except Exception as error:
+        return Loaded(raised=error)
 
 
 @pytest.fixture(scope="session")
@@ -72,15 +81,25 @@ def outcomes() -> dict[str, dict[str, Loaded]]:
 def outcome(outcomes: dict[str, dict[str, Loaded]], side: Client, case: ConfigCase) -> Loaded:
     if side.side not in outcomes:
         with ThreadPoolExecutor(6) as pool:
-            files = pool.map(lambda c: load(side, c, override=False), LOADED)
-            given = pool.map(lambda c: load(side, c, override=True), cases.OVERRIDE_CASES)
+            files = pool.map(lambda c: attempt(side, c, override=False), LOADED)
+            given = pool.map(lambda c: attempt(side, c, override=True), cases.OVERRIDE_CASES)
             every = [*LOADED, *cases.OVERRIDE_CASES]
             outcomes[side.side] = {c.id: found for c, found in zip(every, [*files, *given], strict=True)}
-    return outcomes[side.side][case.id]
+    found = outcomes[side.side][case.id]
+    if found.raised is not None:
+        raise found.raised
+    return found
+
+
+NOT_YET = {
+    "absent_model": "ensembles are not built yet",
+    "unknown_key_dropped": "an unusable completion fails the load even where there is a config.pbtxt",
+}
 
 
 def parameters(chosen: Iterable[ConfigCase]) -> list[object]:
-    return [pytest.param(case, marks=rule(*case.rules), id=case.id) for case in chosen]
+    late = {name: [pytest.mark.not_yet(why)] for name, why in NOT_YET.items()}
+    return [pytest.param(case, marks=[rule(*case.rules), *late.get(case.id, [])], id=case.id) for case in chosen]
 
 
 def check(case: ConfigCase, failure: Failure | None) -> None:

@@ -4,7 +4,9 @@ loads anything."""
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,14 @@ _IGNORED = ("__pycache__",)
 
 #: path relative to the model directory -> (modification time ns, size)
 Fingerprint = dict[str, tuple[int, int]]
+
+
+class TemporaryFolder:
+    """A directory that goes with its last user; tempfile.TemporaryDirectory warns when left to the collector."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="tritonlab-model-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ class ModelFiles:
     #: the config text or JSON that was passed with the load, if any
     override: str | None = None
     #: the directory made for file overrides; it is removed when the last version that uses it is gone
-    temporary: tempfile.TemporaryDirectory[str] | None = None
+    temporary: TemporaryFolder | None = None
 
 
 class ModelRepositoryManager:
@@ -144,13 +154,14 @@ def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
         return tuple(versions)
     if policy.HasField("specific"):
         return tuple(version for version in versions if version in policy.specific.versions)
-    return tuple(versions[-max(policy.latest.num_versions, 1) :])
+    newest = policy.latest.num_versions
+    return tuple(versions[-newest:]) if newest else ()
 
 
-def _write_files(files: dict[str, bytes]) -> tempfile.TemporaryDirectory[str]:
+def _write_files(files: dict[str, bytes]) -> TemporaryFolder:
     """File overrides as a model directory of their own; keys without the prefix are ignored, as the peer does (rule
     1.15.4)."""
-    temporary = tempfile.TemporaryDirectory(prefix="tritonlab-model-")
+    temporary = TemporaryFolder()
     directory = Path(temporary.name).resolve()
     for key, content in files.items():
         if not key.startswith("file:"):

@@ -26,9 +26,10 @@ def peer_text(error: BaseException) -> str:
     lines = []
     while frame is not None:
         code = frame.f_code
-        if _is_ours(code.co_filename):
-            break
-        lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
+        if not _is_ours(code.co_filename):
+            lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
+        elif lines:
+            break  # below the author's frames: what called the model; above them: what the model called
         frame = frame.f_back
         line = frame.f_lineno if frame is not None else 0
     return text + "\n\nAt:\n" + "".join(lines) if lines else text

@@ -1,0 +1,414 @@
+"""BLS: requests a model makes to other models (rules 4.1, 4.3), the iterator over their responses (1.10) and the memory
+preference they carry (1.12). How failures of the called model read (4.2) and cycles of waiting (4.4) are not here.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .clients import DEADLINE, Answer, Client
+from .models import CPU, SCRIPTED, config, model
+from .rules import rule
+
+TENSORS = ("CODE STRING 1", "OUT INT32 -1;TEXT STRING -1")
+BATCHED = (
+    "max_batch_size: 4",
+    "dynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 5000000 }",
+    CPU,
+)
+
+MODELS = {
+    "caller": model(SCRIPTED, config(*TENSORS)),
+    "callee": model(SCRIPTED, config(*TENSORS)),
+    "callee_flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
+    "callee_batch": model(SCRIPTED, config(*TENSORS, *BATCHED)),
+    "callee_versions": {
+        **model(SCRIPTED, config(*TENSORS, "version_policy { all {} }", CPU)),
+        "3/model.py": SCRIPTED,
+    },
+}
+
+#: Of caller and callee alike. `ask` makes a BLS request that has another model run `code`, `got` reads a response,
+#: `told` is the list `execute` returns to say `value`.
+PRELUDE = """
+import gc, json, os, threading, time
+T, R = pb_utils.Tensor, pb_utils.InferenceResponse
+request = requests[0]
+sender = request.get_response_sender
+
+def ask(name, code, outputs=(), **more):
+    shape = (1, 1) if name == "callee_batch" else (1,)
+    text = T("CODE", np.array([code.encode()], dtype=object).reshape(shape))
+    return pb_utils.InferenceRequest(inputs=[text], requested_output_names=list(outputs), model_name=name, **more)
+
+def got(response):
+    if response.has_error():
+        return response.error().message()
+    return {t.name(): t.as_numpy().tolist() for t in response.output_tensors()}
+
+def number(n):
+    return R([T("OUT", np.array([n], np.int32))])
+
+def told(value):
+    return [R([T("TEXT", np.array([repr(value)], dtype=object))])]
+
+def until(holds):
+    end = time.monotonic() + 8
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+"""
+
+
+def code(body: str, **names: object) -> str:
+    """A script for caller or callee, after constants of it."""
+    return PRELUDE + "".join(f"{name} = {value!r}\n" for name, value in names.items()) + body
+
+
+def script(body: str, **names: object) -> dict[str, np.ndarray[Any, Any]]:
+    return {"CODE": np.array([code(body, **names).encode()], dtype=np.object_)}
+
+
+def read(answer: Answer) -> Any:
+    assert answer.error == ""
+    return ast.literal_eval(answer.outputs["TEXT"][0].decode())
+
+
+def run(client: Client, body: str, **names: object) -> Any:
+    """What the caller says it saw; its script ends with `told`."""
+    return read(client.infer("caller", script(body, **names)))
+
+
+FIVE = code("return [number(5)]")
+#: Three responses, and the final flag by itself.
+THREE = code("s = sender()\nfor n in range(3): s.send(number(n))\ns.send(flags=1)")
+THREE_ITEMS = [{"OUT": [0]}, {"OUT": [1]}, {"OUT": [2]}, {}]
+
+
+def appears(path: Path) -> str:
+    """Waits for a file that a model writes, and reads it."""
+    end = time.monotonic() + DEADLINE
+    while not path.exists():
+        assert time.monotonic() < end, f"no {path.name}"
+        time.sleep(0.002)
+    return path.read_text()
+
+
+# exec
+
+
+@rule("4.1.1", "4.3.1")
+def test_exec_gives_one_response_or_an_iterator(client: Client) -> None:
+    body = (
+        "r = ask('callee', five)\n"
+        "return told([got(r.exec()), [got(x) for x in r.exec(decoupled=True)], [got(x) for x in r.exec(1)]])"
+    )
+    assert run(client, body, five=FIVE) == [{"OUT": [5]}, [{"OUT": [5]}], [{"OUT": [5]}]]
+
+
+@rule("4.1.1")
+def test_async_exec_gives_the_same(client: Client) -> None:
+    body = (
+        "import asyncio\n"
+        "async def both():\n"
+        "    one = await ask('callee', five).async_exec()\n"
+        "    several = await ask('callee_flow', three).async_exec(decoupled=True)\n"
+        "    return [got(one), [got(x) for x in several]]\n"
+        "return told(asyncio.run(both()))"
+    )
+    assert run(client, body, five=FIVE, three=THREE) == [{"OUT": [5]}, THREE_ITEMS]
+
+
+@rule("4.1.2")
+def test_exec_lets_other_threads_run_while_it_blocks(client: Client, tmp_path: Path) -> None:
+    body = (
+        "def release():\n"
+        "    until(lambda: os.path.exists(called))\n"
+        "    open(go, 'w').close()\n"
+        "threading.Thread(target=release).start()\n"
+        "return told(got(ask('callee', waits).exec()))"
+    )
+    paths = {"called": str(tmp_path / "called"), "go": str(tmp_path / "go")}
+    waits = code("open(called, 'w').close()\nuntil(lambda: os.path.exists(go))\nreturn [number(1)]", **paths)
+    assert run(client, body, waits=waits, **paths) == {"OUT": [1]}
+
+
+@rule("4.1.2")
+def test_requests_of_two_threads_meet_in_the_called_models_batcher(client: Client) -> None:
+    body = (
+        "seen = []\n"
+        "threads = [threading.Thread(target=lambda: seen.append(got(ask('callee_batch', size).exec()))) for _ in '12']\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n"
+        "return told(seen)"
+    )
+    size = code("return [R([T('OUT', np.array([[len(requests)]], np.int32))]) for r in requests]")
+    assert run(client, body, size=size) == [{"OUT": [[2]]}] * 2
+
+
+@rule("4.1.3")
+def test_a_request_may_be_executed_again(client: Client) -> None:
+    body = "r = ask('callee', five)\nreturn told([got(r.exec()), got(r.exec())])"
+    assert run(client, body, five=FIVE) == [{"OUT": [5]}] * 2
+
+
+@rule("4.1.4")
+def test_outputs_stay_what_they_are_while_later_calls_are_made(client: Client) -> None:
+    body = (
+        "first = ask('callee', full % 1).exec()\n"
+        "view = np.from_dlpack(first.output_tensors()[0])\n"
+        "later = [ask('callee', full % n).exec() for n in (2, 3)]\n"
+        "del later\n"
+        "gc.collect()\n"
+        "array = first.output_tensors()[0].as_numpy()\n"
+        "return told([view.tolist(), array.tolist(), got(ask('callee', full % 4).exec())])"
+    )
+    full = "return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.full(3, %d, np.int32))])]"
+    assert run(client, body, full=full) == [[1, 1, 1], [1, 1, 1], {"OUT": [4, 4, 4]}]
+
+
+# options
+
+UNKNOWN_OUTPUT = "Model callee - Error when running inference: unexpected inference output 'NOPE' for model 'callee'"
+
+
+@rule("4.3.2")
+@pytest.mark.parametrize(
+    ("outputs", "seen"),
+    [
+        pytest.param([], {"OUT": [5], "TEXT": [b"x"]}, id="all"),
+        pytest.param(["TEXT"], {"TEXT": [b"x"]}, id="one"),
+        pytest.param(["TEXT", "OUT"], {"OUT": [5], "TEXT": [b"x"]}, id="both"),
+        pytest.param(["NOPE"], UNKNOWN_OUTPUT, id="unknown"),
+    ],
+)
+def test_outputs_are_those_that_were_asked_for(client: Client, outputs: list[str], seen: object) -> None:
+    two = code("return [R([*number(5).output_tensors(), T('TEXT', np.array([b'x']))])]")
+    assert run(client, "return told(got(ask('callee', two, outputs).exec()))", two=two, outputs=outputs) == seen
+
+
+@rule("4.3.2")
+def test_an_output_that_was_not_produced_is_missing(client: Client) -> None:
+    assert run(client, "return told(got(ask('callee', five, ['TEXT']).exec()))", five=FIVE) == {}
+
+
+@rule("4.3.3")
+def test_version_minus_one_is_the_highest(client: Client) -> None:
+    body = (
+        "seen = [got(ask('callee_versions', says, model_version=v).exec()) for v in (-1, 1, 3)]\n"
+        "return told([seen, got(ask('callee_versions', says).exec())])"
+    )
+    says = code("return told(self.args['model_version'])")
+    answers = [{"TEXT": [f"'{version}'".encode()]} for version in (3, 1, 3)]
+    assert run(client, body, says=says) == [answers, answers[0]]
+
+
+@rule("4.3.3", "1.7.8")
+def test_a_timeout_reaches_the_called_model_and_does_not_bound_exec(client: Client) -> None:
+    body = "return told(got(ask('callee', slow, timeout=1000).exec()))"
+    slow = code("time.sleep(0.02)\nreturn [number(request.timeout())]")
+    assert run(client, body, slow=slow) == {"OUT": [1000]}
+
+
+SEEN = code(
+    "r = request\n"
+    "return told([r.request_id(), r.correlation_id(), r.flags(), r.timeout(), json.loads(r.parameters()),"
+    " sorted(r.requested_output_names())])"
+)
+
+
+@rule("4.3.4")
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ({}, ["", 0, 0, 0, {}, ["OUT", "TEXT"]]),
+        (
+            {"request_id": "r1", "correlation_id": 2**63, "flags": 3, "timeout": 7, "outputs": ["TEXT"]},
+            ["r1", 2**63, 3, 7, {}, ["TEXT"]],
+        ),
+        ({"correlation_id": "a name", "flags": 2}, ["", "a name", 2, 0, {}, ["OUT", "TEXT"]]),
+        (
+            {"parameters": {"s": "v", "i": -5, "b": True, "t": False, "é": "ü"}},
+            ["", 0, 0, 0, {"s": "v", "i": -5, "b": True, "t": False, "é": "ü"}, ["OUT", "TEXT"]],
+        ),
+        (
+            {"parameters": {"triton_x": 1, "sequence_id": 5, "priority": 2, "timeout": 3, "binary_data_output": True}},
+            [
+                "",
+                0,
+                0,
+                0,
+                {"triton_x": 1, "sequence_id": 5, "priority": 2, "timeout": 3, "binary_data_output": True},
+                ["OUT", "TEXT"],
+            ],
+        ),
+    ],
+    ids=["none", "all", "text id", "parameters", "reserved parameters"],
+)
+def test_the_called_model_sees_what_was_said_of_the_request(
+    client: Client, options: dict[str, object], seen: list[object]
+) -> None:
+    body = "return told(got(ask('callee', code, **options).exec()))"
+    (text,) = run(client, body, code=SEEN, options=options)["TEXT"]
+    assert ast.literal_eval(text.decode()) == seen
+
+
+@rule("4.3.5", "3.4.5")
+@pytest.mark.parametrize("side", ["lab"], indirect=True)
+def test_parameters_of_a_response_reach_the_caller(client: Client) -> None:
+    """Newer than 2.51 (section 8)."""
+    with_parameters = code("return [R(number(1).output_tensors(), parameters={'s': 'v', 'i': -5, 'b': True})]")
+    body = "return told(json.loads(ask('callee', code).exec().parameters()))"
+    assert run(client, body, code=with_parameters) == {"s": "v", "i": -5, "b": True}
+
+
+@rule("4.3.7", "3.10.1", "3.10.4")
+def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client, tmp_path: Path) -> None:
+    names = {name: str(tmp_path / name) for name in ("called", "outer", "inner")}
+    inner = code(
+        "open(called, 'w').close()\n"
+        "until(lambda: os.path.exists(outer))\n"
+        "open(inner + '.part', 'w').write(repr(request.is_cancelled()))\n"
+        "os.rename(inner + '.part', inner)\n"
+        "return [number(5)]",
+        **names,
+    )
+    body = (
+        "def watch():\n"
+        "    until(request.is_cancelled)\n"
+        "    open(outer, 'w').close()\n"
+        "watcher = threading.Thread(target=watch)\n"
+        "watcher.start()\n"
+        "answer = got(ask('callee', code).exec())\n"
+        "watcher.join()\n"
+        "return told(answer)"
+    )
+    pending = client.submit("caller", script(body, code=inner, **names))
+    appears(tmp_path / "called")
+    pending.cancel()
+    assert appears(tmp_path / "inner") == "False"
+    assert run(client, "return told(1)") == 1
+
+
+# the iterator
+
+
+@rule("1.10.4", "1.10.2", "3.7.5")
+@pytest.mark.parametrize(
+    ("callee", "items"),
+    [
+        (THREE, THREE_ITEMS),
+        (code("s = sender()\ns.send(number(0))\ns.send(number(1), 1)"), [{"OUT": [0]}, {"OUT": [1]}]),
+        (code("sender().send(flags=1)"), [{}]),
+        (
+            code("s = sender()\ns.send(R(error=pb_utils.TritonError('e')))\ns.send(number(1), 1)"),
+            ["e", {"OUT": [1]}],
+        ),
+    ],
+    ids=["final by itself", "final on the last", "final only", "an error among them"],
+)
+def test_an_iterator_yields_each_response_and_an_empty_one_for_a_final_by_itself(
+    client: Client, callee: str, items: list[object]
+) -> None:
+    body = "return told([got(x) for x in ask('callee_flow', code).exec(decoupled=True)])"
+    assert run(client, body, code=callee) == items
+
+
+@rule("1.10.2")
+def test_next_blocks_and_the_end_says_so(client: Client, tmp_path: Path) -> None:
+    waits = code(
+        "s = sender()\n"
+        "s.send(number(0))\n"
+        "until(lambda: os.path.exists(first))\n"
+        "s.send(number(1), 1)",
+        first=str(tmp_path / "first"),
+    )
+    body = (
+        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
+        "seen = [got(next(responses))]\n"
+        "open(first, 'w').close()\n"
+        "seen.append(got(next(responses)))\n"
+        "for _ in range(2):\n"
+        "    try: next(responses)\n"
+        "    except StopIteration as end: seen.append(end.args)\n"
+        "return told(seen)"
+    )
+    end = ("Iteration is done for the responses.",)
+    seen = run(client, body, code=waits, first=str(tmp_path / "first"))
+    assert seen == [{"OUT": [0]}, {"OUT": [1]}, end, end]
+
+
+@rule("1.10.3")
+def test_an_exhausted_iterator_replays(client: Client) -> None:
+    body = (
+        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
+        "return told([[got(x) for x in responses] for _ in range(3)])"
+    )
+    assert run(client, body, code=THREE) == [THREE_ITEMS] * 3
+
+
+@rule("1.10.3")
+def test_a_replay_starts_once_the_final_was_taken_and_not_in_its_middle(client: Client) -> None:
+    body = (
+        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
+        "seen = [got(next(responses)), got(next(iter(responses)))]\n"
+        "seen.append([got(x) for x in responses])\n"
+        "seen.append(got(next(iter(responses))))\n"
+        "seen.append([got(x) for x in iter(responses)])\n"
+        "return told(seen)"
+    )
+    zero, one, two, empty = THREE_ITEMS
+    assert run(client, body, code=THREE) == [zero, one, [two, empty], zero, [one, two, empty]]
+
+
+@rule("1.10.5")
+def test_a_dropped_iterator_lets_the_called_model_go_on(client: Client, tmp_path: Path) -> None:
+    names = {"dropped": str(tmp_path / "dropped"), "sent": str(tmp_path / "sent")}
+    goes_on = code(
+        "s = sender()\n"
+        "s.send(number(0))\n"
+        "until(lambda: os.path.exists(dropped))\n"
+        "for n in range(20): s.send(number(n))\n"
+        "s.send(flags=1)\n"
+        "open(sent, 'w').close()",
+        **names,
+    )
+    body = (
+        "responses = ask('callee_flow', code).exec(decoupled=True)\n"
+        "seen = [got(next(responses))]\n"
+        "del responses\n"
+        "gc.collect()\n"
+        "open(dropped, 'w').close()\n"
+        "until(lambda: os.path.exists(sent))\n"
+        "return told([seen, [got(x) for x in ask('callee_flow', three).exec(True)]])"
+    )
+    assert run(client, body, code=goes_on, three=THREE, **names) == [[{"OUT": [0]}], THREE_ITEMS]
+
+
+@rule("1.10.1")
+def test_an_iterators_methods(client: Client) -> None:
+    body = (
+        "responses = ask('callee_flow', code).exec(True)\n"
+        "return told([iter(responses) is responses, type(responses).__name__, type(responses).__module__])"
+    )
+    assert run(client, body, code=THREE) == [True, "ResponseIterator", "c_python_backend_utils"]
+
+
+# preferred memory
+
+
+@rule("1.12.2")
+@pytest.mark.parametrize("memory", ["CPU", "GPU"])
+def test_a_memory_preference_that_cannot_be_met_is_ignored(client: Client, memory: str) -> None:
+    body = (
+        "memory = pb_utils.PreferredMemory(getattr(pb_utils, 'TRITONSERVER_MEMORY_' + kind), 0)\n"
+        "response = ask('callee', five, preferred_memory=memory).exec()\n"
+        "return told([got(response), response.output_tensors()[0].is_cpu()])"
+    )
+    assert run(client, body, five=FIVE, kind=memory) == [{"OUT": [5]}, True]
