@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 import functools
 import shlex
-import sys
 from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from ..core.status import NotFoundError
-from ..stub import __file__ as stub_package
 from . import commands
 from .card_display import show_card
 from .cells import running_body
@@ -158,9 +154,6 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     magics = TritonMagics(shell, workspace)
     shell.register_magics(magics)
     install_completion(shell, magics, workspace)
-    # so that the notebook can import what model.py imports, and complete on it
-    if find_spec("triton_python_backend_utils") is None:
-        sys.path.append(str(Path(stub_package).parent))
 
 
 def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from tritonlab.core.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.model_config_rules import autofill, normalize_instance_groups
+from tritonlab.export.deployable_config import deployable_config
+
+FILES = ["1/model.py", "config.pbtxt"]
+
+
+def normalized(text: str, gpus: list[int]) -> ModelConfig:
+    config = autofill(parse_pbtxt(text, ""), model_name="m", files={"model.py"})
+    return normalize_instance_groups(config, gpu_ids=gpus)
+
+
+def deployed(text: str, gpus: list[int] | None = None) -> ModelConfig:
+    served = normalized(text, gpus or [])
+    return deployable_config(served, parse_pbtxt(text, ""), files=FILES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "max_batch_size: 8 dynamic_batching { }",
+        "max_batch_size: 8 dynamic_batching { preferred_batch_size: [8] max_queue_delay_microseconds: 5 }",
+        "version_policy { all { } }",
+        "optimization { input_pinned_memory { enable: false } }",
+        "model_transaction_policy { decoupled: true }",
+        'instance_group { count: 2 } parameters { key: "k" value { string_value: "v" } }',
+    ],
+)
+def test_a_server_makes_the_same_of_it(text: str) -> None:
+    exported = deployed(text)
+    again = normalize_instance_groups(autofill(exported, model_name="m", files={"model.py"}), gpu_ids=[])
+    assert again == normalized(text, [])
+
+
+def test_what_every_server_fills_in_is_left_out() -> None:
+    exported = deployed("max_batch_size: 8 dynamic_batching { }")
+    assert not exported.HasField("optimization")
+    assert not exported.HasField("version_policy")
+    assert list(exported.dynamic_batching.preferred_batch_size) == []
+    assert (exported.name, exported.backend) == ("m", "python")
+    assert exported.instance_group[0].count == 1
+
+
+def test_what_the_author_wrote_stays() -> None:
+    exported = deployed("max_batch_size: 8 dynamic_batching { preferred_batch_size: 8 }")
+    assert list(exported.dynamic_batching.preferred_batch_size) == [8]
+
+
+def test_the_gpus_of_this_machine_stay_here() -> None:
+    assert list(deployed("instance_group { kind: KIND_GPU }", [0, 1]).instance_group[0].gpus) == []
+    assert list(deployed("instance_group { kind: KIND_GPU gpus: [1] }", [0, 1]).instance_group[0].gpus) == [1]

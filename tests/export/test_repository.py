@@ -1,0 +1,154 @@
+"""Through a real server: what is exported is what was served."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tritonlab import Model, Server
+from tritonlab.export.repository import ExportConflict, export, plan_export
+
+SOURCE = """\
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.set_max_batch_size(4)
+        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.set_dynamic_batching()
+        return config
+    def execute(self, requests):
+        tensors = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", -t)]) for t in tensors]
+"""
+CONFIG = """\
+name: "m"
+backend: "python"
+max_batch_size: 4
+input {
+  name: "IN"
+  data_type: TYPE_FP32
+  dims: [-1]
+}
+output {
+  name: "OUT"
+  data_type: TYPE_FP32
+  dims: [-1]
+}
+instance_group {
+  name: "m"
+  kind: KIND_CPU
+  count: 1
+}
+dynamic_batching {
+}
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[Model]:
+    version = tmp_path / "source" / "m" / "1"
+    (version / "__pycache__").mkdir(parents=True)
+    (version / "__pycache__" / "model.pyc").write_bytes(b"")
+    (version / "model.py").write_text(SOURCE)
+    (version / "helper.txt").write_text("help")
+    (tmp_path / "source" / "m" / "labels.txt").write_text("a\nb\n")
+    with Server(tmp_path / "source", warm_stubs=0) as server:
+        yield server.model("m")
+
+
+def files(path: Path) -> list[str]:
+    return sorted(p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file())
+
+
+def test_the_directory_is_complete_and_nothing_else(model: Model, tmp_path: Path) -> None:
+    report = export(model, tmp_path / "models")
+    target = tmp_path / "models" / "m"
+    assert files(target) == ["1/helper.txt", "1/model.py", "config.pbtxt", "labels.txt"]
+    assert report.plan.files == tuple(files(target))
+    assert sorted((target / "config.pbtxt").read_text().split()) == sorted(CONFIG.split())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["models", "source"]
+
+
+def test_another_server_answers_the_same_from_it(model: Model, tmp_path: Path) -> None:
+    export(model, tmp_path / "models")
+    row = np.array([[1, -2]], np.float32)
+    with Server(tmp_path / "models", warm_stubs=0) as server:
+        assert server.model("m")(IN=row)["OUT"].tolist() == model(IN=row)["OUT"].tolist()
+        assert server.model("m").config() == model.config()
+
+
+def test_equal_is_left_alone(model: Model, tmp_path: Path) -> None:
+    export(model, tmp_path / "models")
+    stamp = (tmp_path / "models" / "m" / "1" / "model.py").stat().st_mtime_ns
+    report = export(model, tmp_path / "models")
+    assert not report.plan.differs
+    assert str(report) == f"{tmp_path}/models/m was up to date"
+    assert (tmp_path / "models" / "m" / "1" / "model.py").stat().st_mtime_ns == stamp
+
+
+def test_what_is_there_is_not_touched_but_named(model: Model, tmp_path: Path) -> None:
+    target = tmp_path / "models" / "m"
+    export(model, tmp_path / "models")
+    (target / "1" / "model.py").write_text("# other\n")
+    (target / "1" / "mine.txt").write_text("precious")
+    (target / "labels.txt").unlink()
+    with pytest.raises(ExportConflict) as caught:
+        export(model, tmp_path / "models")
+    plan = caught.value.plan
+    assert (plan.added, plan.changed, plan.removed) == (("labels.txt",), ("1/model.py",), ("1/mine.txt",))
+    text = str(caught.value)
+    assert re.search(r"add +labels.txt\n +change +1/model.py\n +remove +1/mine.txt\n", text)
+    assert files(target) == ["1/helper.txt", "1/mine.txt", "1/model.py", "config.pbtxt"]
+
+
+@pytest.mark.parametrize("overwrite", [True, "replace"])
+def test_replacing_keeps_a_backup_outside_the_repository(model: Model, tmp_path: Path, overwrite: bool) -> None:
+    target = tmp_path / "models" / "m"
+    for number in range(2):
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "mine.txt").write_text(f"precious {number}")
+        report = export(model, tmp_path / "models", overwrite=overwrite)
+        assert report.backup is not None
+        assert (report.backup / "mine.txt").read_text() == f"precious {number}"
+        assert report.backup.parent == tmp_path / "models.backup"
+        assert files(target) == ["1/helper.txt", "1/model.py", "config.pbtxt", "labels.txt"]
+    assert len(list((tmp_path / "models.backup").iterdir())) == 2
+    assert os.listdir(tmp_path / "models") == ["m"]
+
+
+def test_a_plan_writes_nothing(model: Model, tmp_path: Path) -> None:
+    plan = plan_export(model, tmp_path / "models")
+    assert plan.differs and plan.added[0] == "1/helper.txt"
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_failure_in_the_middle_loses_nothing(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "models" / "m"
+    target.mkdir(parents=True)
+    (target / "mine.txt").write_text("precious")
+    real = os.replace
+
+    def replace(source: Path, destination: Path) -> None:
+        if Path(destination) == target and "tritonlab-export" in str(source):
+            raise OSError("disk on fire")
+        real(source, destination)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(OSError, match="disk on fire"):
+        export(model, tmp_path / "models", overwrite=True)
+    assert files(target) == ["mine.txt"]
+
+
+def test_a_link_or_a_file_in_the_way_is_refused(model: Model, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "m").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError, match="is not a directory; nothing was written"):
+        export(model, tmp_path / "models", overwrite=True)
