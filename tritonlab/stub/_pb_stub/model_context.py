@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from .bridge import Bridge
 
@@ -36,21 +36,36 @@ class ModelContext:
         self.is_async = False
 
     def load(self, module: str, paths: List[str], model_path: str) -> None:
-        """Imports the model's module (`1.model`) with the peer's sys.path (rules 2.1.4-2.1.5)."""
+        """Imports the model's module (`1.model`, or `model` of a Python-based backend) with the peer's sys.path (rules
+        2.1.4, 2.1.5, 2.11.2)."""
         self._bridge.phase = "import"
         self.model_path = model_path
+        sys.path.insert(0, "")  # the peer's embedded interpreter looks into the working directory first
         sys.path.extend([*paths, self._backend_directory])
+        if self._utils_directory() != self._backend_directory:
+            # a backend, or a model, that brings its own is given it (rule 2.11.3); a warm stub has imported ours
+            sys.modules.pop("triton_python_backend_utils", None)
         # byte-code is never written into a model repository: a poller would take it for a change
         sys.dont_write_bytecode = True
         importlib.invalidate_caches()
         if not os.path.exists(model_path):
             # rule 2.5.6: the peer logs this and reports an unhealthy stub some 10 s later
             raise ModelFailure("Python model file not found in '%s'" % model_path)
+        known = set(sys.modules)
         __import__(module)
+        _warn_of_working_directory(set(sys.modules) - known)
         self._module = sys.modules[module]
         utils = importlib.import_module("triton_python_backend_utils")
         compiled = importlib.import_module("c_python_backend_utils")
         compiled.attach(utils)  # only now: rule 1.1.2
+
+    @staticmethod
+    def _utils_directory() -> Optional[str]:
+        """Where `import triton_python_backend_utils` finds it."""
+        for directory in sys.path:
+            if os.path.exists(os.path.join(directory, "triton_python_backend_utils.py")):
+                return directory
+        return None
 
     def auto_complete_config(self, config: str) -> Optional[str]:
         """The config JSON the model's auto_complete_config returned, or None if it has no such method (rule 2.4.1)."""
@@ -110,3 +125,19 @@ class ModelContext:
             self._loop.call_soon_threadsafe(self._loop.stop)
         if self._model is not None and hasattr(self._model, "finalize"):
             self._model.finalize()
+
+
+def _warn_of_working_directory(imported: Set[str]) -> None:
+    """Says which modules came from the working directory: a deployed server has another one, and does not find them."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return  # it was removed
+    for name in sorted(imported):
+        module = sys.modules.get(name)
+        path = [getattr(module, "__file__", None) or "", *list(getattr(module, "__path__", ()))][-1]
+        if "." not in name and os.path.dirname(path) == here:
+            sys.stderr.write(
+                "warning: '%s' was imported from the working directory %s, where a deployed server does not find it: "
+                "put it beside model.py\n" % (name, here)
+            )
