@@ -134,9 +134,10 @@ def _warn_of_working_directory(imported: Set[str]) -> None:
     except OSError:
         return  # it was removed
     for name in sorted(imported):
-        module = sys.modules.get(name)
-        path = [getattr(module, "__file__", None) or "", *list(getattr(module, "__path__", ()))][-1]
-        if "." not in name and os.path.dirname(path) == here:
+        # its own dict: a lazy module, or one like torch.classes, makes something up for any attribute it is asked for
+        own = getattr(sys.modules.get(name), "__dict__", {})
+        path = [own.get("__file__"), *(own.get("__path__") or ())][-1]
+        if "." not in name and isinstance(path, str) and os.path.dirname(path) == here:
             sys.stderr.write(
                 "warning: '%s' was imported from the working directory %s, where a deployed server does not find it: "
                 "put it beside model.py\n" % (name, here)
