@@ -34,8 +34,8 @@ UNUSABLE = {case.id for case in cases.UNUSABLE_COMPLETION_CASES}
 class Loaded(NamedTuple):
     """What a load of a case came to, and the config that was then served; or what the client itself ended with."""
 
-    failure: Failure | None = None
-    config: dict[str, object] = {}
+    failure: Failure | None
+    config: dict[str, object]
     raised: Exception | None = None
 
 
@@ -69,7 +69,7 @@ def attempt(side: Client, case: ConfigCase, override: bool) -> Loaded:
     try:
         return load(side, case, override)
     except Exception as error:
-        return Loaded(raised=error)
+        return Loaded(None, {}, error)
 
 
 @pytest.fixture(scope="session")

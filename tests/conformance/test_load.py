@@ -228,6 +228,26 @@ def test_a_model_without_a_version_cannot_be_loaded(side: Client) -> None:
     side.unload("m")
 
 
+@rule("5.11.6")
+@pytest.mark.parametrize(
+    ("policy", "versions"),
+    [
+        ("", ["3"]),
+        ("version_policy { }", ["1", "2", "3"]),
+        ("version_policy { all { } }", ["1", "2", "3"]),
+        ("version_policy { latest { num_versions: 2 } }", ["2", "3"]),
+        ("version_policy { specific { versions: [ 1, 3, 9 ] } }", ["1", "3"]),
+    ],
+)
+def test_the_policy_selects_the_versions(side: Client, policy: str, versions: list[str]) -> None:
+    files = {"config.pbtxt": ADD_SUB_CONFIG + policy, **{f"{n}/model.py": ADD_SUB for n in (1, 2, 3)}}
+    assert side.placed("chosen", files) is None
+    found = side.metadata("chosen")
+    assert not isinstance(found, Failure)
+    assert found["versions"] == versions
+    side.unload("chosen")
+
+
 @rule("2.5.8", "5.11.2", "2.8.1")
 def test_a_failed_reload_keeps_the_last_good_version_serving(side: Client) -> None:
     answering = TELLING.format('self.told = "{}"')

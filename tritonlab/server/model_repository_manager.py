@@ -150,12 +150,12 @@ def _version_directories(directory: Path) -> list[int]:
 def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
     """The versions the policy wants of those there are (rule 5.11.6), lowest first."""
     policy = config.version_policy
-    if policy.HasField("all"):
-        return tuple(versions)
     if policy.HasField("specific"):
         return tuple(version for version in versions if version in policy.specific.versions)
-    newest = policy.latest.num_versions
-    return tuple(versions[-newest:]) if newest else ()
+    if policy.HasField("latest"):
+        newest = policy.latest.num_versions
+        return tuple(versions[-newest:]) if newest else ()
+    return tuple(versions)  # `all`, and a policy that names none of the three
 
 
 def _write_files(files: dict[str, bytes]) -> TemporaryFolder:
