@@ -15,6 +15,7 @@ from ..ipc.stub_connection import Answer
 from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
+from .readiness import ReadinessCheck
 from .response_factory import failure_of
 
 _KEPT_LINES = 20
@@ -53,6 +54,7 @@ class ModelStub:
             raise self._not_started(error) from error
         self.process.adopt_output(self._on_line)
         self.link = self.process.link
+        self.readiness = ReadinessCheck(self.process.monitor, instance)
         self._imported: Answer | None = self.link.ask("IMPORT", self._import_body())
 
     def _import_body(self) -> dict[str, Any]:
@@ -131,11 +133,11 @@ class ModelStub:
         """What this stub printed last."""
         return tuple(record.text for record in self._log.records(instance=self.instance)[-_KEPT_LINES:])
 
-    def ask_monitor(self, command: str, timeout: float) -> list[Any] | None:
-        """The outcome of a monitor command, which the stub answers while it executes; None if it did not in time."""
-        answer = self.process.monitor.ask(command, None)
+    def dump_stacks(self, timeout: float) -> str:
+        """What each of its threads is doing, whatever that is; empty if it did not say so in `timeout` seconds."""
+        answer = self.process.monitor.ask("DUMP_STACKS", None)
         done = self.process.monitor.await_answer(answer, timeout)
-        return answer.value if done and not answer.lost else None
+        return str(answer.value[1]) if done and not answer.lost else ""
 
     def finalize(self) -> None:
         """Runs the author's `finalize` and ends the process; what it raises is logged and ignored (rule 2.8.2)."""

@@ -203,8 +203,11 @@ class ModelVersion:
         self.scheduler.instance_gone(instance, error)
 
     def _warn(self, text: str) -> None:
+        self._say("WARNING", text)
+
+    def _say(self, level: str, text: str) -> None:
         log = self._services.instances.log
-        log.add(LogRecord(time.time_ns(), self.name, self.version, "", "server", "WARNING", text))
+        log.add(LogRecord(time.time_ns(), self.name, self.version, "", "server", level, text))
 
     # -- use
 
@@ -219,18 +222,19 @@ class ModelVersion:
             return False
         if any(instance.state is not InstanceState.READY for instance in self.instances):
             return False
-        return not self._has_is_ready or all(self._author_says_ready(instance) for instance in self.instances)
+        return not self._has_is_ready or self._author_says_ready()
 
-    def _author_says_ready(self, instance: ModelInstance) -> bool:
-        stub = instance.stub
-        outcome = stub.ask_monitor("IS_READY", timeout=5.0) if stub is not None else None
-        if outcome is None:
+    def _author_says_ready(self) -> bool:
+        """Asks all instances at once. Why one is not ready is told in the log only, as by the peer (rule 2.7.4)."""
+        checks = [instance.stub.readiness for instance in self.instances if instance.stub is not None]
+        queries = [check.ask() for check in checks]
+        try:
+            answers = [check.await_ready(query) for check, query in zip(checks, queries, strict=True)]
+        except UnavailableError as error:
+            self._say("VERBOSE", error.message)
             return False
-        ok, value = outcome
-        if ok and value is None:
-            self._has_is_ready = False
-            return True
-        return bool(ok and value)
+        self._has_is_ready = any(answers)
+        return True
 
     # -- end
 

@@ -28,6 +28,8 @@ def main() -> None:
     import platform
     import socket
 
+    if _DIRECTORY not in sys.path:  # PYTHONSAFEPATH
+        sys.path.append(_DIRECTORY)
     import c_python_backend_utils  # noqa: F401
     import numpy
     import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports

@@ -44,7 +44,7 @@ COMMANDS = (
     ),
     Command(3, "INITIALIZE", ">", "[args of initialize, output names, decoupled]"),
     Command(4, "FINALIZE", ">", "null"),
-    Command(5, "IS_READY", ">", "null; on the monitor socket; value: null (no such method) or what it returned"),
+    Command(5, "IS_READY", ">", "null; on the monitor socket; value: bool, or null if there is no such method"),
     Command(6, "DUMP_STACKS", ">", "null; on the monitor socket; value: text of all thread stacks"),
     # execution
     Command(

@@ -110,13 +110,17 @@ class ModelContext:
             threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def is_ready(self) -> Any:
-        """None if the model has no `is_ready`, else what it returned (rule 2.7)."""
+    def is_ready(self) -> Optional[bool]:
+        """None if the model has no `is_ready`, else what it returned, plain or by `async def` (rules 2.7.1, 2.7.2)."""
         method = getattr(self._model, "is_ready", None)
         if method is None:
             return None
         value = method()
-        return asyncio.run(value) if inspect.iscoroutine(value) else value
+        if inspect.iscoroutine(value):
+            value = asyncio.run(value)
+        if type(value) is not bool:
+            raise ModelFailure("is_ready() must return a boolean value")
+        return value
 
     def finalize(self) -> None:
         """Stops the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""

@@ -1,0 +1,60 @@
+"""The author's `is_ready()`: asked on a stub's monitor socket, which answers whatever the model executes (rule 2.7)."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from ..core.status import UnavailableError
+from ..ipc.stub_connection import Answer, StubConnection
+
+#: Seconds a query waits for `is_ready()` (rule 2.7.3).
+READY_TIMEOUT = 5.0
+
+
+class ReadyQuery(NamedTuple):
+    """One query on its way. `joined`: it shares the call of an earlier one, which had not come back."""
+
+    answer: Answer
+    joined: bool
+
+
+class ReadinessCheck:
+    """Asks one stub. Queries that come while `is_ready()` runs share its answer, so a slow one is never run twice at
+    once.
+
+    Guarantees: `ask` and `await_ready` may be called from any thread.
+    """
+
+    def __init__(self, monitor: StubConnection, instance: str) -> None:
+        self._monitor = monitor
+        self._instance = instance
+        self._lock = threading.Lock()  # guards _running
+        self._running: Answer | None = None
+
+    def ask(self) -> ReadyQuery:
+        """Starts `is_ready()`, or joins the call that runs."""
+        with self._lock:
+            joined = self._running is not None and not self._running.done()
+            if not joined:
+                self._running = self._monitor.ask("IS_READY", None)
+            assert self._running is not None
+            return ReadyQuery(self._running, joined)
+
+    def await_ready(self, query: ReadyQuery, timeout: float = READY_TIMEOUT) -> bool:
+        """Returns when the model is ready; False if it has no `is_ready`, and so always is.
+
+        Raises UnavailableError with the peer's text when it is not: it said so, raised, returned something else, or
+        took too long.
+        """
+        if not self._monitor.await_answer(query.answer, timeout):
+            whose = "in-flight" if query.joined else "user-defined"
+            raise UnavailableError(f"Timed out waiting for {whose} is_ready() response")
+        if query.answer.lost:
+            raise UnavailableError(f"Stub process '{self._instance}' is not healthy.")
+        ok, value = query.answer.value
+        if not ok:
+            raise UnavailableError(value["text"])
+        if value is False:
+            raise UnavailableError(f"Model '{self._instance}' is not ready (user-defined check failed).")
+        return value is not None
