@@ -225,10 +225,16 @@ def value(number: int = 0, width: int = 1) -> dict[str, Any]:
     return {"IN": np.full((1, width), number, dtype=np.int32)}
 
 
-def begin(client: Client, name: str, ident: int | str, flags: int = 0, hold_ms: int = 0, **more: int) -> Pending:
-    pending = client.submit(name, value(hold_ms), Options(correlation_id=ident, flags=flags, **more))
+def submit(
+    client: Client, name: str, inputs: dict[str, Any], ident: int | str, flags: int, timeout: int = 0
+) -> Pending:
+    pending = client.submit(name, inputs, Options(correlation_id=ident, flags=flags, timeout=timeout))
     time.sleep(0.04)  # separate calls may overtake one another
     return pending
+
+
+def begin(client: Client, name: str, ident: int | str, flags: int = 0, hold_ms: int = 0, timeout: int = 0) -> Pending:
+    return submit(client, name, value(hold_ms), ident, flags, timeout)
 
 
 def said(answer: Answer) -> Any:
@@ -468,21 +474,22 @@ def test_idle_slots_below_an_active_one_are_null_requests(client: Client) -> Non
 
 @rule("5.6.7", "5.12.2")
 def test_null_requests_are_no_inferences_but_count_in_the_batch(client: Client) -> None:
-    def counts() -> tuple[int, int, int, dict[int, int]]:
-        (found,) = client.statistics("shaped")  # type: ignore[misc]
-        found = found.get("model_stats", [found])[0]
-        sizes = {b["batch_size"]: b["compute_infer"]["count"] for b in found["batch_stats"]}
-        success = found["inference_stats"]["success"]["count"]
-        return found["inference_count"], found["execution_count"], success, sizes
+    def counts() -> tuple[list[int], dict[int, int]]:
+        found = client.statistics("shaped")
+        assert isinstance(found, list)
+        stats = found[0].get("model_stats", found)[0]
+        sizes = {b["batch_size"]: b["compute_infer"]["count"] for b in stats["batch_stats"]}
+        success = stats["inference_stats"]["success"]["count"]
+        return [stats["inference_count"], stats["execution_count"], success], sizes
 
-    before = counts()
+    before, sizes_before = counts()
     for ident in (1, 2):
         ask(client, "shaped", ident, START)
     for ident in (2, 1):
         ask(client, "shaped", ident, END)
-    after = counts()
-    assert [after[i] - before[i] for i in range(3)] == [4, 4, 4]
-    assert {size: after[3][size] - before[3].get(size, 0) for size in (1, 2)} == {1: 2, 2: 2}
+    after, sizes_after = counts()
+    assert [now - then for now, then in zip(after, before, strict=True)] == [4, 4, 4]
+    assert {size: sizes_after[size] - sizes_before.get(size, 0) for size in (1, 2)} == {1: 2, 2: 2}
 
 
 @rule("5.6.7", "5.5.5")
@@ -490,11 +497,8 @@ def test_a_slot_with_another_shape_waits_for_the_next_batch(client: Client) -> N
     widths = {1: 3, 2: 2, 3: 2, 4: 3}
     held = begin(client, "shaped", 1, START, 400)
     pending = [
-        client.submit(
-            "shaped", value(0, width), Options(correlation_id=ident, flags=END if ident == 1 else START | END)
-        )
+        submit(client, "shaped", value(0, width), ident, END if ident == 1 else START | END)
         for ident, width in widths.items()
-        if not time.sleep(0.02)
     ]
     assert calls([held, *pending]) == [
         (0, [1]),
@@ -510,9 +514,8 @@ def test_so_does_one_with_other_inputs(client: Client) -> None:
     held = begin(client, "optional", 1, START, 400)
     more = {**value(), "MORE": np.zeros((1, 1), dtype=np.int32)}
     pending = [
-        client.submit("optional", inputs, Options(correlation_id=ident, flags=END if ident == 1 else START | END))
+        submit(client, "optional", inputs, ident, END if ident == 1 else START | END)
         for ident, inputs in ((1, more), (2, value()), (3, more))
-        if not time.sleep(0.02)
     ]
     assert calls([held, *pending]) == [(0, [1]), (1, [1, 0, 3]), (2, [0, 2]), (1, [1, 0, 3])]
 
