@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import Any
 
 import pytest
+
+from tests.browser.conftest import ROOT
 
 OPTIONS = (
     "--max-batch-size 8 --dynamic-batching 200 --input INPUT0:FP32[4] --input INPUT1:FP32[-1] --output OUTPUT0:FP32[4]"
@@ -144,3 +147,29 @@ def test_a_decoupled_model_shows_its_responses(lab: Any, theme: str) -> None:
     lab.wait_text(output, "FINAL")
     assert output.locator("tbody tr").count() >= 4
     lab.shot(f"stream_{theme}")
+
+
+def test_the_quickstart_reads_well(lab: Any, theme: str) -> None:
+    name = f"quickstart_{theme}.ipynb"
+    shutil.copy(ROOT / "notebooks" / "00_quickstart.ipynb", lab.jupyter.notebooks / name)
+    lab.open(name)
+    lab.shot(f"quickstart_{theme}_0")
+    lab.page.get_by_role("menuitem", name="Run", exact=True).click()
+    lab.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    lab.page.wait_for_function(
+        """() => {
+            const cells = window.jupyterapp.shell.currentWidget.content.widgets.filter(c => c.model.type === 'code');
+            return cells.every(c => c.model.executionCount) && window.jupyterapp.shell.currentWidget
+                .sessionContext.session.kernel.status === 'idle';
+        }""",
+        timeout=110_000,
+    )
+    failed = lab.page.evaluate(
+        """() => window.jupyterapp.shell.currentWidget.content.widgets.filter(c => c.model.type === 'code')
+            .flatMap(c => c.model.outputs.toJSON()).filter(o => o.output_type === 'error').map(o => o.evalue)"""
+    )
+    assert failed == []
+    for number in range(1, 7):
+        lab.page.evaluate("n => document.querySelector('.jp-WindowedPanel-outer').scrollTo(0, n * 780)", number - 1)
+        lab.page.wait_for_timeout(300)
+        lab.shot(f"quickstart_{theme}_{number}")

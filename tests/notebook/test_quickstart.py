@@ -1,0 +1,117 @@
+"""The quickstart in a real kernel, with this test as its frontend: it presses the buttons by their comm messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICKSTART = ROOT / "notebooks" / "00_quickstart.ipynb"
+
+
+class Frontend:
+    """Runs cells one by one and plays the widgets of their outputs."""
+
+    def __init__(self, client: Any, notebook: Any) -> None:
+        self.client = client
+        self.notebook = notebook
+
+    def run(self, index: int) -> Any:
+        return self.client.execute_cell(self.notebook.cells[index], index)
+
+    def execute(self, code: str) -> str:
+        """Runs code that is not in the notebook; also the moment at which pending messages are handled."""
+        cell = nbformat.v4.new_code_cell(code)
+        self.notebook.cells.append(cell)
+        self.client.execute_cell(cell, len(self.notebook.cells) - 1)
+        return "".join(output.get("text", "") for output in cell.outputs)
+
+    def find(self, **state: str) -> str:
+        """The id of the newest widget with this state."""
+        found = [
+            ident
+            for ident, widget in self.client.widget_state.items()
+            if all(widget.get(name) == value for name, value in state.items())
+        ]
+        assert found, f"no widget with {state}"
+        return found[-1]
+
+    def click(self, ident: str) -> None:
+        self._send(ident, {"method": "custom", "content": {"event": "click"}})
+
+    def set(self, ident: str, **state: Any) -> None:
+        self._send(ident, {"method": "update", "state": state, "buffer_paths": []})
+
+    def _send(self, ident: str, data: dict[str, Any]) -> None:
+        message = self.client.kc.session.msg("comm_msg", {"comm_id": ident, "data": data})
+        self.client.kc.shell_channel.send(message)
+
+    def shown(self) -> str:
+        """All HTML widgets' text."""
+        return "\n".join(
+            str(w["value"]) for w in self.client.widget_state.values() if w.get("_model_name") == "HTMLModel"
+        )
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        for _ in range(200):
+            if condition():
+                return
+            self.execute("import time; time.sleep(0.05)")
+        raise AssertionError(f"it did not come; shown is:\n{self.shown()}")
+
+
+@pytest.fixture
+def frontend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Frontend]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", path)
+    notebook = nbformat.read(QUICKSTART, as_version=4)
+    client = nbclient.NotebookClient(notebook, timeout=120, store_widget_state=True)
+    with client.setup_kernel(cwd=str(QUICKSTART.parent)):
+        yield Frontend(client, notebook)
+
+
+def code_cell(notebook: Any, start: str) -> int:
+    return next(
+        i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code" and cell.source.startswith(start)
+    )
+
+
+def test_a_newcomer_runs_it_and_presses_the_buttons(frontend: Frontend, tmp_path: Path) -> None:
+    model = code_cell(frontend.notebook, "%%triton_model add_sub")
+    for index in range(model + 1):
+        frontend.run(index)
+    outputs = frontend.notebook.cells[model].outputs
+    assert "[batch ≤ 8, 4]" in outputs[0]["data"]["text/plain"]
+    assert "tl-card" in outputs[0]["data"]["text/html"]
+
+    frontend.click(frontend.find(description="Playground"))
+    frontend.wait(lambda: any(w.get("description") == "Send" for w in frontend.client.widget_state.values()))
+    frontend.click(frontend.find(description="Send"))
+    frontend.wait(lambda: "DIFFERENCE" in frontend.shown() and "execute" in frontend.shown())
+
+    frontend.click(frontend.find(description="Export…"))
+    frontend.set(frontend.find(description="Repository"), value=str(tmp_path / "models"))
+    frontend.click(frontend.find(description="Write"))
+    frontend.wait(lambda: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())
+
+    for index in range(model + 1, len(frontend.notebook.cells)):
+        if frontend.notebook.cells[index].cell_type == "code":
+            frontend.run(index)
+    text = frontend.execute("print(int((served == direct).all()), len(direct))")
+    assert text.split() == ["1", "450"]
+
+
+def test_its_prose_has_no_leftovers() -> None:
+    notebook = nbformat.read(QUICKSTART, as_version=4)
+    nbformat.validate(notebook)
+    assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in notebook.cells)
+    assert notebook.cells[0].source.startswith("# Quickstart")
