@@ -23,7 +23,6 @@ REASONS = {
     "3": "cases of execute are being added",
     "4": "BLS is not built yet",
     "5": "cases of the core are being added",
-    "5.6": "the sequence batcher is not built yet",
     "5.7": "ensembles are not built yet",
     "5.8": "warmup is not built yet",
     "5.9": "the response cache is not built yet",
