@@ -16,6 +16,7 @@ import pytest
 #: Lowest first. A name is a package or module directly under `tritonlab/`. Names on one line may not import each other.
 LEVELS: list[list[str]] = [
     ["stub"],
+    ["kernel_modules"],
     ["core"],
     ["ipc"],
     ["instances"],
@@ -24,8 +25,9 @@ LEVELS: list[list[str]] = [
     ["frontends"],
     ["export"],
     ["notebook"],
-    ["runtime"],
+    ["runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
+    ["site_packages"],
 ]
 
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython.

@@ -1,5 +1,8 @@
-"""Fakes for tests of the server and of code that uses it.
+"""Fakes for tests of models, of the server and of code that uses it.
 
+    load_class, build_args, build_request    a model.py in the test's own process
+    FakeTriton                               the server around it: logs, metrics, response senders, BLS
+    model_loader                             loads models into a real server and unloads them
     MockClock, FakeTimer                     time passes when `advance` is called
     FakeInstance                             takes payloads from a scheduler, answers when told to
     FakeStub                                 the stub's end of a real link, driven by the test
@@ -8,12 +11,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from os import PathLike
+from pathlib import Path
 from typing import Any, Protocol
 
 from .core.infer_request import InferenceRequest, RequestEvent
@@ -22,9 +28,29 @@ from .core.instrument import HOOKS, Instrument
 from .instances.payload import Payload
 from .ipc.link_reader import LinkReader
 from .ipc.stub_connection import StubConnection
+from .model_testing import FakeTriton, build_args, build_request, load_class
+from .notebook.config_options import ConfigOptions
+from .notebook.draft import Source
+from .notebook.workspace import Workspace
+from .server.in_process import Model, Server
 from .stub._pb_stub.connection import Connection, Message
 from .stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
 from .stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+
+__all__ = [
+    "MS",
+    "FakeInstance",
+    "FakeStub",
+    "FakeTimer",
+    "FakeTriton",
+    "MockClock",
+    "RecordingInstrument",
+    "build_args",
+    "build_request",
+    "collect",
+    "load_class",
+    "model_loader",
+]
 
 MS = 1_000_000
 
@@ -191,3 +217,29 @@ def collect(request: InferenceRequest) -> list[InferenceResponse]:
     responses: list[InferenceResponse] = []
     request.on_response = lambda _, response: responses.append(response)
     return responses
+
+
+@contextlib.contextmanager
+def model_loader(server: Server) -> Iterator[Callable[..., Model]]:
+    """A function that loads models into `server` as `tritonlab.load` does; at the end they are unloaded.
+
+    `load("add_sub", source, config=...)` takes a class, a text, or the path of a model.py or model directory;
+    `load("models/add_sub")` a model directory alone. The server's first repository must be writable.
+    """
+    workspace = Workspace(server, server.core.repository.repositories[0])
+
+    def load(name: str | PathLike[str], source: Source | None = None, **settings: Any) -> Model:
+        directory = Path(name)
+        if source is None and directory.is_dir():
+            name, source = directory.resolve().name, directory
+        said = {key: settings.pop(key) for key in ("config", "files", "version") if key in settings}
+        options = ConfigOptions.of(**settings) if settings else None
+        return workspace.load(str(name), source, options=options, **said)
+
+    try:
+        yield load
+    finally:
+        for name in workspace.names():
+            if workspace.report(name) is not None:
+                workspace.unload(name)
+        workspace.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,6 @@ from tests.stub.fake_bridge import FakeBridge
 from tritonlab.stub._pb_stub import bridge
 from tritonlab.stub._pb_stub.bridge import Bridge
 from tritonlab.stub._pb_stub.enums import ErrorCode
-from tritonlab.stub._pb_stub.errors import TritonModelException
 from tritonlab.stub._pb_stub.pb_log import Logger
 
 
@@ -66,7 +66,8 @@ def test_there_are_no_objects() -> None:
         Logger()
 
 
-def test_without_a_server_a_sentence_says_so(fake_bridge: FakeBridge) -> None:
+@pytest.mark.rule("1.13.4")
+def test_without_a_server_records_go_to_stderr(fake_bridge: FakeBridge, capsys: pytest.CaptureFixture[str]) -> None:
     bridge.install(Bridge())
-    with pytest.raises(TritonModelException, match="inside a stub process"):
-        Logger.log_info("a")
+    Logger.log_warn("a")
+    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ test_pb_log\.py:\d+\]  a\n", capsys.readouterr().err)

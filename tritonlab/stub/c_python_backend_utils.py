@@ -104,7 +104,10 @@ def get_model_dir(*args: object) -> str:
     """
     if args:
         raise _mismatch("get_model_dir", "() -> str", args)
-    return str(_bridge.current().model_dir)
+    directory = _bridge.current().model_dir
+    if not directory:
+        raise TritonModelException("get_model_dir() needs a running model: only a stub process has a model directory.")
+    return str(directory)
 
 
 def attach(module: ModuleType) -> None:

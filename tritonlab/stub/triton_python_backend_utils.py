@@ -104,15 +104,16 @@ def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.An
         raise
 
 
-def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Any:
+def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
     """The first input of that name, or None."""
+    # `Any`, not `None`: models need not look at what their configuration requires
     for tensor in inference_request.inputs():
         if tensor.name() == name:
             return tensor
     return None
 
 
-def get_output_tensor_by_name(inference_response: _t.Any, name: str) -> _t.Any:
+def get_output_tensor_by_name(inference_response: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
     """The first output of that name, or None."""
     for tensor in inference_response.output_tensors():
         if tensor.name() == name:

@@ -1,12 +1,15 @@
 """What the author's objects need from the process around them: one interface, installed once per process.
 
 Inside a stub it is `stub_bridge.StubBridge`; tests install a fake; a plain `import triton_python_backend_utils` in a
-notebook has this base class,
-which refuses with a sentence instead of waiting for a server that is not there.
+notebook has this base class, which logs to stderr and refuses the rest with a sentence instead of waiting for a server
+that is not there.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 if TYPE_CHECKING:
@@ -23,6 +26,17 @@ class BridgeError(Exception):
         self.code = code
 
 
+#: What the author called, where the command is not its name
+_AUTHORS_WORDS = {
+    "LOAD_MODEL": "load_model()",
+    "UNLOAD_MODEL": "unload_model()",
+    "IS_MODEL_READY": "is_model_ready()",
+    "METRIC_FAMILY_NEW": "MetricFamily()",
+    "METRIC_NEW": "MetricFamily.Metric()",
+    "METRIC_OP": "a Metric",
+}
+
+
 class Bridge:
     """The calls an author's object makes to the server. This base class is the one without a server."""
 
@@ -34,12 +48,12 @@ class Bridge:
 
     def log(self, level: int, message: str, file: str, line: int) -> None:
         """One Logger record; level as in rule 1.2 (0 INFO, 1 WARNING, 2 ERROR, 3 VERBOSE)."""
-        self._refuse("Logger")
+        sys.stderr.write(stderr_line(level, message, file, line))
 
     def call(self, command: str, body: Any) -> Any:
         """A round trip to the server; `command` is a call of the COMMANDS table. Raises BridgeError with the
         server's text."""
-        self._refuse(command)
+        self._refuse(_AUTHORS_WORDS.get(command, command))
 
     def is_cancelled(self, handle: int) -> bool:
         """Whether the client of a received request has cancelled it; asks the server each time (rule 1.7.11)."""
@@ -50,16 +64,38 @@ class Bridge:
         """Sends one response of a received request. The checks of rule 1.9.2 are the sender's."""
         self._refuse("InferenceResponseSender.send()")
 
+    def forgotten(self, handle: int, answered: bool) -> None:
+        """The last object that could end a received request is gone; `answered`: after it sent a response. Called by
+        destructors, on any thread and in the middle of anything: must neither block nor send."""
+
     def infer(self, request: "InferenceRequest", decoupled: bool) -> "Iterator[InferenceResponse]":
         """Runs a BLS request; yields its responses as they come. The iterator has `cancel()`."""
         self._refuse("exec()")
         return iter(())
 
     def _refuse(self, what: str) -> None:
-        raise BridgeError("%s needs a running model: it works inside a stub process, not in this one" % what)
+        raise BridgeError(
+            "%s needs a running model: it works inside a stub process, not in this one "
+            "(in a test, tritonlab.testing.FakeTriton stands in for the server)." % what
+        )
 
 
 _current = Bridge()
+
+
+def stderr_line(level: int, message: str, file: str, line: int) -> str:
+    """A Logger record as the peer prints it while no server listens (rule 1.13.4)."""
+    now = time.time()
+    stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
+    return "%s%s.%06d %d %s:%d]  %s\n" % (
+        "IWEI"[level],  # a verbose record is an I
+        stamp,
+        int(now % 1 * 1e6),
+        threading.get_native_id(),
+        file.rsplit("/", 1)[-1],
+        line,
+        message,
+    )
 
 
 def install(bridge: Bridge) -> None:

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Awaitable, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Union
+from typing import (
+    Any,
+    Awaitable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Literal,
+    Optional,
+    Sequence,
+    Set,
+    Union,
+    overload,
+)
 
 from . import bridge
 from .argument_check import (
@@ -228,6 +241,13 @@ class InferenceRequest(NativeObject):
 
     # -- running it (BLS)
 
+    @overload
+    def exec(self, decoupled: Literal[False] = False) -> InferenceResponse: ...
+    @overload
+    def exec(self, decoupled: Literal[True]) -> ResponseIterator: ...
+    @overload
+    def exec(self, decoupled: bool) -> Union[InferenceResponse, ResponseIterator]: ...
+
     def exec(self, decoupled: bool = False) -> Union[InferenceResponse, ResponseIterator]:
         """Runs the request on this server and waits for its answer.
 
@@ -255,6 +275,13 @@ class InferenceRequest(NativeObject):
         except BridgeError as error:
             answer = _failed(error.text, error.code)
             return ResponseIterator._of(iter([answer])) if several else answer
+
+    @overload
+    def async_exec(self, decoupled: Literal[False] = False) -> Awaitable[InferenceResponse]: ...
+    @overload
+    def async_exec(self, decoupled: Literal[True]) -> Awaitable[ResponseIterator]: ...
+    @overload
+    def async_exec(self, decoupled: bool) -> Awaitable[Union[InferenceResponse, ResponseIterator]]: ...
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
         """As `exec`, to be awaited: it runs in the default executor of the running event loop.

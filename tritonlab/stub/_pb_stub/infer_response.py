@@ -60,8 +60,9 @@ class InferenceResponse(NativeObject):
         """Whether this response is an error."""
         return self._error is not None
 
-    def error(self) -> Optional[TritonError]:
+    def error(self) -> Union[TritonError, Any]:
         """The error, or None."""
+        # `Any`, not `None`, for type checkers: has_error() was asked before
         return self._error
 
     def parameters(self) -> str:

@@ -1,0 +1,37 @@
+"""`import triton_python_backend_utils` in a notebook, a script or a test.
+
+A stub finds the author's module on its path. Every other process that has imported tritonlab finds it through the
+finder here, the last one of `sys.meta_path`: a module of that name that is really installed wins, and nothing lies in
+site-packages that could stand before the peer's own in a packed environment.
+
+What it finds are the two files beside this one. They have the whole surface from the start, classes included. In a
+stub, ours or the peer's, the classes are there only once `model.py` has been imported (rule 1.1.2): a
+`from triton_python_backend_utils import Tensor` or a class in an evaluated annotation works here and fails to load.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+MODULES = ("c_python_backend_utils", "triton_python_backend_utils")
+_DIRECTORY = str(Path(__file__).parent)
+
+
+class KernelModules(MetaPathFinder):
+    """Finds MODULES for a process that is no stub. jedi asks it too, when it completes a cell."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return PathFinder.find_spec(fullname, [_DIRECTORY]) if fullname in MODULES else None
+
+
+def install() -> None:
+    """Makes MODULES importable in this process. Safe to call twice."""
+    if not any(isinstance(finder, KernelModules) for finder in sys.meta_path):
+        sys.meta_path.append(KernelModules())

@@ -1,0 +1,241 @@
+"""Unit tests of a model.py in the test's own process: breakpoints, coverage, no server.
+
+    class_ = load_class("models/add_sub")
+    model = class_()
+    model.initialize(build_args("models/add_sub"))
+    request = build_request({"INPUT0": a, "INPUT1": b})
+    (response,) = model.execute([request])
+
+FakeTriton stands in for the server where the model logs, counts, sends through a response sender or calls other models.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .core.metrics import MetricRegistry
+from .core.model_config import parse_pbtxt
+from .core.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
+from .core.status import TritonError
+from .core.tensor import Tensor as ServerTensor
+from .stub._pb_stub import bridge
+from .stub._pb_stub.infer_request import InferenceRequest
+from .stub._pb_stub.infer_response import InferenceResponse
+from .stub._pb_stub.pb_tensor import Tensor
+from .stub._pb_stub.request_parameters import encode_parameters
+
+_MODEL_FILE = "model.py"
+_handles = itertools.count(1)
+
+#: What answers a BLS call: a model object with `execute`, or a function of the request.
+Callee = Any
+
+
+def load_class(path: str | PathLike[str]) -> Any:
+    """The TritonPythonModel class of a model.py, or of the newest version in a model directory.
+
+    As in a stub, the version and the model directory join the end of `sys.path`, so that helper files are found
+    (rule 2.1.5). Raises FileNotFoundError, AttributeError for a file without the class, and what the import raises.
+    """
+    file = _model_file(Path(path))
+    name = ".".join((*file.parent.parts[-2:], file.stem))  # like the stub's `1.model`, but one for each model
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    for directory in (str(file.parent), str(file.parent.parent)):
+        if directory not in sys.path:
+            sys.path.append(directory)
+    spec.loader.exec_module(module)
+    return module.TritonPythonModel
+
+
+def build_args(
+    config: str | PathLike[str], *, name: str = "", gpu_ids: Sequence[int] = (), instance: int = 0
+) -> dict[str, str]:
+    """The `args` of `initialize` (rule 2.3.1) for a model directory or the text of a config.pbtxt.
+
+    `name`: the model's name where neither says it. `instance`: which of the config's instances. Raises ConfigError.
+    """
+    text, directory, version = config, Path(name), 1
+    if not isinstance(config, str) or "\n" not in config:
+        directory = Path(config)
+        file = directory / "config.pbtxt"
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        version = int(_model_file(directory).parent.name)
+    message = autofill(
+        parse_pbtxt(str(text), str(config)), model_name=name or directory.name or "model", files=[_MODEL_FILE]
+    )
+    full = normalize_instance_groups(message, gpu_ids=gpu_ids)
+    return instance_args(full, instance_specs(full)[instance], model_directory=str(directory), version=version)
+
+
+def build_request(
+    inputs: Mapping[str, Any],
+    *,
+    request_id: str = "",
+    correlation_id: int | str = 0,
+    flags: int = 0,
+    timeout: int = 0,
+    parameters: Mapping[str, bool | int | str] | None = None,
+    requested_outputs: Sequence[str] = (),
+    model_name: str = "model",
+    model_version: int = 1,
+    decoupled: bool = False,
+) -> InferenceRequest:
+    """A request as `execute` gets it: its tensors hold copies of `inputs`, as if they had come through a server.
+
+    `inputs`: arrays, torch tensors, lists, text, by name. `requested_outputs`: a server puts all outputs of the model's
+    config there when the client names none. `decoupled`: whose rules its response sender follows (rule 1.9.2). Raises
+    InvalidArgumentError for what no tensor can be made of.
+    """
+    return InferenceRequest._received(
+        next(_handles),
+        request_id,
+        correlation_id,
+        flags,
+        timeout,
+        encode_parameters(dict(parameters or {})),
+        frozenset(requested_outputs),
+        [_received(name, ServerTensor.from_any(value)) for name, value in inputs.items()],
+        model_name,
+        model_version,
+        decoupled,
+    )
+
+
+class FakeTriton(bridge.Bridge):
+    """The server around the models of one test; use it as a context manager.
+
+    `models`: what BLS calls reach, by name: a model object with `execute`, or a function of the request that returns a
+    response or several. `logs` are (level, text); `sent` are (request handle, response or None, flags) of response
+    senders; `cancelled` the handles of requests whose client gave up: `fake.cancel(request)`.
+    """
+
+    def __init__(self, models: Mapping[str, Callee] | None = None, *, model_dir: str = "model/1") -> None:
+        self.phase = "execute"
+        self.instance_name = "model_0"
+        self.model_dir = model_dir
+        self.models = dict(models or {})
+        self.logs: list[tuple[str, str]] = []
+        self.sent: list[tuple[int, InferenceResponse | None, int]] = []
+        self.cancelled: set[int] = set()
+        self._metrics = MetricRegistry()
+        self._calls: dict[str, Callable[..., Any]] = {
+            "METRIC_FAMILY_NEW": self._metrics.family,
+            "METRIC_FAMILY_DEL": self._metrics.delete_family,
+            "METRIC_NEW": self._metrics.metric,
+            "METRIC_OP": self._metrics.operate,
+            "IS_MODEL_READY": lambda name, version: name in self.models,
+        }
+        self._before: list[bridge.Bridge] = []
+
+    def __enter__(self) -> FakeTriton:
+        self._before.append(bridge.current())
+        bridge.install(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        bridge.install(self._before.pop())
+
+    def responses(self, request: InferenceRequest) -> list[InferenceResponse]:
+        """What the model sent for `request` through its response sender so far."""
+        return [response for handle, response, _ in self.sent if handle == request._handle and response is not None]
+
+    def closed(self, request: InferenceRequest) -> bool:
+        """Whether the final flag was sent for `request`."""
+        return any(handle == request._handle and flags for handle, _, flags in self.sent)
+
+    def cancel(self, request: InferenceRequest) -> None:
+        """From now on `request.is_cancelled()`."""
+        self.cancelled.add(request._handle)
+
+    def metrics(self) -> str:
+        """The custom metrics as Prometheus text."""
+        return self._metrics.expose()
+
+    # -- what the author's objects call
+
+    def log(self, level: int, message: str, file: str, line: int) -> None:
+        self.logs.append((("INFO", "WARNING", "ERROR", "VERBOSE")[level], message))
+
+    def call(self, command: str, body: Any) -> Any:
+        if command not in self._calls:
+            return super().call(command, body)
+        try:
+            return self._calls[command](*body)
+        except TritonError as error:
+            text = f"Failed to process the request for model '{self.instance_name}', message: {error.message}"
+            raise bridge.BridgeError(text, int(error.code)) from None
+
+    def is_cancelled(self, handle: int) -> bool:
+        return handle in self.cancelled
+
+    def send_response(self, handle: int, response: InferenceResponse | None, flags: int) -> None:
+        self.sent.append((handle, response, flags))
+
+    def infer(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
+        return iter(self._answers(request, decoupled))
+
+    def _answers(self, request: InferenceRequest, decoupled: bool) -> list[InferenceResponse]:
+        callee = self.models.get(request._model_name)
+        if callee is None:
+            text = f"Request for unknown model: '{request._model_name}' is not found"  # rule 4.2.1
+            raise bridge.BridgeError(f"Model {request._model_name} - Error when running inference: {text}")
+        received = _delivered(request, decoupled)
+        answer = callee.execute([received]) if hasattr(callee, "execute") else callee(received)
+        returned = [r for r in (answer if isinstance(answer, Iterable) else [answer]) if r is not None]
+        return [_answered(response, request) for response in returned or self.responses(received)]
+
+
+def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
+    """A BLS request as the model it goes to gets it."""
+    return InferenceRequest._received(
+        next(_handles),
+        request._request_id,
+        request._correlation_id,
+        request._flags,
+        request._timeout,
+        request._parameters,
+        request._requested,
+        [_copied(tensor._name, *tensor._wire()) for tensor in request._inputs],
+        request._model_name,
+        request._model_version,
+        decoupled,
+    )
+
+
+def _answered(response: InferenceResponse, request: InferenceRequest) -> InferenceResponse:
+    """The response of a called model as the caller gets it: what was requested, in memory of its own."""
+    wanted = [t for t in response._tensors if not request._requested or t._name in request._requested]
+    tensors = [] if response._error is not None else [_copied(tensor._name, *tensor._wire()) for tensor in wanted]
+    return InferenceResponse._received(tensors, response._error, response._parameters)
+
+
+def _received(name: str, tensor: ServerTensor) -> Tensor:
+    return _copied(name, int(tensor.datatype), list(tensor.shape), tensor.data)
+
+
+def _copied(name: str, datatype: int, shape: list[int], data: Any) -> Tensor:
+    content = data.tobytes() if hasattr(data, "tobytes") else bytes(data)
+    return Tensor._received(name, datatype, shape, memoryview(content), None)
+
+
+def _model_file(path: Path) -> Path:
+    """`path`, or the model.py of the newest version in it."""
+    path = path.resolve()
+    if not path.is_dir():
+        return path
+    versions = sorted(int(p.parent.name) for p in path.glob(f"*/{_MODEL_FILE}") if p.parent.name.isdecimal())
+    if not versions:
+        raise FileNotFoundError(f"{path} is not a model directory: it has no <version>/{_MODEL_FILE}")
+    return path / str(versions[-1]) / _MODEL_FILE

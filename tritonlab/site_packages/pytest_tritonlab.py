@@ -1,0 +1,60 @@
+"""pytest plugin of tritonlab, installed with it.
+
+    import triton_python_backend_utils as pb_utils     works in every test module
+    triton_server                                      a tritonlab.Server for the test session
+    triton_model                                       loads models into it: triton_model("models/add_sub")
+
+It lies beside the package, not in it: pytest imports its plugins in every run, and `import tritonlab` would cost each
+of them a quarter of a second. Nothing of tritonlab is imported before a test uses it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.abc import MetaPathFinder
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+    from tritonlab import Model, Server
+
+
+class _OnDemand(MetaPathFinder):
+    """Imports tritonlab when a test imports what models do; tritonlab.kernel_modules then finds it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in ("triton_python_backend_utils", "c_python_backend_utils"):
+            return None
+        finder = importlib.import_module("tritonlab.kernel_modules").KernelModules()
+        spec: ModuleSpec | None = finder.find_spec(fullname)
+        return spec
+
+
+sys.meta_path.append(_OnDemand())
+
+
+@pytest.fixture(scope="session")
+def triton_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A `tritonlab.Server` without models; its models run in stub processes and end with the session."""
+    tritonlab = importlib.import_module("tritonlab")
+    with tritonlab.Server(tmp_path_factory.mktemp("models"), model_control_mode="explicit") as server:
+        yield server
+
+
+@pytest.fixture
+def triton_model(triton_server: Server) -> Iterator[Callable[..., Model]]:
+    """Loads a model as `tritonlab.load` does, and unloads it after the test.
+
+    `triton_model("add_sub", source, config=...)` takes a class, a text, or the path of a model.py or model directory;
+    `triton_model("models/add_sub")` a model directory alone. Raises what `tritonlab.load` raises.
+    """
+    with importlib.import_module("tritonlab.testing").model_loader(triton_server) as load:
+        yield load
