@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import traceback
 from typing import Any, Dict, List, Optional
@@ -10,13 +11,16 @@ _STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith(_STUB_DIRECTORY)
+    return file.startswith(_STUB_DIRECTORY + os.sep)
 
 
 def peer_text(error: BaseException) -> str:
     """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2)."""
     text = "%s: %s" % (type(error).__name__, _message(error))
-    trace = error.__traceback__
+    try:
+        trace = error.__traceback__
+    except BaseException:
+        return text  # a __getattribute__ of the author's
     if trace is None:
         return text
     while trace.tb_next is not None:
@@ -46,7 +50,7 @@ def _message(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return "<exception str() failed>"  # what the traceback module prints
 
 
@@ -72,16 +76,15 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None) -> Dict[str,
         "notes": [str(note) for note in getattr(error, "__notes__", ())],
     }  # type: Dict[str, Any]
     if isinstance(error, SyntaxError):
-        wire["detail"] = {
-            "msg": error.msg,
-            "filename": error.filename,
-            "lineno": error.lineno,
-            "offset": error.offset,
-            "text": error.text,
-            "end_lineno": getattr(error, "end_lineno", None),
-            "end_offset": getattr(error, "end_offset", None),
-        }
+        wire["detail"] = {name: _plain(getattr(error, name, None)) for name in _SYNTAX_DETAIL}
     return wire
+
+
+_SYNTAX_DETAIL = ("msg", "filename", "lineno", "offset", "text", "end_lineno", "end_offset")
+
+
+def _plain(value: Any) -> Any:
+    return value if type(value) in (str, int) else None
 
 
 def _qualified_name(kind: type) -> str:
@@ -92,4 +95,7 @@ def _qualified_name(kind: type) -> str:
 
 def outcome_of(error: BaseException, text: Optional[str] = None) -> Dict[str, Any]:
     """The value of a failed outcome on the wire."""
-    return {"text": peer_text(error) if text is None else text, "code": 1, "exception": to_wire(error)}
+    exception = None  # type: Optional[Dict[str, Any]]
+    with contextlib.suppress(BaseException):  # an author can make one too odd to look at; that must not end the stub
+        exception = to_wire(error)
+    return {"text": peer_text(error) if text is None else text, "code": 1, "exception": exception}
