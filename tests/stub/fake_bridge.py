@@ -49,6 +49,7 @@ class FakeBridge(Bridge):
         self.logs: list[tuple[int, str, str, int]] = []
         self.sent: list[tuple[int, InferenceResponse | None, int]] = []
         self.cancelled: set[int] = set()
+        self.dropped: list[tuple[int, bool]] = []
         self.bls: Callable[[InferenceRequest, bool], FakeCall] = lambda request, decoupled: FakeCall([])
         self._next_id = 0
 
@@ -72,6 +73,9 @@ class FakeBridge(Bridge):
         if "RESPONSE" in self.answers:
             raise self.answers["RESPONSE"]
         self.sent.append((handle, response, flags))
+
+    def forgotten(self, handle: int, answered: bool) -> None:
+        self.dropped.append((handle, answered))
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> FakeCall:
         return self.bls(request, decoupled)

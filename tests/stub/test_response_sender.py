@@ -117,3 +117,34 @@ def test_nothing_overtakes_a_response_that_is_on_its_way(fake_bridge: FakeBridge
     first.join(10)
     second.join(10)
     assert [flags for _, _, flags in fake_bridge.sent] == [0, 1]
+
+
+@pytest.mark.rule("3.7.2")
+@pytest.mark.parametrize(
+    ("sends", "answered"),
+    [([], [False]), ([ONE], [True]), ([ONE, FINAL], []), ([LAST], []), ([LAST, FINAL], [])],
+    ids=["nothing", "a response", "response and final", "both at once", "final twice"],
+)
+def test_a_sender_that_goes_without_its_final_flag_says_so(
+    fake_bridge: FakeBridge, sends: list[tuple[Any, ...]], answered: list[bool]
+) -> None:
+    sender = InferenceResponseSender._of(77, True)  # those of other tests may be collected meanwhile
+    for arguments in sends:
+        outcome(sender, arguments)
+    assert (77, False) not in fake_bridge.dropped
+    del sender
+    assert [after for handle, after in fake_bridge.dropped if handle == 77] == answered
+
+
+def test_a_sender_of_a_request_that_the_author_built_owes_nothing(fake_bridge: FakeBridge) -> None:
+    sender = InferenceResponseSender._of(NO_HANDLE, True)
+    del sender
+    assert NO_HANDLE not in [handle for handle, _ in fake_bridge.dropped]
+
+
+def test_a_final_that_could_not_be_sent_leaves_the_sender_open(fake_bridge: FakeBridge) -> None:
+    sender = InferenceResponseSender._of(4, False)
+    fake_bridge.answers["RESPONSE"] = refusal("no room")
+    assert outcome(sender, LAST) == "no room"
+    del fake_bridge.answers["RESPONSE"]
+    assert outcome(sender, LAST) == "sent"

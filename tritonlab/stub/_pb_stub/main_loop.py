@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -48,6 +49,7 @@ class MainLoop:
     def run(self) -> None:
         """Serves commands until FINALIZE, or until the kernel is gone."""
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
+        self._bridge.errands.start()
         execute = NUMBER["EXECUTE"]
         while self._running:
             command, ident, body = self._bridge.next_command(self._spin)
@@ -148,6 +150,8 @@ class MainLoop:
                 self._model_version,
                 self._decoupled,
             )
+            if self._decoupled:
+                request.get_response_sender()  # it tells when request and sender are gone without the final flag
             requests.append(request)
             position = end
         return requests
@@ -186,6 +190,8 @@ class MainLoop:
     def _check_and_pack(self, requests: List[InferenceRequest], returned: Any) -> Tuple[Optional[int], List[Any]]:
         """The checks of rules 3.2 and 3.3 in their order, then all responses in one block."""
         marks: List[Any] = [("R" if request._release_flags == _RESCHEDULE else None) for request in requests]
+        if "R" in marks:
+            _settle(requests)
         if self._decoupled:
             if returned is not None:
                 raise ModelFailure(
@@ -248,16 +254,28 @@ class MainLoop:
                 message = self._monitor.receive()
                 assert message is not None
                 command, ident, _ = message
-                handler = self._is_ready if command == NUMBER["IS_READY"] else _dump_stacks
-                self._monitor.send(NUMBER["RESULT"], ident, self._outcome(handler, None))
+                if command == NUMBER["IS_READY"]:
+                    # on a thread of its own: one that hangs must not keep this one from saying where it hangs
+                    asked = (ident, self._is_ready)
+                    threading.Thread(target=self._answer, args=asked, name="is_ready", daemon=True).start()
+                else:
+                    self._answer(ident, _dump_stacks)
         except LinkClosed:
             os._exit(1)
 
-    def _is_ready(self, body: Any) -> Any:
-        value = self._context.is_ready()
-        if value is not None and type(value) is not bool:
-            raise ModelFailure("is_ready() must return a boolean value")
-        return value
+    def _answer(self, ident: int, handler: Callable[[Any], Any]) -> None:
+        with contextlib.suppress(LinkClosed):  # _watch sees it too
+            self._monitor.send(NUMBER["RESULT"], ident, self._outcome(handler, None))
+
+    def _is_ready(self, body: Any) -> Optional[bool]:
+        return self._context.is_ready()
+
+
+def _settle(requests: List[InferenceRequest]) -> None:
+    """A request that is to come back will have another sender then: this one owes it nothing any more."""
+    for request in requests:
+        if request._release_flags == _RESCHEDULE and request._sender is not None:
+            request._sender._owed = False
 
 
 def _dump_stacks(body: Any) -> str:
@@ -269,7 +287,7 @@ def _dump_stacks(body: Any) -> str:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        try:  # noqa: SIM105 - after every execute: suppress() costs a microsecond
             stream.flush()
         except (OSError, ValueError, AttributeError):
             pass  # the author closed or replaced it

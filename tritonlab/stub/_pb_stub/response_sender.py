@@ -25,14 +25,20 @@ _new = object.__new__
 
 
 class InferenceResponseSender(NativeObject):
-    """What `request.get_response_sender()` gives. Responses of one request arrive in the order of the `send` calls."""
+    """What `request.get_response_sender()` gives. Responses of one request arrive in the order of the `send` calls.
 
-    __slots__ = ("_closed", "_decoupled", "_handle", "_lock", "_sent")
+    The request holds its sender, so a sender that is gone without its final flag means that nothing can end the request
+    any more. The peer leaves the client waiting for ever (rule 3.7.2); here the request fails at once.
+    """
+
+    __slots__ = ("_closed", "_decoupled", "_handle", "_lock", "_owed", "_sent")
 
     _handle: int
     _decoupled: bool
     _sent: bool
     _closed: bool
+    #: whether the request still waits for an end that only this object can send; the main loop settles it too
+    _owed: bool
     _lock: threading.Lock
 
     def __new__(cls, *args: Any, **kwargs: Any) -> InferenceResponseSender:
@@ -46,6 +52,7 @@ class InferenceResponseSender(NativeObject):
         self._decoupled = decoupled
         self._sent = False
         self._closed = False
+        self._owed = handle != NO_HANDLE
         self._lock = threading.Lock()  # guards _sent and _closed, and keeps the order on the wire that of the checks
         return self
 
@@ -65,12 +72,15 @@ class InferenceResponseSender(NativeObject):
             refusal = self._refusal(response, number)
             if refusal:
                 raise TritonModelException("Unable to send response. " + refusal if refusal[0] != "I" else refusal)
-            self._sent = self._sent or response is not None
-            self._closed = number == FINAL
             try:
                 bridge.current().send_response(self._handle, response, number)
             except BridgeError as error:
+                # nothing went out: the author may send something else. The peer counts it as sent
                 raise TritonModelException(error.text) from None
+            self._sent = self._sent or response is not None
+            if number == FINAL:
+                self._closed = True
+                self._owed = False
 
     def _refusal(self, response: Optional[InferenceResponse], flags: int) -> str:
         """Why this send is not allowed, the checks in the peer's order (rules 1.9.2, 1.9.3); empty if it is."""
@@ -92,6 +102,10 @@ class InferenceResponseSender(NativeObject):
     def is_cancelled(self) -> bool:
         """Whether the client has given the request up. Asks the server each time."""
         return ask_cancelled(self._handle)
+
+    def __del__(self) -> None:
+        if self._owed:
+            bridge.current().forgotten(self._handle, self._sent)
 
 
 def ask_cancelled(handle: int) -> bool:

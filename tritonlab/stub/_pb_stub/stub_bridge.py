@@ -9,15 +9,16 @@ alone reads for itself and is never woken by another thread.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 import threading
-import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
 
-from .bridge import Bridge, BridgeError
-from .connection import Connection, Message
+from .bridge import Bridge, BridgeError, stderr_line
+from .connection import Connection, LinkClosed, Message
+from .errands import Errands
 from .errors import TritonError, code_of
 from .infer_request import InferenceRequest
 from .infer_response import InferenceResponse
@@ -28,6 +29,8 @@ from .tensor_block import Header, check_header, map_block, pack_tensors
 
 _REPLY = NUMBER["REPLY"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
+_RESPONSE = NUMBER["RESPONSE"]
+_FINAL = 1
 
 
 class StubBridge(Bridge):
@@ -39,6 +42,7 @@ class StubBridge(Bridge):
         self.reader = reader
         #: requested outputs of each request that still may be answered through its sender, by handle
         self.open_requests: Dict[int, FrozenSet[str]] = {}
+        self.errands = Errands()
         self._ids = itertools.count(1)
         self._commands: Deque[Message] = deque()
         self._answers: Dict[int, Deque[Any]] = {}  # call id -> what has come for it
@@ -116,7 +120,7 @@ class StubBridge(Bridge):
 
     def log(self, level: int, message: str, file: str, line: int) -> None:
         if self.phase in ("import", "auto_complete", "construct"):
-            sys.stderr.write(_stderr_line(level, message, file, line))  # rule 1.13.4
+            sys.stderr.write(stderr_line(level, message, file, line))  # rule 1.13.4
         else:
             self.connection.send(NUMBER["LOG"], 0, [level, file, line, message])
 
@@ -131,7 +135,23 @@ class StubBridge(Bridge):
             tensors, error, parameters = wire
         if flags:
             self.open_requests.pop(handle, None)
-        self.connection.send(NUMBER["RESPONSE"], handle, [flags, block, tensors, error, parameters])
+        self.connection.send(_RESPONSE, handle, [flags, block, tensors, error, parameters])
+
+    def forgotten(self, handle: int, answered: bool) -> None:
+        # taken out now, not later: the same handle may come back with a rescheduled request
+        if self.open_requests.pop(handle, None) is not None:
+            self.errands.put(lambda: self._fail_forgotten(handle, answered))
+
+    def _fail_forgotten(self, handle: int, answered: bool) -> None:
+        """Ends a request that the model can no longer end. The peer's client waits for ever (rules 3.2.2, 3.7.2)."""
+        when = "after a response, but " if answered else ""
+        text = (
+            "Failed to process the request(s) for model '%s', message: The request and its response sender were "
+            "dropped %swithout the final flag, so nothing could end the request. Call response_sender.send("
+            "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL) when the last response was sent."
+        ) % (self.instance_name, when)
+        with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
+            self.connection.send(_RESPONSE, handle, [_FINAL, None, [], [1, text], ""])
 
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
@@ -218,23 +238,10 @@ class InferCall:
 
 def received_tensors(bridge: StubBridge, block: Optional[int], headers: List[Header]) -> List[Tensor]:
     """Tensor objects over a block of the kernel's region; the block goes back when the last of them is gone."""
+    # first of all, so that the block goes back whatever fails
+    lease = None if block is None else Lease(bridge.connection.freed, block, bridge.reader)
     for header in headers:
         check_header(header)
     map_block(bridge.reader, headers)
-    lease = None if block is None else Lease(bridge.connection.freed, block, bridge.reader)
     view = bridge.reader.view
     return [Tensor._received(h[0], h[1], h[2], view(h[5], h[6]), lease) for h in headers]
-
-
-def _stderr_line(level: int, message: str, file: str, line: int) -> str:
-    now = time.time()
-    stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
-    return "%s%s.%06d %d %s:%d]  %s\n" % (
-        "IWEI"[level],
-        stamp,
-        int(now % 1 * 1e6),
-        threading.get_native_id(),
-        file.rsplit("/", 1)[-1],
-        line,
-        message,
-    )
