@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,15 +36,13 @@ class Frontend:
         self.client.execute_cell(cell, len(self.notebook.cells) - 1)
         return "".join(output.get("text", "") for output in cell.outputs)
 
-    def find(self, **state: str) -> str:
-        """The id of the newest widget with this state."""
-        found = [
-            ident
-            for ident, widget in self.client.widget_state.items()
-            if all(widget.get(name) == value for name, value in state.items())
-        ]
-        assert found, f"no widget with {state}"
-        return found[-1]
+    def widgets(self) -> dict[str, dict[str, str]]:
+        """The kernel's widgets by id. nbclient follows only those that a cell made, not those a click made."""
+        return dict(json.loads(self.execute(_LIST_WIDGETS)))
+
+    def find(self, description: str) -> str:
+        """The id of the widget a person would call so."""
+        return next(ident for ident, widget in self.widgets().items() if widget["description"] == description)
 
     def click(self, ident: str) -> None:
         self._send(ident, {"method": "custom", "content": {"event": "click"}})
@@ -55,18 +54,25 @@ class Frontend:
         message = self.client.kc.session.msg("comm_msg", {"comm_id": ident, "data": data})
         self.client.kc.shell_channel.send(message)
 
-    def shown(self) -> str:
-        """All HTML widgets' text."""
-        return "\n".join(
-            str(w["value"]) for w in self.client.widget_state.values() if w.get("_model_name") == "HTMLModel"
-        )
-
-    def wait(self, condition: Callable[[], bool]) -> None:
+    def wait(self, condition: Callable[[str], bool]) -> None:
+        """Until what the widgets show satisfies `condition`."""
+        shown = ""
         for _ in range(200):
-            if condition():
+            shown = "\n".join(widget["value"] for widget in self.widgets().values())
+            if condition(shown):
                 return
-            self.execute("import time; time.sleep(0.05)")
-        raise AssertionError(f"it did not come; shown is:\n{self.shown()}")
+        raise AssertionError(f"it did not come; shown is:\n{shown}")
+
+
+_LIST_WIDGETS = """
+import json, time
+from ipywidgets.widgets.widget import _instances
+time.sleep(0.05)
+print(json.dumps({
+    ident: {"description": str(getattr(widget, "description", "")), "value": str(getattr(widget, "value", ""))}
+    for ident, widget in _instances.items()
+}))
+"""
 
 
 @pytest.fixture
@@ -93,15 +99,14 @@ def test_a_newcomer_runs_it_and_presses_the_buttons(frontend: Frontend, tmp_path
     assert "[batch ≤ 8, 4]" in outputs[0]["data"]["text/plain"]
     assert "tl-card" in outputs[0]["data"]["text/html"]
 
-    frontend.click(frontend.find(description="Playground"))
-    frontend.wait(lambda: any(w.get("description") == "Send" for w in frontend.client.widget_state.values()))
-    frontend.click(frontend.find(description="Send"))
-    frontend.wait(lambda: "DIFFERENCE" in frontend.shown() and "execute" in frontend.shown())
+    frontend.click(frontend.find("Playground"))
+    frontend.click(frontend.find("Send"))
+    frontend.wait(lambda shown: "DIFFERENCE" in shown and "execute" in shown)
 
-    frontend.click(frontend.find(description="Export…"))
-    frontend.set(frontend.find(description="Repository"), value=str(tmp_path / "models"))
-    frontend.click(frontend.find(description="Write"))
-    frontend.wait(lambda: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())
+    frontend.click(frontend.find("Export…"))
+    frontend.set(frontend.find("Repository"), value=str(tmp_path / "models"))
+    frontend.click(frontend.find("Write"))
+    frontend.wait(lambda shown: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())
 
     for index in range(model + 1, len(frontend.notebook.cells)):
         if frontend.notebook.cells[index].cell_type == "code":
