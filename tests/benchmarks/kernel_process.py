@@ -1,0 +1,52 @@
+"""A kernel in a process of its own, for what is measured from outside. Prints one JSON line per reading.
+
+`soak` sends 20,000 requests and tells the memory after 1,000 and at the end; `wait` tells its children and waits to be
+killed.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+import tritonlab
+
+
+def tell(**reading: object) -> None:
+    print(json.dumps(reading), flush=True)
+
+
+def resident(pid: int) -> int:
+    return int(psutil.Process(pid).memory_info().rss)
+
+
+def soak(server: tritonlab.Server) -> None:
+    model = server.load("add_sub")
+    (stub,) = (instance["pid"] for instance in model.instances())
+    a = np.ones(4, dtype=np.float32)
+    time.sleep(2)  # the pool has filled up by then, which is no growth of requests
+    for number in range(1, 20_001):
+        model(INPUT0=a, INPUT1=a)
+        if number in (1_000, 20_000):
+            gc.collect()
+            tell(kernel=resident(psutil.Process().pid), stub=resident(stub))
+
+
+def wait(server: tritonlab.Server) -> None:
+    for name in ("add_sub", "pair"):
+        server.load(name)
+    time.sleep(1)  # spare stubs are there by then, and must go too
+    tell(children=[p.pid for p in psutil.Process().children(recursive=True)])
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    what = {"soak": soak, "wait": wait}[sys.argv[2]]
+    with tritonlab.Server(Path(sys.argv[1]), model_control_mode="explicit") as kernel:
+        what(kernel)
