@@ -1,0 +1,52 @@
+"""The command line: `python -m tritonlab COMMAND`, or `tritonlab COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .ipc.interpreter import Interpreter, InterpreterError
+from .ipc.own_stub import NAME, write_own_stub
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; its exit status, 0 for success."""
+    parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    add_stub_command(commands)
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except (OSError, InterpreterError) as error:
+        print(f"tritonlab: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def add_stub_command(commands: Any) -> None:
+    """`stub`: the Python of one model, where no EXECUTION_ENV_PATH says it (rule 2.10.6)."""
+    text = "has a model run with another Python: writes its own triton_python_backend_stub"
+    parser = commands.add_parser("stub", help=text, description=f"This command {text}.")
+    parser.add_argument("directory", metavar="MODEL_DIRECTORY", type=Path, help="<model repository>/<model>")
+    parser.add_argument("--python", required=True, help="a Python from 3.8 on, with numpy: a path, or a name on PATH")
+    parser.add_argument("--force", action="store_true", help=f"replace a {NAME} that was not written by this command")
+    parser.set_defaults(run=write_stub)
+
+
+def write_stub(options: argparse.Namespace) -> None:
+    """Raises OSError or InterpreterError; then nothing was written."""
+    if not options.directory.is_dir():
+        raise NotADirectoryError(f"{options.directory} is not a directory")
+    # not resolved any further: the python of a virtual environment is a link, and must be started by that name
+    python = os.path.abspath(shutil.which(options.python) or options.python)
+    Interpreter(python).check()
+    print(write_own_stub(options.directory, python, force=options.force))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
