@@ -1,7 +1,6 @@
 """Other Pythons for the tests: one virtual environment with numpy per interpreter, made once and kept under build/.
 
-TRITONLAB_TEST_PYTHONS names interpreters, separated by `:`; without it those of pyenv are used. A test that asks for a
-version that cannot be had is skipped with the reason.
+A test that asks for a version that cannot be had is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import fcntl
 import functools
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -25,19 +25,24 @@ VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13")
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
+def candidates() -> list[str]:
+    """Interpreters named in TRITONLAB_TEST_PYTHONS (paths, separated as in PATH), those of pyenv, those on PATH."""
+    named = [path for path in os.environ.get("TRITONLAB_TEST_PYTHONS", "").split(os.pathsep) if path]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    return [*named, *(str(p) for p in sorted(pyenv.glob("3.*/bin/python"))), *(f"python{v}" for v in VERSIONS)]
+
+
 @functools.cache
 def interpreters() -> dict[str, str]:
-    """`3.9` -> path of an interpreter of that version that runs."""
-    named = os.environ.get("TRITONLAB_TEST_PYTHONS")
-    if named is not None:
-        candidates = [path for path in named.split(":") if path]
-    else:
-        candidates = [str(p) for p in sorted((Path.home() / ".pyenv" / "versions").glob("3.*/bin/python"))]
-    found = {}
-    for path in candidates:
-        done = subprocess.run([path, "-c", _VERSION], capture_output=True, text=True, timeout=30)
-        if done.returncode == 0:
-            found[done.stdout.strip()] = path
+    """`3.9` -> an interpreter of that version that runs; the first found counts."""
+    found: dict[str, str] = {}
+    for python in candidates():
+        path = shutil.which(python)
+        if path is None:
+            continue
+        done = subprocess.run([path, "-c", _VERSION], capture_output=True, text=True, timeout=30, cwd="/")
+        if done.returncode == 0:  # a version manager's placeholder fails
+            found.setdefault(done.stdout.strip(), path)
     return found
 
 
@@ -75,7 +80,7 @@ def bare_environment(version: str) -> Path:
     return made
 
 
-#: As conda-pack's: it works wherever the environment lies. The newest peer does not execute it, 2.51 does (rule 2.10.4).
+#: As that of conda-pack, it works wherever it lies. The newest peer does not execute it, 2.51 does (rule 2.10.4).
 ACTIVATE = """\
 export VIRTUAL_ENV="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export PATH="$VIRTUAL_ENV/bin:$PATH"
