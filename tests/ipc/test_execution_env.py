@@ -68,8 +68,7 @@ def test_an_environment_needs_an_activate_script(environments: ExecutionEnvironm
     (tmp_path / "env").mkdir()
     text = fails(environments, str(tmp_path / "env"), tmp_path)
     assert text == (
-        f"Path {tmp_path}/env/bin/activate does not exist. "
-        "The Python environment should contain an 'activate' script."
+        f"Path {tmp_path}/env/bin/activate does not exist. The Python environment should contain an 'activate' script."
     )
 
 

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.rules import rule
+from tests.interpreters import bare_environment, environment
+from tritonlab.__main__ import main
+from tritonlab.ipc.own_stub import NAME
+
+
+@rule("2.10.6")
+def test_stub_writes_an_executable_for_the_chosen_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    python = environment("3.9") / "bin" / "python"
+    assert main(["stub", "--python", str(python), str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / NAME}\n"
+    assert os.access(tmp_path / NAME, os.X_OK)
+    assert str(python) in (tmp_path / NAME).read_text()  # the link, not what it leads to: numpy is in its environment
+
+
+def test_stub_finds_a_python_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{environment('3.9') / 'bin'}:{os.environ['PATH']}")
+    assert main(["stub", "--python", "python3.9", str(tmp_path)]) == 0
+    assert str(environment("3.9") / "bin" / "python3.9") in (tmp_path / NAME).read_text()
+
+
+def test_stub_writes_nothing_for_a_python_that_cannot_do_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    python = bare_environment("3.11") / "bin" / "python"
+    assert main(["stub", "--python", str(python), str(tmp_path)]) == 1
+    assert "pip install numpy" in capsys.readouterr().err
+    assert main(["stub", "--python", "/nowhere/python", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("tritonlab: '/nowhere/python' cannot be run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stub_keeps_what_somebody_else_put_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / NAME).write_bytes(b"\x7fELF")
+    assert main(["stub", "--python", sys.executable, str(tmp_path)]) == 1
+    assert "--force replaces it" in capsys.readouterr().err
+    assert main(["stub", "--force", "--python", sys.executable, str(tmp_path)]) == 0
+
+
+def test_stub_wants_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stub", "--python", sys.executable, str(tmp_path / "gone")]) == 1
+    assert capsys.readouterr().err == f"tritonlab: {tmp_path / 'gone'} is not a directory\n"
+
+
+def test_without_a_command_it_says_which_there_are() -> None:
+    done = subprocess.run([sys.executable, "-m", "tritonlab"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "usage: tritonlab" in done.stderr
