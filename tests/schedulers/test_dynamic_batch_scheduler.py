@@ -360,7 +360,9 @@ def test_the_last_instance_takes_the_waiting_requests_with_it() -> None:
     assert bench.responses["c"] == []  # the other instance will take it
     bench.scheduler.instance_gone(bench.instances[1], gone)
     (response,) = bench.responses["c"]
-    assert response.error is gone
+    assert isinstance(response.error, ModelError)
+    assert (response.error.message, response.error.reason) == (gone.message, gone.reason)
+    assert response.error is not gone  # each request has its own
     with pytest.raises(ModelError) as raised:
         bench.send("d")
     assert raised.value.message == "Stub process 'm_0_0' is not healthy."

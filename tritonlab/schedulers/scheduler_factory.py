@@ -11,6 +11,7 @@ from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.model_config import ModelConfig
 from .dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
+from .policy_queue import QueuePolicies
 from .scheduler import Scheduler, WakeUp
 from .sequence_batch_scheduler import SequenceBatchScheduler
 from .sequence_config import SequenceConfig
@@ -40,4 +41,14 @@ def make_scheduler(
         return SequenceBatchScheduler(
             name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn
         )
-    return DynamicBatchScheduler(name, version, BatchConfig.of(config), clock, instruments, timer)
+    return DynamicBatchScheduler(
+        name,
+        version,
+        BatchConfig.of(config),
+        clock,
+        instruments,
+        timer,
+        policies=QueuePolicies.of(config),
+        preserve_ordering=config.dynamic_batching.preserve_ordering,
+        stats=services.stats,
+    )

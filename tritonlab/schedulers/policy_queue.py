@@ -1,0 +1,157 @@
+"""Priority levels and queue policies (rules 5.5.8, 5.5.9): who waits, who may not, who goes first. No lock, no clock.
+
+A plain dynamic batcher keeps its requests in a deque and never comes here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.infer_request import InferenceRequest
+from ..core.model_config import ModelConfig
+from ..core.status import UnavailableError
+
+
+@dataclass(frozen=True)
+class QueuePolicy:
+    """The policy of one level. `timeout` in nanoseconds; 0 is none, and a `max_size` of 0 is no limit.
+
+    `delay`: a request whose time is up goes behind all others of its level instead of being refused. `override`:
+    whether a request's own, shorter timeout counts.
+    """
+
+    max_size: int = 0
+    timeout: int = 0
+    delay: bool = False
+    override: bool = False
+
+    def deadline(self, request: InferenceRequest) -> int | None:
+        """When the request's time is up. Its own timeout can only shorten the level's: measured, without a default
+        it has no effect."""
+        timeout = self.timeout
+        if self.override and 0 < request.timeout * 1000 < timeout:
+            timeout = request.timeout * 1000
+        return request.queue_start + timeout if timeout else None
+
+    @staticmethod
+    def of(policy: Any) -> QueuePolicy:
+        return QueuePolicy(
+            max_size=policy.max_queue_size,
+            timeout=policy.default_timeout_microseconds * 1000,
+            delay=policy.timeout_action == policy.DELAY,
+            override=policy.allow_timeout_override,
+        )
+
+
+@dataclass(frozen=True)
+class QueuePolicies:
+    """`levels[0]` is that of priority 1, the highest; `default_level` is for requests of priority 0 or out of range."""
+
+    levels: tuple[QueuePolicy, ...] = (QueuePolicy(),)
+    default_level: int = 1
+
+    @staticmethod
+    def of(config: ModelConfig) -> QueuePolicies | None:
+        """The policies of a normalised configuration; None if all requests are alike and wait as long as it takes."""
+        batching = config.dynamic_batching
+        count = max(1, batching.priority_levels)
+        special = batching.priority_queue_policy
+        levels = tuple(
+            QueuePolicy.of(special.get(level, batching.default_queue_policy)) for level in range(1, count + 1)
+        )
+        if count == 1 and levels[0] == QueuePolicy(override=levels[0].override, delay=levels[0].delay):
+            return None
+        return QueuePolicies(levels, batching.default_priority_level or 1)
+
+    def level(self, priority: int) -> int:
+        """Index into `levels`."""
+        return (priority if 1 <= priority <= len(self.levels) else self.default_level) - 1
+
+
+class _Level:
+    """`waiting` in order of arrival, each with its deadline; `delayed` are those whose time was up."""
+
+    __slots__ = ("delayed", "policy", "waiting")
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
+        self.waiting: deque[tuple[int | None, InferenceRequest]] = deque()
+        self.delayed: deque[InferenceRequest] = deque()
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.delayed)
+
+    def __iter__(self) -> Iterator[InferenceRequest]:
+        for _, request in self.waiting:
+            yield request
+        yield from self.delayed
+
+
+class PolicyQueue:
+    """A queue in the order of execution: higher levels first; within one by arrival, then those that were delayed."""
+
+    def __init__(self, policies: QueuePolicies) -> None:
+        self._policies = policies
+        self._levels = [_Level(policy) for policy in policies.levels]
+
+    def append(self, request: InferenceRequest) -> None:
+        """Raises UnavailableError if the request's level is full."""
+        level = self._levels[self._policies.level(request.priority)]
+        if level.policy.max_size and len(level) >= level.policy.max_size:
+            raise UnavailableError(f"{request.prefix}Exceeds maximum queue size")
+        level.waiting.append((level.policy.deadline(request), request))
+
+    def popleft(self) -> InferenceRequest:
+        """Takes the first. Raises IndexError if there is none."""
+        for level in self._levels:
+            if level.waiting:
+                return level.waiting.popleft()[1]
+            if level.delayed:
+                return level.delayed.popleft()
+        raise IndexError("the queue is empty")
+
+    def expire(self, now: int) -> list[InferenceRequest]:
+        """Takes out those whose time is up and who are to be refused; moves those who are to be delayed."""
+        refused: list[InferenceRequest] = []
+        for level in self._levels:
+            if not level.policy.timeout:
+                continue
+            late = [request for until, request in level.waiting if until is not None and until <= now]
+            if not late:
+                continue
+            level.waiting = deque(entry for entry in level.waiting if entry[0] is None or entry[0] > now)
+            if level.policy.delay:
+                level.delayed.extend(late)
+            else:
+                refused += late
+        return refused
+
+    def next_deadline(self) -> int | None:
+        """When `expire` has something to do at the earliest."""
+        return min((until for level in self._levels for until, _ in level.waiting if until is not None), default=None)
+
+    def remove(self, requests: Collection[InferenceRequest]) -> None:
+        """Takes these out, wherever they stand."""
+        gone = {id(request) for request in requests}
+        for level in self._levels:
+            level.waiting = deque(entry for entry in level.waiting if id(entry[1]) not in gone)
+            level.delayed = deque(request for request in level.delayed if id(request) not in gone)
+
+    def clear(self) -> None:
+        for level in self._levels:
+            level.waiting.clear()
+            level.delayed.clear()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels))
+
+    def __iter__(self) -> Iterator[InferenceRequest]:
+        for level in self._levels:
+            yield from level
+
+    def __repr__(self) -> str:
+        levels = ", ".join(f"{len(level.waiting)}+{len(level.delayed)}" for level in self._levels)
+        return f"<PolicyQueue [waiting+delayed by level: {levels}]>"
