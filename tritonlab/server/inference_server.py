@@ -95,7 +95,7 @@ class InferenceServer:
         self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
         self._backends = Backends(backend_directory)
-        executor = RequestExecutor(self.infer, lambda name, version: self.find(name, version).rules.decoupled)
+        executor = RequestExecutor(self.infer, self.find)
         calls = StubCalls(self.metrics, executor, self)
         self._services = LoadServices(
             InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls),
@@ -149,8 +149,7 @@ class InferenceServer:
                 return
             except UnavailableError:
                 if version.state is ModelState.READY:
-                    version.stats.record_rejected("REJECTED")
-                    raise
+                    raise  # a full queue is counted nowhere (measured)
                 # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
                 request.inputs = inputs  # the check may have reshaped them
 

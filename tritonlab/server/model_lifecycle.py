@@ -192,6 +192,7 @@ class ModelVersion:
             gone=self._instance_gone,
             reschedule=self.scheduler.reschedule,
             iterative=config.sequence_batching.iterative_sequence,
+            leads=not config.dynamic_batching.preserve_ordering,
         )
         self.instances = start_instances(plans, services, self.stats, events, first)
         for instance in self.instances:
@@ -215,6 +216,10 @@ class ModelVersion:
         """Checks the request and hands it to the scheduler. Raises TritonError; then nothing was executed."""
         self.rules.check(request)
         self.scheduler.enqueue(request)
+
+    def withdraw(self, request: InferenceRequest) -> bool:
+        """Takes a request out of the queue, for its caller to answer; False if it is not there (any more)."""
+        return self.scheduler.withdraw(request)
 
     def ready(self) -> bool:
         """READY, every stub alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3, 2.7)."""
