@@ -36,8 +36,8 @@ def test_models_by_name(notebook: Any) -> None:
     notebook.run("%%triton_file add_sub helper.py --quiet\nx = 1\n")
     notebook.run("%%triton_file other helper.py --quiet\nx = 1\n")
     names = complete(notebook, "%triton unload ")  # and what the shared server saw in other tests
-    assert [name for name in names if name != "m"] == ["add_sub", "other"]
-    assert complete(notebook, "%%triton_model ad") == ["add_sub"]
+    assert {"add_sub", "other"} <= set(names)
+    assert complete(notebook, "%%triton_model add_s") == ["add_sub"]
 
 
 def test_the_body_of_the_cell_is_not_ours(notebook: Any) -> None:

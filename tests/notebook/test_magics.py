@@ -41,9 +41,9 @@ def test_every_option_reaches_the_config(notebook: Any, workspace: Any, tmp_path
     helper = tmp_path / "my helper.txt"
     helper.write_text("x")
     result = notebook.run(
-        "%%triton_model m --max-batch-size 4 --dynamic-batching=150 --preferred-batch-size 2 --preferred-batch-size 4 "
+        "%%triton_model m --max-batch-size 4 --dynamic-batching=150 --preferred-batch-size 2 4 "
         f"--instances 2 --kind cpu --param a=b --param c=d=e --version 3 --quiet --file '{helper}' "
-        f"--input 'IN:FP32[-1, 2]' --input T:STRING[1]? --output OUT:FP32[-1]\n{ADD}"
+        f"--input 'IN:FP32[-1, 2]' T:STRING[1]? --output OUT:FP32[-1]\n{ADD}"
     )
     assert result.success and result.text == ""
     config = workspace.server.model("m").config()

@@ -59,7 +59,7 @@ def _arguments(parser: Any, words: list[str], workspace: Callable[[], Workspace]
     if before is not None and before.nargs is None and before.choices:
         yield from before.choices
     elif words[-1].startswith("-"):
-        repeatable = {flag for flag, action in options.items() if type(action).__name__ == "_AppendAction"}
+        repeatable = {flag for flag, action in options.items() if type(action).__name__ == "_ExtendAction"}
         yield from (flag for flag in options if flag not in words[:-1] or flag in repeatable)
     elif len(words) == 1:
         yield from workspace().names() if parser.prog != "triton help" else COMMANDS

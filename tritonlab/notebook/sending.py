@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..server.in_process import Model
 from ..server.response_iterator import ResponseIterator
 
-
 #: how long the times of an `execute` call that has answered already are waited for
 _SETTLE_SECONDS = 0.2
 
