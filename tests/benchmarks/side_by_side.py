@@ -1,7 +1,7 @@
 """tritonlab and a real tritonserver on the same machine in the same run: `make bench`.
 
-Each measurement takes turns between the two sides, several rounds of each, and keeps the median round, so that what
-else the machine does meets both. The table is printed and written to build/bench.json. Nothing here is asserted by a test.
+Each measurement takes turns between the two sides, several rounds of each, and keeps the median round, so that
+what else the machine does meets both. The table is printed and written to build/bench.json. No test asserts any of it.
 """
 
 from __future__ import annotations
