@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 REFERENCE := build/reference/venv
 PY := $(VENV)/bin/python
-PIP_INSTALL := install -q --disable-pip-version-check
+PIP_INSTALL := install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
 
 .PHONY: help lab demo test check bench rules clean
