@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from .clients import PLAIN, Client, Options, Pending
 from .models import CPU, config, model
@@ -138,7 +137,6 @@ def test_only_requests_with_the_same_optional_inputs_are_batched(client: Client)
     assert send(client, "optional", tensor(1), more, tensor(1), more) == [(1, 1)] * 4
 
 
-@pytest.mark.not_yet("queue policies are not built yet")
 @rule("5.5.9")
 def test_a_full_queue_refuses_at_once(client: Client) -> None:
     pending = [hold(client, "bounded")]
@@ -151,7 +149,6 @@ def test_a_full_queue_refuses_at_once(client: Client) -> None:
     assert len(refused) >= 3
 
 
-@pytest.mark.not_yet("queue policies are not built yet")
 @rule("5.5.9", "5.5.10")
 def test_a_request_that_waited_too_long_is_refused(client: Client) -> None:
     first = hold(client, "short_patience")
@@ -160,7 +157,6 @@ def test_a_request_that_waited_too_long_is_refused(client: Client) -> None:
     assert first.answer.result(30).error == ""
 
 
-@pytest.mark.not_yet("priorities are not built yet")
 @rule("5.5.8")
 def test_higher_priorities_drain_first(client: Client) -> None:
     held = hold(client, "ranked")

@@ -43,7 +43,7 @@ def run(client: Client, body: str, model: str = "run") -> Answer:
 
 def usable(client: Client, model: str = "run") -> bool:
     """Whether the next request works (rule 3.5.3)."""
-    return run(client, "return [ok]", model).outputs["OUT"].tolist() == [7]
+    return bool(run(client, "return [ok]", model).outputs["OUT"].tolist() == [7])
 
 
 #: rules, script, what follows the usual beginning

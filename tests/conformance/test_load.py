@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ class TritonPythonModel:
 """
 
 
-def told(client: Client, name: str) -> object:
+def told(client: Client, name: str) -> Any:
     answer = client.infer(name, {"IN": np.zeros(1, dtype=np.int32)})
     assert answer.error == ""
     return json.loads(answer.outputs["OUT"][0])
@@ -271,7 +272,7 @@ def test_the_model_finds_itself_as_in_the_peer(side: Client) -> None:
         "        self.told = [args, __name__, __file__, sys.argv, added[:2], pb_utils.get_model_dir()]"
     )
     assert side.placed("self", model(source, TELLING_CONFIG)) is None
-    args, name, file, argv, added, directory = told(side, "self")  # type: ignore[misc]
+    args, name, file, argv, added, directory = told(side, "self")
     keys = args.pop("model_config")
     assert {"name", "input", "output", "instance_group", "optimization", "version_policy"} <= set(keys)
     assert {k: side.plain(v) for k, v in args.items()} == {
