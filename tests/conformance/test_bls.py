@@ -5,18 +5,16 @@ preference they carry (1.12). How failures of the called model read (4.2) and cy
 from __future__ import annotations
 
 import ast
-import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from .clients import DEADLINE, Answer, Client
+from .clients import Client
 from .models import CPU, SCRIPTED, config, model
 from .rules import rule
+from .scripts import TENSORS, code, marked, run, script
 
-TENSORS = ("CODE STRING 1", "OUT INT32 -1;TEXT STRING -1")
 BATCHED = (
     "max_batch_size: 4",
     "dynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 5000000 }",
@@ -34,70 +32,16 @@ MODELS = {
     },
 }
 
-#: Of caller and callee alike. `ask` makes a BLS request that has another model run `code`, `got` reads a response,
-#: `told` is the list `execute` returns to say `value`.
-PRELUDE = """
-import gc, json, os, threading, time
-T, R = pb_utils.Tensor, pb_utils.InferenceResponse
-request = requests[0]
-sender = request.get_response_sender
 
-def ask(name, code, outputs=(), **more):
-    shape = (1, 1) if name == "callee_batch" else (1,)
-    text = T("CODE", np.array([code.encode()], dtype=object).reshape(shape))
-    return pb_utils.InferenceRequest(inputs=[text], requested_output_names=list(outputs), model_name=name, **more)
-
-def got(response):
-    if response.has_error():
-        return response.error().message()
-    return {t.name(): t.as_numpy().tolist() for t in response.output_tensors()}
-
-def number(n):
-    return R([T("OUT", np.array([n], np.int32))])
-
-def told(value):
-    return [R([T("TEXT", np.array([repr(value)], dtype=object))])]
-
-def until(holds):
-    end = time.monotonic() + 8
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.002)
-"""
-
-
-def code(body: str, **names: object) -> str:
-    """A script for caller or callee, after constants of it."""
-    return PRELUDE + "".join(f"{name} = {value!r}\n" for name, value in names.items()) + body
-
-
-def script(body: str, **names: object) -> dict[str, np.ndarray[Any, Any]]:
-    return {"CODE": np.array([code(body, **names).encode()], dtype=np.object_)}
-
-
-def read(answer: Answer) -> Any:
-    assert answer.error == ""
-    return ast.literal_eval(answer.outputs["TEXT"][0].decode())
-
-
-def run(client: Client, body: str, **names: object) -> Any:
-    """What the caller says it saw; its script ends with `told`."""
-    return read(client.infer("caller", script(body, **names)))
+def call(client: Client, body: str, **names: object) -> Any:
+    """What the caller says it saw."""
+    return run(client, "caller", body, **names)
 
 
 FIVE = code("return [number(5)]")
 #: Three responses, and the final flag by itself.
 THREE = code("s = sender()\nfor n in range(3): s.send(number(n))\ns.send(flags=1)")
 THREE_ITEMS = [{"OUT": [0]}, {"OUT": [1]}, {"OUT": [2]}, {}]
-
-
-def appears(path: Path) -> str:
-    """Waits for a file that a model writes, and reads it."""
-    end = time.monotonic() + DEADLINE
-    while not path.exists():
-        assert time.monotonic() < end, f"no {path.name}"
-        time.sleep(0.002)
-    return path.read_text()
 
 
 # exec
@@ -109,7 +53,7 @@ def test_exec_gives_one_response_or_an_iterator(client: Client) -> None:
         "r = ask('callee', five)\n"
         "return told([got(r.exec()), [got(x) for x in r.exec(decoupled=True)], [got(x) for x in r.exec(1)]])"
     )
-    assert run(client, body, five=FIVE) == [{"OUT": [5]}, [{"OUT": [5]}], [{"OUT": [5]}]]
+    assert call(client, body, five=FIVE) == [{"OUT": [5]}, [{"OUT": [5]}], [{"OUT": [5]}]]
 
 
 @rule("4.1.1")
@@ -122,7 +66,7 @@ def test_async_exec_gives_the_same(client: Client) -> None:
         "    return [got(one), [got(x) for x in several]]\n"
         "return told(asyncio.run(both()))"
     )
-    assert run(client, body, five=FIVE, three=THREE) == [{"OUT": [5]}, THREE_ITEMS]
+    assert call(client, body, five=FIVE, three=THREE) == [{"OUT": [5]}, THREE_ITEMS]
 
 
 @rule("4.1.2")
@@ -130,33 +74,33 @@ def test_exec_lets_other_threads_run_while_it_blocks(client: Client, tmp_path: P
     body = (
         "def release():\n"
         "    until(lambda: os.path.exists(called))\n"
-        "    open(go, 'w').close()\n"
+        "    mark(go)\n"
         "threading.Thread(target=release).start()\n"
         "return told(got(ask('callee', waits).exec()))"
     )
     paths = {"called": str(tmp_path / "called"), "go": str(tmp_path / "go")}
-    waits = code("open(called, 'w').close()\nuntil(lambda: os.path.exists(go))\nreturn [number(1)]", **paths)
-    assert run(client, body, waits=waits, **paths) == {"OUT": [1]}
+    waits = code("mark(called)\nuntil(lambda: os.path.exists(go))\nreturn [number(1)]", **paths)
+    assert call(client, body, waits=waits, **paths) == {"OUT": [1]}
 
 
 @rule("4.1.2")
 def test_requests_of_two_threads_meet_in_the_called_models_batcher(client: Client) -> None:
     body = (
         "seen = []\n"
-        "call = lambda: seen.append(got(ask('callee_batch', size).exec()))\n"
-        "threads = [threading.Thread(target=call) for _ in '12']\n"
+        "work = lambda: seen.append(got(ask('callee_batch', size).exec()))\n"
+        "threads = [threading.Thread(target=work) for _ in '12']\n"
         "for t in threads: t.start()\n"
         "for t in threads: t.join()\n"
         "return told(seen)"
     )
     size = code("return [R([T('OUT', np.array([[len(requests)]], np.int32))]) for r in requests]")
-    assert run(client, body, size=size) == [{"OUT": [[2]]}] * 2
+    assert call(client, body, size=size) == [{"OUT": [[2]]}] * 2
 
 
 @rule("4.1.3")
 def test_a_request_may_be_executed_again(client: Client) -> None:
     body = "r = ask('callee', five)\nreturn told([got(r.exec()), got(r.exec())])"
-    assert run(client, body, five=FIVE) == [{"OUT": [5]}] * 2
+    assert call(client, body, five=FIVE) == [{"OUT": [5]}] * 2
 
 
 @rule("4.1.4")
@@ -171,7 +115,7 @@ def test_outputs_stay_what_they_are_while_later_calls_are_made(client: Client) -
         "return told([view.tolist(), array.tolist(), got(ask('callee', full % 4).exec())])"
     )
     full = "return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', np.full(3, %d, np.int32))])]"
-    assert run(client, body, full=full) == [[1, 1, 1], [1, 1, 1], {"OUT": [4, 4, 4]}]
+    assert call(client, body, full=full) == [[1, 1, 1], [1, 1, 1], {"OUT": [4, 4, 4]}]
 
 
 # options
@@ -191,12 +135,12 @@ UNKNOWN_OUTPUT = "Model callee - Error when running inference: unexpected infere
 )
 def test_outputs_are_those_that_were_asked_for(client: Client, outputs: list[str], seen: object) -> None:
     two = code("return [R([*number(5).output_tensors(), T('TEXT', np.array([b'x']))])]")
-    assert run(client, "return told(got(ask('callee', two, outputs).exec()))", two=two, outputs=outputs) == seen
+    assert call(client, "return told(got(ask('callee', two, outputs).exec()))", two=two, outputs=outputs) == seen
 
 
 @rule("4.3.2")
 def test_an_output_that_was_not_produced_is_missing(client: Client) -> None:
-    assert run(client, "return told(got(ask('callee', five, ['TEXT']).exec()))", five=FIVE) == {}
+    assert call(client, "return told(got(ask('callee', five, ['TEXT']).exec()))", five=FIVE) == {}
 
 
 @rule("4.3.3")
@@ -207,14 +151,14 @@ def test_version_minus_one_is_the_highest(client: Client) -> None:
     )
     says = code("return told(self.args['model_version'])")
     answers = [{"TEXT": [f"'{version}'".encode()]} for version in (3, 1, 3)]
-    assert run(client, body, says=says) == [answers, answers[0]]
+    assert call(client, body, says=says) == [answers, answers[0]]
 
 
 @rule("4.3.3", "1.7.8")
 def test_a_timeout_reaches_the_called_model_and_does_not_bound_exec(client: Client) -> None:
     body = "return told(got(ask('callee', slow, timeout=1000).exec()))"
     slow = code("time.sleep(0.02)\nreturn [number(request.timeout())]")
-    assert run(client, body, slow=slow) == {"OUT": [1000]}
+    assert call(client, body, slow=slow) == {"OUT": [1000]}
 
 
 SEEN = code(
@@ -256,7 +200,7 @@ def test_the_called_model_sees_what_was_said_of_the_request(
     client: Client, options: dict[str, object], seen: list[object]
 ) -> None:
     body = "return told(got(ask('callee', code, **options).exec()))"
-    (text,) = run(client, body, code=SEEN, options=options)["TEXT"]
+    (text,) = call(client, body, code=SEEN, options=options)["TEXT"]
     assert ast.literal_eval(text.decode()) == seen
 
 
@@ -266,24 +210,20 @@ def test_parameters_of_a_response_reach_the_caller(client: Client) -> None:
     """Newer than 2.51 (section 8)."""
     with_parameters = code("return [R(number(1).output_tensors(), parameters={'s': 'v', 'i': -5, 'b': True})]")
     body = "return told(json.loads(ask('callee', code).exec().parameters()))"
-    assert run(client, body, code=with_parameters) == {"s": "v", "i": -5, "b": True}
+    assert call(client, body, code=with_parameters) == {"s": "v", "i": -5, "b": True}
 
 
 @rule("4.3.7", "3.10.1", "3.10.4")
 def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client, tmp_path: Path) -> None:
     names = {name: str(tmp_path / name) for name in ("called", "outer", "inner")}
     inner = code(
-        "open(called, 'w').close()\n"
-        "until(lambda: os.path.exists(outer))\n"
-        "open(inner + '.part', 'w').write(repr(request.is_cancelled()))\n"
-        "os.rename(inner + '.part', inner)\n"
-        "return [number(5)]",
+        "mark(called)\nuntil(lambda: os.path.exists(outer))\nmark(inner, request.is_cancelled())\nreturn [number(5)]",
         **names,
     )
     body = (
         "def watch():\n"
         "    until(request.is_cancelled)\n"
-        "    open(outer, 'w').close()\n"
+        "    mark(outer)\n"
         "watcher = threading.Thread(target=watch)\n"
         "watcher.start()\n"
         "answer = got(ask('callee', code).exec())\n"
@@ -291,10 +231,10 @@ def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client,
         "return told(answer)"
     )
     pending = client.submit("caller", script(body, code=inner, **names))
-    appears(tmp_path / "called")
+    marked(tmp_path / "called")
     pending.cancel()
-    assert appears(tmp_path / "inner") == "False"
-    assert run(client, "return told(1)") == 1
+    assert marked(tmp_path / "inner") is False
+    assert call(client, "return told(1)") == 1
 
 
 # the iterator
@@ -307,7 +247,7 @@ def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client,
         (THREE, THREE_ITEMS),
         (code("s = sender()\ns.send(number(0))\ns.send(number(1), 1)"), [{"OUT": [0]}, {"OUT": [1]}]),
         (code("sender().send(flags=1)"), [{}]),
-        (code("sender().send(R(error=pb_utils.TritonError('e')), 1)"), ["e"]),
+        (code("sender().send(R(error=E('e')), 1)"), ["e"]),
     ],
     ids=["final by itself", "final on the last", "final only", "an error"],
 )
@@ -315,16 +255,16 @@ def test_an_iterator_yields_each_response_and_an_empty_one_for_a_final_by_itself
     client: Client, callee: str, items: list[object]
 ) -> None:
     body = "return told([got(x) for x in ask('callee_flow', code).exec(decoupled=True)])"
-    assert run(client, body, code=callee) == items
+    assert call(client, body, code=callee) == items
 
 
 @rule("1.10.2", "3.7.3")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_an_iterator_goes_on_after_an_error(client: Client) -> None:
     """The peer's `next` never returns again (measured on 2.51), and all later calls of the caller wait with it."""
-    callee = "s = sender()\ns.send(number(0))\ns.send(R(error=pb_utils.TritonError('e')))\ns.send(number(1), 1)"
+    callee = "s = sender()\ns.send(number(0))\ns.send(R(error=E('e')))\ns.send(number(1), 1)"
     body = "return told([got(x) for x in ask('callee_flow', code).exec(decoupled=True)])"
-    assert run(client, body, code=code(callee)) == [{"OUT": [0]}, "e", {"OUT": [1]}]
+    assert call(client, body, code=code(callee)) == [{"OUT": [0]}, "e", {"OUT": [1]}]
 
 
 @rule("1.10.2")
@@ -336,7 +276,7 @@ def test_next_blocks_and_the_end_says_so(client: Client, tmp_path: Path) -> None
     body = (
         "responses = ask('callee_flow', code).exec(decoupled=True)\n"
         "seen = [got(next(responses))]\n"
-        "open(first, 'w').close()\n"
+        "mark(first)\n"
         "seen.append(got(next(responses)))\n"
         "for _ in range(2):\n"
         "    try: next(responses)\n"
@@ -344,7 +284,7 @@ def test_next_blocks_and_the_end_says_so(client: Client, tmp_path: Path) -> None
         "return told(seen)"
     )
     end = ("Iteration is done for the responses.",)
-    seen = run(client, body, code=waits, first=str(tmp_path / "first"))
+    seen = call(client, body, code=waits, first=str(tmp_path / "first"))
     assert seen == [{"OUT": [0]}, {"OUT": [1]}, end, end]
 
 
@@ -354,7 +294,7 @@ def test_an_exhausted_iterator_replays(client: Client) -> None:
         "responses = ask('callee_flow', code).exec(decoupled=True)\n"
         "return told([[got(x) for x in responses] for _ in range(3)])"
     )
-    assert run(client, body, code=THREE) == [THREE_ITEMS] * 3
+    assert call(client, body, code=THREE) == [THREE_ITEMS] * 3
 
 
 @rule("1.10.3")
@@ -368,7 +308,7 @@ def test_a_replay_starts_once_the_final_was_taken_and_not_in_its_middle(client: 
         "return told(seen)"
     )
     zero, one, two, empty = THREE_ITEMS
-    assert run(client, body, code=THREE) == [zero, one, [two, empty], zero, [one, two, empty]]
+    assert call(client, body, code=THREE) == [zero, one, [two, empty], zero, [one, two, empty]]
 
 
 @rule("1.10.5")
@@ -380,7 +320,7 @@ def test_a_dropped_iterator_lets_the_called_model_go_on(client: Client, tmp_path
         "until(lambda: os.path.exists(dropped))\n"
         "for n in range(20): s.send(number(n))\n"
         "s.send(flags=1)\n"
-        "open(sent, 'w').close()",
+        "mark(sent)",
         **names,
     )
     body = (
@@ -388,20 +328,21 @@ def test_a_dropped_iterator_lets_the_called_model_go_on(client: Client, tmp_path
         "seen = [got(next(responses))]\n"
         "del responses\n"
         "gc.collect()\n"
-        "open(dropped, 'w').close()\n"
+        "mark(dropped)\n"
         "until(lambda: os.path.exists(sent))\n"
         "return told([seen, [got(x) for x in ask('callee_flow', three).exec(True)]])"
     )
-    assert run(client, body, code=goes_on, three=THREE, **names) == [[{"OUT": [0]}], THREE_ITEMS]
+    assert call(client, body, code=goes_on, three=THREE, **names) == [[{"OUT": [0]}], THREE_ITEMS]
 
 
 @rule("1.10.1")
-def test_an_iterators_methods(client: Client) -> None:
+def test_an_iterator_is_its_own_iterator_and_is_called_as_in_the_peer(client: Client) -> None:
     body = (
         "responses = ask('callee_flow', code).exec(True)\n"
-        "return told([iter(responses) is responses, type(responses).__name__, type(responses).__module__])"
+        "seen = [iter(responses) is responses, type(responses).__name__, type(responses).__module__]\n"
+        "return told([seen, len(list(responses))])"  # one that is not read to its end keeps the peer from unloading
     )
-    assert run(client, body, code=THREE) == [True, "ResponseIterator", "c_python_backend_utils"]
+    assert call(client, body, code=THREE) == [[True, "ResponseIterator", "c_python_backend_utils"], 4]
 
 
 # preferred memory
@@ -413,7 +354,7 @@ def preferring(client: Client, kind: str) -> Any:
         "response = ask('callee', five, preferred_memory=memory).exec()\n"
         "return told([got(response), [t.is_cpu() for t in response.output_tensors()]])"
     )
-    return run(client, body, five=FIVE, kind=kind)
+    return call(client, body, five=FIVE, kind=kind)
 
 
 @rule("1.12.2")

@@ -1,0 +1,95 @@
+"""Scripts for SCRIPTED models: what they may use, how a test sends them and reads what they say."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .clients import DEADLINE, Answer, Client
+
+#: Inputs and outputs of a model that runs these scripts, for `config`.
+TENSORS = ("CODE STRING 1", "OUT INT32 -1;TEXT STRING -1")
+
+#: `ask` makes a BLS request that has another model run `code`, `got` reads a response, `told` is the list `execute`
+#: returns to say `value`, `mark` tells it in a file, at once or not at all.
+PRELUDE = """
+import asyncio, gc, json, os, threading, time
+T, R, E = pb_utils.Tensor, pb_utils.InferenceResponse, pb_utils.TritonError
+request = requests[0]
+sender = request.get_response_sender
+
+def ask(name, code, outputs=(), **more):
+    text = T("CODE", np.array([code.encode()], dtype=object).reshape((1, 1) if "batch" in name else (1,)))
+    return pb_utils.InferenceRequest(inputs=[text], requested_output_names=list(outputs), model_name=name, **more)
+
+def got(response):
+    if response.has_error():
+        return response.error().message()
+    return {t.name(): t.as_numpy().tolist() for t in response.output_tensors()}
+
+def number(n):
+    return R([T("OUT", np.array([n], np.int32))])
+
+def text(value):
+    return R([T("TEXT", np.array([repr(value)], dtype=object))])
+
+def told(value):
+    return [text(value)]
+
+def mark(path, value=None):
+    with open(path + ".part", "w") as file:
+        file.write(repr(value))
+    os.rename(path + ".part", path)
+
+def until(holds):
+    end = time.monotonic() + 8
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+"""
+
+
+def code(body: str, **names: object) -> str:
+    """The script `body` after constants of it."""
+    return PRELUDE + "".join(f"{name} = {value!r}\n" for name, value in names.items()) + body
+
+
+def script(body: str, **names: object) -> dict[str, np.ndarray[Any, Any]]:
+    """The inputs of a request that has a model run `body`."""
+    return {"CODE": np.array([code(body, **names).encode()], dtype=np.object_)}
+
+
+def batched(inputs: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    """The same as a batch of one."""
+    return {name: array[None] for name, array in inputs.items()}
+
+
+def read(answer: Answer) -> Any:
+    """What a script said with `told`."""
+    assert answer.error == ""
+    return ast.literal_eval(answer.outputs["TEXT"].reshape(-1)[0].decode())
+
+
+def run(client: Client, name: str, body: str, **names: object) -> Any:
+    """What the model says; its script ends with `told`."""
+    return read(client.infer(name, script(body, **names)))
+
+
+def eventually(holds: Callable[[], Any]) -> Any:
+    """Waits for something that happens in another process, and gives its value."""
+    end = time.monotonic() + DEADLINE
+    while not (value := holds()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.002)
+    return value
+
+
+def marked(path: Path) -> Any:
+    """Waits for what a script says with `mark`."""
+    eventually(path.exists)
+    return ast.literal_eval(path.read_text())
