@@ -25,9 +25,9 @@ class LabClient(Client):
 
     side = "lab"
 
-    def __init__(self, repository: Path) -> None:
+    def __init__(self, repository: Path, **options: Any) -> None:
         super().__init__(repository)
-        self.server = tritonlab.Server(repository, model_control_mode="explicit")
+        self.server = tritonlab.Server(repository, model_control_mode="explicit", **options)
 
     def close(self) -> None:
         self.server.stop()
