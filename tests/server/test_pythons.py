@@ -1,0 +1,192 @@
+"""Models on other Pythons than the kernel's, by environment, by archive and by a stub of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.rules import rule
+from tests.interpreters import VERSIONS, bare_environment, environment, pack_environment
+from tests.serving import Lab, eventually, instances, stub_processes
+from tritonlab.__main__ import main
+from tritonlab.core.status import ModelLoadError
+from tritonlab.ipc.own_stub import NAME
+from tritonlab.server.in_process import Model
+
+TELLING = """
+import json
+import os
+import sys
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        names = ("VIRTUAL_ENV", "PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "FROM_ACTIVATE")
+        self.told = {name: os.environ.get(name) for name in names}
+        self.told.update(version="%d.%d" % sys.version_info[:2], prefix=sys.prefix, numpy=np.__file__)
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            value = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            told = np.array([json.dumps(self.told)], dtype=object)
+            outputs = [pb_utils.Tensor("OUT", told), pb_utils.Tensor("SUM", value.sum(keepdims=True))]
+            responses.append(pb_utils.InferenceResponse(outputs))
+        return responses
+"""
+CONFIG = """
+backend: "python"
+input { name: "IN" data_type: TYPE_FP32 dims: -1 }
+output [ { name: "OUT" data_type: TYPE_STRING dims: 1 }, { name: "SUM" data_type: TYPE_FP32 dims: 1 } ]
+instance_group { kind: KIND_CPU }
+"""
+
+
+def config(path: str | Path) -> str:
+    return CONFIG + f'parameters {{ key: "EXECUTION_ENV_PATH" value: {{ string_value: "{path}" }} }}'
+
+
+def told(model: Model) -> dict[str, Any]:
+    outputs = model(IN=[1.0, 2.0, 3.5])
+    assert outputs["SUM"] == 6.5
+    found: dict[str, Any] = json.loads(outputs["OUT"][0])
+    return found
+
+
+@rule("2.10.1", "2.10.4")
+def test_models_on_python_3_8_to_3_13_run_side_by_side(lab: Lab) -> None:
+    found = {version: environment(version) for version in VERSIONS}
+    models = {v: lab.load(f"py{v.replace('.', '_')}", TELLING, config(path)) for v, path in found.items()}
+    for version, model in models.items():
+        said = told(model)
+        assert (said["version"], said["prefix"]) == (version, str(found[version]))
+        assert said["numpy"].startswith(str(found[version]))
+    for model in models.values():
+        lab.server.unload(model)
+
+
+@rule("2.10.4")
+def test_what_an_environment_sees(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    venv = environment("3.11")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere/lib")
+    monkeypatch.setenv("PYTHONHOME", "")
+    said = told(lab.load("sees", TELLING, config(venv)))
+    assert {name: said[name] for name in ("VIRTUAL_ENV", "PYTHONHOME", "FROM_ACTIVATE")} == {
+        "VIRTUAL_ENV": str(venv),
+        "PYTHONHOME": None,
+        "FROM_ACTIVATE": None,
+    }
+    assert said["PATH"] == f"{venv}/bin:{os.environ['PATH']}"
+    assert said["LD_LIBRARY_PATH"] == f"{venv}/lib:/nowhere/lib"
+    lab.server.unload("sees")
+
+
+@rule("2.10.2")
+def test_models_share_an_archive_that_goes_with_the_server(tmp_path: Path) -> None:
+    archive = pack_environment(environment("3.9"), tmp_path / "env.tar.gz")
+    (tmp_path / "repository").mkdir()
+    lab = Lab(tmp_path / "repository", warm_stubs=0)
+    try:
+        said = [told(lab.load(name, TELLING, config(archive))) for name in ("one", "two")]
+        assert said[0]["version"] == "3.9"
+        unpacked = Path(said[0]["prefix"])
+        assert said[0] == said[1]
+        assert (unpacked.name, unpacked.parent.name[:11]) == ("0", "python_env_")
+        # changed: the model that is loaded again gets the new one, the other keeps what it runs in
+        pack_environment(environment("3.10"), archive)
+        (lab.repository / "two" / "1" / "model.py").touch()
+        said = [told(lab.server.load(name)) for name in ("one", "two")]
+        assert [s["version"] for s in said] == ["3.9", "3.10"]
+    finally:
+        lab.server.stop()
+    assert not unpacked.parent.exists()
+
+
+@rule("2.10.1", "2.10.2")
+def test_an_archive_may_lie_in_the_model(lab: Lab) -> None:
+    directory = lab.write("packed", TELLING, config("$$TRITON_MODEL_DIRECTORY/env.tar.gz"))
+    pack_environment(environment("3.9"), directory / "env.tar.gz")
+    said = told(lab.server.load("packed"))
+    assert said["version"] == "3.9"
+    assert said["VIRTUAL_ENV"] == said["prefix"]
+    lab.server.unload("packed")
+
+
+def test_an_environment_is_not_taken_from_the_warm_pool(lab: Lab) -> None:
+    lab.server.core.pool.wait_warm()
+    model = lab.load("cold", TELLING, config(environment("3.11")))
+    (process,) = [p for p in stub_processes() if p.pid == instances(model)[0].pid]
+    assert process.cmdline()[0] == str(environment("3.11") / "bin" / "python")
+    lab.server.unload("cold")
+
+
+def test_a_stub_that_dies_is_restarted_in_its_environment(lab: Lab) -> None:
+    model = lab.load("dies", TELLING, config(environment("3.9")))
+    instance = instances(model)[0]
+    assert instance.pid is not None
+    os.kill(instance.pid, 9)
+    eventually(lambda: instance.restarts == 1)
+    assert told(model)["version"] == "3.9"
+    lab.server.unload("dies")
+
+
+def test_an_environment_without_numpy_says_what_to_install(lab: Lab) -> None:
+    venv = bare_environment("3.9")
+    lab.write("bare", TELLING, config(venv))
+    with pytest.raises(ModelLoadError) as caught:
+        lab.server.load("bare")
+    text = caught.value.message
+    assert "UNAVAILABLE state: Internal: ModuleNotFoundError: No module named 'numpy'\n" in text
+    assert f"{venv}/bin/python -m pip install numpy" in text
+    lab.server.unload("bare")
+
+
+def test_a_moved_environment_names_the_python_it_misses(lab: Lab, tmp_path: Path) -> None:
+    venv = tmp_path / "env"
+    shutil.copytree(bare_environment("3.9"), venv, symlinks=True)
+    (venv / "bin" / "python").unlink()
+    (venv / "bin" / "python3").unlink()
+    (venv / "bin" / "python").symlink_to("/opt/elsewhere/bin/python3.9")
+    lab.write("moved", TELLING, config(venv))
+    with pytest.raises(ModelLoadError, match="is a link to '/opt/elsewhere/bin/python3\\.9', which"):
+        lab.server.load("moved")
+    lab.server.unload("moved")
+
+
+@rule("2.10.6")
+def test_a_models_own_stub_runs_it_with_another_python(lab: Lab) -> None:
+    directory = lab.write("own", TELLING, CONFIG)
+    assert main(["stub", "--python", str(environment("3.9") / "bin" / "python"), str(directory)]) == 0
+    (directory / NAME).chmod(0o644)  # as a cloud store hands it out
+    said = told(lab.server.load("own"))
+    assert (said["version"], said["VIRTUAL_ENV"]) == ("3.9", os.environ.get("VIRTUAL_ENV"))
+    lab.server.unload("own")
+
+
+@rule("2.10.6")
+def test_a_models_own_stub_runs_in_its_environment(lab: Lab) -> None:
+    venv = environment("3.9")
+    directory = lab.write("both", TELLING, config(venv))
+    (directory / NAME).write_text('#!/bin/sh\nexec python3 "$@"\n')
+    said = told(lab.server.load("both"))
+    assert (said["version"], said["prefix"]) == ("3.9", str(venv))
+    lab.server.unload("both")
+
+
+def test_a_stub_that_is_not_one_fails_the_load_with_what_it_said(lab: Lab) -> None:
+    directory = lab.write("broken", TELLING, CONFIG)
+    (directory / NAME).write_text("#!/bin/sh\necho I am no stub >&2\nexit 3\n")
+    with pytest.raises(ModelLoadError, match="is no Python that runs here: I am no stub"):
+        lab.server.load("broken")
+    (directory / NAME).write_bytes(b"\x7fELF\x02\x01\x01")
+    with pytest.raises(ModelLoadError, match="is compiled and speaks only with NVIDIA's server"):
+        lab.server.load("broken")
+    lab.server.unload("broken")
