@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.schedulers.response_order import ResponseOrder
+
+
+class Clients:
+    """Requests whose responses are noted, in the order in which they reach a client."""
+
+    def __init__(self, *names: str) -> None:
+        self.order = ResponseOrder()
+        self.seen: list[str] = []
+        self.requests = {name: InferenceRequest("m", {}, request_id=name) for name in names}
+        for request in self.requests.values():
+            request.on_response = lambda request, response: self.seen.append(
+                request.request_id + ("." if response.final else "")
+            )
+            self.order.admit(request)
+
+    def respond(self, name: str, final: bool = True) -> None:
+        self.requests[name].respond(InferenceResponse("m", 1, name, final=final))
+
+
+def test_responses_leave_in_the_order_of_the_requests() -> None:  # rule 5.5.7
+    clients = Clients("a", "b", "c")
+    clients.respond("c")
+    clients.respond("b")
+    assert clients.seen == []
+    clients.respond("a")
+    assert clients.seen == ["a.", "b.", "c."]
+    assert len(clients.order) == 0
+
+
+def test_the_first_of_them_need_not_wait_for_its_last() -> None:
+    clients = Clients("a", "b")
+    clients.respond("b", final=False)
+    clients.respond("a", final=False)
+    assert clients.seen == ["a"]
+    clients.respond("a")
+    assert clients.seen == ["a", "a.", "b"]
+    clients.respond("b")
+    assert clients.seen == ["a", "a.", "b", "b."]
+
+
+def test_a_request_that_is_not_executed_answers_at_once_and_holds_nobody_up() -> None:  # measured
+    clients = Clients("a", "b", "c", "d")
+    clients.respond("b")
+    clients.order.leave(clients.requests["c"])
+    clients.respond("c")
+    assert clients.seen == ["c."]
+    clients.order.leave(clients.requests["a"])
+    assert clients.seen == ["c.", "b."]
+    clients.respond("d")
+    assert clients.seen == ["c.", "b.", "d."]
+
+
+def test_what_a_client_starts_from_its_callback_comes_after() -> None:
+    clients = Clients("a", "b")
+    noted = clients.requests["a"].on_response
+    first = ResponseOrder()
+    request = InferenceRequest("m", {}, request_id="x")
+
+    def answer_b(request: InferenceRequest, response: InferenceResponse) -> None:
+        clients.seen.append("x")
+        clients.respond("b")
+
+    request.on_response = answer_b
+    first.admit(request)
+    request.respond(InferenceResponse())
+    assert clients.seen == ["x"]
+    assert noted is not None
+    clients.respond("a")
+    assert clients.seen == ["x", "a.", "b."]
+
+
+def test_a_client_that_raises_does_not_keep_the_others_from_theirs(caplog: pytest.LogCaptureFixture) -> None:
+    clients = Clients()
+    seen: list[str] = []
+    requests = [InferenceRequest("m", {}, request_id=name) for name in "ab"]
+    requests[0].on_response = lambda request, response: 1 / 0
+    requests[1].on_response = lambda request, response: seen.append(request.request_id)
+    for request in requests:
+        clients.order.admit(request)
+    for request in reversed(requests):
+        request.respond(InferenceResponse())
+    assert seen == ["b"]
+    assert "the response callback of" in caplog.text
+
+
+def test_requests_without_a_client_pass() -> None:
+    order = ResponseOrder()
+    request = InferenceRequest("m", {})
+    order.admit(request)
+    request.respond(InferenceResponse())
+    assert len(order) == 0
