@@ -10,6 +10,9 @@ import pytest
 
 from tests.browser.conftest import ROOT
 
+# a browser, a server and a kernel on a busy machine
+pytestmark = pytest.mark.timeout(300)
+
 OPTIONS = (
     "--max-batch-size 8 --dynamic-batching 200 --input INPUT0:FP32[4] --input INPUT1:FP32[-1] --output OUTPUT0:FP32[4]"
 )

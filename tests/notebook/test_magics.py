@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tritonlab.notebook.config_options import ConfigOptions
+
 ADD = """\
 import triton_python_backend_utils as pb_utils
 
@@ -164,6 +166,33 @@ def test_variables_are_expanded_in_the_line(notebook: Any) -> None:
     notebook.run("i = 7")
     assert notebook.run(f"%%triton_model m_{{i}} {OPTIONS}\n{ADD}").success
     assert notebook["m_7"].state == "READY"
+
+
+def test_a_class_of_a_cell_is_a_source_and_keeps_its_lines(notebook: Any, workspace: Any) -> None:
+    notebook.run("import triton_python_backend_utils as pb_utils\nFACTOR = 3")
+    notebook.run(
+        "class Scaler:\n"
+        "    def execute(self, requests):\n"
+        "        return [self.one(pb_utils.get_input_tensor_by_name(r, 'IN').as_numpy()) for r in requests]\n"
+        "    def one(self, data):\n"
+        "        assert data.sum() >= 0\n"
+        "        return pb_utils.InferenceResponse([pb_utils.Tensor('OUT', data * FACTOR)])\n"
+    )
+    number = notebook.number()
+    notebook.shell.user_ns.update(
+        workspace=workspace, options=ConfigOptions.of(inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    )
+    notebook.run("m = workspace.load('m', Scaler, options=options)")
+    assert notebook["m"](IN=[2.0])["OUT"].tolist() == [6]
+    result = notebook.run("m(IN=[-1.0])")
+    assert f"Cell In[{number}], line 3, in execute()" in result.text
+    assert f"Cell In[{number}], line 5, in one()" in result.text
+
+
+def test_a_magic_that_code_calls_has_a_source_of_its_own(notebook: Any) -> None:
+    result = notebook.run("get_ipython().run_cell_magic('triton_model', 'm', 'import json\\nimport notthere\\n')")
+    assert not result.success
+    assert "----> 3 import notthere" in result.text
 
 
 def test_the_extension_can_be_loaded_again(notebook: Any, workspace: Any) -> None:

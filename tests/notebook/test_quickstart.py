@@ -15,6 +15,9 @@ nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
+# trains a network, and starts processes that import torch
+pytestmark = pytest.mark.timeout(300)
+
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "notebooks" / "00_quickstart.ipynb"
 

@@ -152,10 +152,16 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         lambda name: _config_of(workspace(), name),
     )
     install(tracebacks)
-    workspace().describe_error = tracebacks.text
-    magics = TritonMagics(shell, workspace)
+
+    def current() -> Workspace:
+        found = workspace()  # a new one after runtime.reset()
+        found.describe_error = tracebacks.text
+        return found
+
+    current()
+    magics = TritonMagics(shell, current)
     shell.register_magics(magics)
-    install_completion(shell, magics, workspace)
+    install_completion(shell, magics, current)
 
 
 def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:

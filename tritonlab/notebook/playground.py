@@ -45,7 +45,10 @@ class Playground:
         self._random = np.random.default_rng(0)
         self._lock = threading.Lock()  # guards _sending
         self._sending: Sending | None = None
-        widgets: Any = importlib.import_module("ipywidgets")
+        try:
+            widgets: Any = importlib.import_module("ipywidgets")
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("the playground needs ipywidgets: pip install 'tritonlab[lab]'") from None
         config = model.config()
         self.inputs = {spec.name: InputRow(spec, widgets) for spec in input_specs(config)}
         self._build(widgets, config["max_batch_size"])
