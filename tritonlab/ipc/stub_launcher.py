@@ -1,6 +1,6 @@
 """Starts a stub process and ends it.
 
-The end is a ladder, each rung with a deadline: FINALIZE (the author's `finalize` runs), end of the control socket,
+The end is a ladder, each rung with a deadline: FINALIZE (the author's `finalize` runs), time to leave, end of the link,
 SIGTERM to the stub's session,
 SIGKILL to it. A stub whose kernel dies needs no ladder: its life pipe ends and the operating system kills its session.
 """
@@ -112,9 +112,14 @@ class StubProcess:
             self.link = StubConnection(ours, *self._regions, link_reader)
             self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
             link_reader.add(self._exit_fd, self._on_exit)
-        except OSError as error:  # the server is stopping; the process leaves with the last descriptor of its link
+        except OSError as error:
             self._signal(signal.SIGKILL)
             self.process.wait()
+            self.output.close()
+            for fd in (self._life_write, self._exit_fd):
+                os.close(fd)
+            for end in (ours, our_monitor, *self._regions):
+                end.close()
             raise StubStartError(f"no stub is started any more: {error}") from error
         _running.add(self)
 
@@ -172,6 +177,7 @@ class StubProcess:
             answer = self.link.ask("FINALIZE", None)
             if self.link.await_answer(answer, timeout) and not answer.lost:
                 outcome = answer.value
+                self._wait(RUNG_TIMEOUT)  # it leaves as any program does: exit functions, threads, buffers
         self._climb_down(grace=RUNG_TIMEOUT)
         return outcome
 

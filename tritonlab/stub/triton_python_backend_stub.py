@@ -21,7 +21,7 @@ def main() -> None:
     control_fd, monitor_fd, kernel_fd, stub_fd, size, growth, limit, life_fd = numbers
     sys.argv = [""]  # rule 2.1.5
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(encoding="utf-8", line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     faulthandler.enable(all_threads=False)  # a crash leaves the Python stack it happened on in the log
     _die_with_parent(life_fd)
 

@@ -153,10 +153,15 @@ class Region:
         self.size = size
 
     def close(self) -> None:
-        """Closes the file. The memory goes with the last view of it."""
+        """Closes the file; nothing can be allocated any more. The memory goes with the last view of it."""
         with self._lock:
             os.close(self._fd)
             self._fd = -1
+            self._free.clear()
+            self._recent.clear()
+            # a map holds a descriptor of its own, and this object may live on in a cycle
+            del self._map
+            self.buffer = memoryview(b"")
 
     def write(self, offset: int, data: Any) -> int:
         """Copies an ndarray's elements (C order) or bytes to `offset`; returns their number of bytes."""
@@ -211,8 +216,12 @@ class RegionReader:
 
     def close(self) -> None:
         """Closes the file. The memory goes with the last view of it."""
-        os.close(self._fd)
-        self._fd = -1
+        with self._lock:
+            os.close(self._fd)
+            self._fd = -1
+            self._map = None
+            self._buffer = memoryview(b"")
+            self._size = 0
 
     def array(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
         """The bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it lives."""
