@@ -252,5 +252,8 @@ def test_a_model_without_execute(lab: Lab) -> None:  # rule 2.1.7
     with pytest.raises(ModelError) as raised:
         next(model.infer())
     path = lab.repository / "no_execute" / "1" / "model.py"
-    assert raised.value.message == f"Python model {path} does not implement `execute` method."
+    assert raised.value.message == (
+        "Failed to process the request(s) for model 'no_execute_0', message: "
+        f"Python model {path} does not implement `execute` method."
+    )
     lab.server.unload(model)
