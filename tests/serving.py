@@ -87,7 +87,7 @@ def config(inputs: str = "", outputs: str = "", *rest: str, kind: str = "KIND_CP
     lines = ['backend: "python"', f"instance_group {{ kind: {kind} count: {count} }}"]
     for group, tensors in (("input", inputs), ("output", outputs)):
         for tensor in filter(None, (t.strip() for t in tensors.split(";"))):
-            name, datatype, dims = tensor.split()
+            name, datatype, dims = tensor.split(maxsplit=2)
             optional = " optional: true" if name.endswith("?") else ""
             lines.append(
                 f'{group} {{ name: "{name.rstrip("?")}" data_type: TYPE_{datatype} dims: [ {dims} ]{optional} }}'
