@@ -88,16 +88,17 @@ export FROM_ACTIVATE=yes
 """
 
 
-def pack_environment(venv: Path, archive: Path, mode: str = "w:gz") -> Path:
+def pack_environment(venv: Path, archive: Path, mode: str = "w:gz", *, packages: bool = True, mark: str = "") -> Path:
     """A small archive of an environment like `venv`: its interpreter and configuration, and instead of its packages a
-    .pth file that says where they are."""
-    packages = next((venv / "lib").glob("python3.*/site-packages"))
+    .pth file that says where they are, unless it shall have none. `mark` is the text of a file of that name."""
+    site = next((venv / "lib").glob("python3.*/site-packages"))
     python = os.path.realpath(venv / "bin" / "python")
     with tarfile.open(archive, mode) as tar:
         for name, text in (
             ("bin/activate", ACTIVATE),
             ("pyvenv.cfg", (venv / "pyvenv.cfg").read_text()),
-            (f"lib/{packages.parent.name}/site-packages/packages.pth", f"{packages}\n"),
+            ("mark", mark),
+            (f"lib/{site.parent.name}/site-packages/packages.pth", f"{site}\n" if packages else ""),
         ):
             info = tarfile.TarInfo(name)
             info.size = len(text)

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.interpreters import pack_environment
+
 from .clients import Client, Failure, Files
 from .lab_client import LabClient
 from .models import config, model
 from .real_client import RealClient
-from .reference import ReferenceServer, backend_directory, missing
+from .reference import VENV, ReferenceServer, backend_directory, missing
 from .rules import rule
 from .test_load import TELLING, TELLING_CONFIG, told
 
@@ -41,6 +43,7 @@ BACKENDS: dict[str, Files] = {
         "model.py": "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('x')\n"
     },
     "nomodel": {"readme.txt": ""},
+    "packed": {"model.py": TELLING.format("self.told = [sys.prefix, open(sys.prefix + '/mark').read()]")},
     # found before the stock one, because the backend's directory comes first on sys.path (rule 2.11.3)
     "utils": {
         "model.py": TELLING.format("self.told = pb_utils.MARK"),
@@ -67,6 +70,7 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     repository, backends = root / "repository", root / "backends"
     repository.mkdir()
     place_backends(backends, backend_directory() / "python" / "triton_python_backend_utils.py")
+    pack_environment(VENV, backends / "packed" / "pb_exec_env_model.py.tar.gz", mark="of the backend")
     if request.param == "real":
         shutil.copytree(backend_directory() / "python", backends / "python")
         with ReferenceServer(repository, root, [f"--backend-directory={backends}"]) as server:
@@ -167,6 +171,18 @@ def test_a_backends_helper_modules_stand_beside_its_model(side: Client) -> None:
 def test_a_backends_own_utils_module_is_the_one_it_imports(side: Client) -> None:
     assert side.placed("m", {"1/empty": "", "config.pbtxt": based("utils")}) is None
     assert told(side, "m") == "of the backend"
+    side.unload("m")
+
+
+@rule("2.11.3")
+def test_a_backend_may_bring_an_environment(side: Client) -> None:
+    assert side.placed("m", {"1/empty": "", "config.pbtxt": based("packed")}) is None
+    prefix, mark = told(side, "m")
+    assert (Path(prefix).parent.name[:11], mark) == ("python_env_", "of the backend")
+    found = side.config("m")
+    assert not isinstance(found, Failure)
+    path = {"EXECUTION_ENV_PATH": {"string_value": "<backends>/packed/pb_exec_env_model.py.tar.gz"}}
+    assert shown(side, found["parameters"]) == path
     side.unload("m")
 
 

@@ -1,0 +1,181 @@
+"""Execution environments and stubs of a model's own.
+
+The environment is that of the judge's own Python, because its stub is compiled for that version; other versions are
+in tests/server/test_pythons.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interpreters import pack_environment
+
+from .clients import Client
+from .models import model
+from .real_client import RealClient
+from .reference import VENV, backend_directory, missing
+from .rules import rule
+from .test_load import TELLING, TELLING_CONFIG, told
+
+if (why := missing()) is not None:
+    pytest.skip(f"{why}; the environments here are made of it", allow_module_level=True)
+
+STUB = "triton_python_backend_stub"
+NAMES = ("VIRTUAL_ENV", "PYTHONHOME", "FROM_ACTIVATE")
+SOURCE = TELLING.format(
+    f"mark = os.path.join(sys.prefix, 'mark')\n"
+    f"        self.told = {{name: os.environ.get(name) for name in {NAMES}}}\n"
+    "        self.told['prefix'] = sys.prefix\n"
+    "        self.told['path'] = os.environ['PATH'].split(':')[0]\n"
+    "        self.told['numpy'] = np.__file__\n"
+    "        self.told['mark'] = open(mark).read() if os.path.exists(mark) else ''"
+)
+
+
+def environment(path: str | Path) -> str:
+    """A config.pbtxt that names an environment."""
+    return TELLING_CONFIG + f'parameters {{ key: "EXECUTION_ENV_PATH" value: {{ string_value: "{path}" }} }}\n'
+
+
+def reason(side: Client, name: str, path: str | Path, **files: str) -> str:
+    """Why a model with that environment could not be loaded: `<Code>: <text>`."""
+    failure = side.placed(name, model(SOURCE, environment(path), **files))
+    side.unload(name)
+    assert failure is not None
+    assert failure.code == "INVALID_ARG"
+    head = f"load failed for model '{name}': version 1 is at UNAVAILABLE state: "
+    assert failure.text.startswith(head) and failure.text.endswith(";\n")
+    return failure.text.removeprefix(head).removesuffix(";\n")
+
+
+@rule("2.10.1", "2.10.4")
+def test_a_directory_is_used_in_place(side: Client) -> None:
+    assert side.placed("env", model(SOURCE, environment(VENV))) is None
+    said: dict[str, Any] = told(side, "env")
+    side.unload("env")
+    assert said["numpy"].startswith(str(VENV))
+    assert (said["prefix"], said["VIRTUAL_ENV"], said["path"]) == (str(VENV), str(VENV), f"{VENV}/bin")
+
+
+@rule("2.10.1", "2.10.2", "2.10.4")
+@pytest.mark.parametrize(("file", "mode"), [("env.tar", "w"), ("env.tar.gz", "w:gz")])
+def test_an_archive_in_the_model_is_unpacked_elsewhere(side: Client, file: str, mode: str) -> None:
+    side.place("env", model(SOURCE, environment(f"$$TRITON_MODEL_DIRECTORY/{file}")))
+    pack_environment(VENV, side.repository / "env" / file, mode, mark="here")
+    assert side.load("env") is None
+    said = told(side, "env")
+    side.unload("env")
+    base, _, number = said["prefix"].rpartition("/")
+    assert Path(base).name.startswith("python_env_") and number.isdecimal()
+    assert (said["VIRTUAL_ENV"], said["path"], said["mark"]) == (said["prefix"], f"{said['prefix']}/bin", "here")
+
+
+@rule("2.10.2")
+def test_models_share_an_archive(side: Client, tmp_path: Path) -> None:
+    archive = pack_environment(VENV, tmp_path / "env.tar.gz")
+    text = environment(archive)
+    assert set(side.load_all({"one": model(SOURCE, text), "two": model(SOURCE, text)}).values()) == {None}
+    one, two = told(side, "one"), told(side, "two")
+    assert one["prefix"] == two["prefix"]
+    for name in ("one", "two"):
+        side.unload(name)
+
+
+@rule("2.10.2")
+def test_an_archive_that_changed_is_unpacked_again(side: Client, tmp_path: Path) -> None:
+    archive = pack_environment(VENV, tmp_path / "env.tar.gz", mark="first")
+    os.utime(archive, (1, 1))
+    assert side.placed("env", model(SOURCE, environment(archive))) is None
+    assert told(side, "env")["mark"] == "first"
+    pack_environment(VENV, archive, mark="second")
+    assert side.placed("env", model(SOURCE + "\n", environment(archive))) is None
+    assert told(side, "env")["mark"] == "second"
+    side.unload("env")
+
+
+@rule("2.10.1")
+def test_no_path_is_no_environment(side: Client) -> None:
+    assert side.placed("env", model(SOURCE, environment(""))) is None
+    # the reference server is started without one
+    assert told(side, "env")["VIRTUAL_ENV"] == (os.environ.get("VIRTUAL_ENV") if side.side == "lab" else None)
+    side.unload("env")
+
+
+#: path, more files of the model -> the reason
+ERRORS: dict[str, tuple[str, dict[str, str], str]] = {
+    "not there": ("/no/env.tar.gz", {}, "Failed to get the canonical path for /no/env.tar.gz."),
+    "not in the model": (
+        "$$TRITON_MODEL_DIRECTORY/env",
+        {},
+        "Failed to get the canonical path for <repository>/env/env.",
+    ),
+    "relative": ("no/such/env", {}, "Failed to get the canonical path for no/such/env."),
+    "no activate script": (
+        "$$TRITON_MODEL_DIRECTORY/dir",
+        {"dir/readme.txt": ""},
+        "Path <repository>/env/dir/bin/activate does not exist. The Python environment should contain an 'activate'"
+        " script.",
+    ),
+}
+
+
+@rule("2.10.3")
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_environment_that_cannot_be_used_says_why(side: Client, case: str) -> None:
+    path, files, expected = ERRORS[case]
+    assert reason(side, "env", path, **files) == f"Internal: {expected}"
+
+
+@rule("2.10.3")
+@pytest.mark.parametrize("text", ["", "no archive " * 1000])
+def test_what_is_no_archive_is_said_to_be_none(fresh: Client, text: str) -> None:
+    # a server of its own: a failed extraction spoils every later one of the peer
+    found = reason(fresh, "env", "$$TRITON_MODEL_DIRECTORY/env.tar.gz", **{"env.tar.gz": text})
+    assert found == "Internal: archive_read_open_filename() failed."
+
+
+@rule("2.10.3")
+def test_an_environment_without_numpy_cannot_load_a_model_that_needs_it(side: Client, tmp_path: Path) -> None:
+    archive = pack_environment(VENV, tmp_path / "env.tar.gz", packages=False)
+    found = reason(side, "env", archive)
+    # ours goes on with what to install
+    assert found.splitlines()[0] == "Internal: ModuleNotFoundError: No module named 'numpy'"
+
+
+@rule("2.10.4")
+@pytest.mark.parametrize(("which", "expected"), [("real", "yes"), ("lab", None)])
+def test_the_activate_script_is_executed_by_2_51_and_not_since(
+    request: pytest.FixtureRequest, tmp_path: Path, which: str, expected: str | None
+) -> None:
+    side: Client = request.getfixturevalue(which)
+    archive = pack_environment(VENV, tmp_path / "env.tar.gz")
+    assert side.placed("env", model(SOURCE, environment(archive))) is None
+    assert told(side, "env")["FROM_ACTIVATE"] == expected
+    side.unload("env")
+
+
+@rule("2.10.6")
+def test_the_peer_prefers_a_models_own_stub_and_makes_it_executable(real: RealClient) -> None:
+    real.place("own", model(SOURCE, TELLING_CONFIG))
+    stub = real.repository / "own" / STUB
+    shutil.copy(backend_directory() / "python" / STUB, stub)
+    stub.chmod(0o644)
+    assert real.load("own") is None
+    assert told(real, "own")["mark"] == ""
+    assert stub.stat().st_mode & 0o777 == 0o100  # only its owner may run it, nobody may read it; ours adds u+x
+    real.unload("own")
+
+
+@rule("2.10.6")
+def test_a_stub_compiled_for_the_peer_is_refused_here(lab: Client) -> None:
+    lab.place("own", model(SOURCE, TELLING_CONFIG))
+    shutil.copy(backend_directory() / "python" / STUB, lab.repository / "own")
+    failure = lab.load("own")
+    assert failure is not None
+    assert "is compiled and speaks only with NVIDIA's server" in failure.text
+    lab.unload("own")
