@@ -2,6 +2,9 @@
 
 `python notebooks/run.py notebooks/00_quickstart.ipynb`
 
+With `--write` it also keeps the outputs in the file that read well on a page and are the same each time: text and
+pictures. Cards and buttons stay out: they name processes and times, and need a kernel.
+
 Ends with status 1 at the first cell that fails.
 """
 
@@ -49,7 +52,31 @@ def text_of(output: Any) -> str:
     return "[a picture]" if "image/png" in data else str(data.get("text/plain", ""))
 
 
-def main(path: str) -> int:
+def kept(output: Any) -> Any:
+    """The output as it is committed, or None."""
+    if output.output_type == "stream":
+        return output if output.name == "stdout" else None
+    data = output.get("data", {})
+    if "image/png" in data:
+        return nbformat.v4.new_output("display_data", {"image/png": data["image/png"]})
+    if output.output_type != "execute_result":
+        return None
+    text = {"text/plain": data["text/plain"]}
+    return nbformat.v4.new_output("execute_result", text, execution_count=output.execution_count)
+
+
+def write(notebook: Any, path: str) -> None:
+    """Writes the executed notebook with the outputs that are committed."""
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [found for found in map(kept, cell.outputs) if found is not None]
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata.language_info = {"name": "python"}
+    nbformat.write(notebook, path)
+
+
+def main(path: str, keep: bool = False) -> int:
     # the kernel finds this checkout also where it is not installed
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     notebook = nbformat.read(path, as_version=4)
@@ -57,8 +84,10 @@ def main(path: str) -> int:
         PrintingClient(notebook, timeout=300, resources={"metadata": {"path": str(Path(path).parent)}}).execute()
     except CellExecutionError:
         return 1
+    if keep:
+        write(notebook, path)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[-1], keep="--write" in sys.argv[1:-1]))

@@ -132,6 +132,9 @@ class RemoteException:
     detail: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.text}" if self.text else self.type_name
+
     def to_wire(self) -> dict[str, Any]:
         return {
             "type": self.type_name,

@@ -1,0 +1,61 @@
+"""The committed notebooks as they are read on a page. `make test` also runs every one of them (nbmake)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
+#: A page should load, and a diff should be readable.
+LARGEST = 100_000
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request: Any) -> Path:
+    found: Path = request.param
+    return found
+
+
+@pytest.fixture
+def notebook(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def outputs(notebook: Any) -> list[Any]:
+    return [output for cell in notebook.cells for output in cell.get("outputs", ())]
+
+
+def test_it_is_valid_and_small(path: Path, notebook: Any) -> None:
+    nbformat.validate(notebook)
+    assert path.stat().st_size < LARGEST
+
+
+def test_no_cell_failed(notebook: Any) -> None:
+    assert [output for output in outputs(notebook) if output.output_type == "error"] == []
+
+
+def test_only_what_reads_well_on_a_page_is_kept(notebook: Any) -> None:
+    """Not cards, whose times and process ids differ in each run, nor widgets, which need a kernel."""
+    for output in outputs(notebook):
+        assert set(output.get("data", {})) <= {"text/plain", "image/png"}
+        assert output.get("name", "stdout") == "stdout"
+    assert "widgets" not in notebook.metadata
+
+
+def test_nothing_tells_where_it_ran(notebook: Any) -> None:
+    for output in outputs(notebook):
+        text = output.get("text", "") + output.get("data", {}).get("text/plain", "")
+        assert not any(place in text for place in ("/tmp/", "/home/", "/root/", " object at 0x"))
+
+
+def test_it_was_run_from_top_to_bottom_or_not_at_all(notebook: Any) -> None:
+    numbers = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert numbers in ([None] * len(numbers), list(range(1, len(numbers) + 1)))
+
+
+def test_it_begins_with_a_title(notebook: Any) -> None:
+    first = notebook.cells[0]
+    assert first.cell_type == "markdown" and first.source.startswith("# ")
