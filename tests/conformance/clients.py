@@ -89,6 +89,14 @@ class Options:
 PLAIN = Options()
 
 
+class Logged(NamedTuple):
+    """A record of `pb_utils.Logger`: its level as the peer's letter (I, W, E; verbose is an I), and who logged it."""
+
+    level: str
+    file: str
+    line: int
+
+
 class Pending(NamedTuple):
     """A request on its way."""
 
@@ -163,6 +171,14 @@ class Client(ABC):
     @abstractmethod
     def log(self) -> str:
         """All that the server and its models printed or logged so far."""
+
+    @abstractmethod
+    def logged(self, message: str) -> list[Logged]:
+        """The Logger records with this message so far."""
+
+    @abstractmethod
+    def log_verbosely(self, on: bool) -> None:
+        """Whether records of the verbose level are kept; a server starts without."""
 
     # inference
 

@@ -17,7 +17,7 @@ from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import ModelLoadError, TritonError
 from tritonlab.core.tensor import Tensor
 
-from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Options, Pending, Raw, to_array
+from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Logged, Options, Pending, Raw, to_array
 
 
 class LabClient(Client):
@@ -83,6 +83,14 @@ class LabClient(Client):
 
     def log(self) -> str:
         return self.plain("\n".join(record.text for record in self.server.logs()))
+
+    def logged(self, message: str) -> list[Logged]:
+        letters = {"INFO": "I", "WARNING": "W", "ERROR": "E", "VERBOSE": "I"}
+        records = [r for r in self.server.logs() if r.stream == "log" and r.text == message]
+        return [Logged(letters[r.level], r.file.rsplit("/", 1)[-1], r.line) for r in records]
+
+    def log_verbosely(self, on: bool) -> None:
+        """Nothing to do: it keeps every record with its level, and who shows them chooses."""
 
     def _responses(self, model: str, inputs: Inputs, options: Options) -> Any:
         return self.server.model(model, options.version).infer(

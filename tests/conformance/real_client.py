@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Options, Pending, Raw, to_array
+from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Logged, Options, Pending, Raw, to_array
 from .reference import ReferenceServer
 
 _GRPC_CODES = {
@@ -96,6 +96,14 @@ class RealClient(Client):
 
     def log(self) -> str:
         return self.plain(self.server.log())
+
+    def logged(self, message: str) -> list[Logged]:
+        text = re.escape(json.dumps(message, ensure_ascii=False))
+        found = re.finditer(rf"^([IWEF])\d{{4}} [\d:.]+ \d+ ([^ ]+):(\d+)\] {text}$", self.server.log(), re.MULTILINE)
+        return [Logged(record[1], record[2], int(record[3])) for record in found]
+
+    def log_verbosely(self, on: bool) -> None:
+        self._http("/v2/logging", json.dumps({"log_verbose_level": int(on)}).encode())
 
     @staticmethod
     def _document(found: Any) -> dict[str, Any] | Failure:

@@ -36,6 +36,10 @@ def test_a_family_without_samples_prints_nothing() -> None:
     assert render([Family("empty", "gauge", "help")]) == ""
 
 
+def test_an_empty_help_prints_no_line() -> None:
+    assert render([Family("a", "gauge", "", [("", [], 1)])]) == "# TYPE a gauge\na 1\n"
+
+
 def test_families_of_one_name_are_one_block() -> None:
     first = Family("a", "counter", "first", [("", [("x", "1")], 1)])
     second = Family("a", "counter", "second", [("", [("x", "2")], 2)])

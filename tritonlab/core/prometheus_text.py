@@ -41,7 +41,8 @@ def render(families: Iterable[Family]) -> str:
 
 def _block(family: Family) -> str:
     help_text = family.help.replace("\\", "\\\\").replace("\n", "\\n")
-    lines = [f"# HELP {family.name} {help_text}", f"# TYPE {family.name} {family.kind}"]
+    lines = [f"# HELP {family.name} {help_text}"] if help_text else []
+    lines.append(f"# TYPE {family.name} {family.kind}")
     for suffix, labels, value in family.samples:
         lines.append(f"{family.name}{suffix}{label_text(labels)} {number_text(value)}")
     return "\n".join(lines) + "\n"
