@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.instances.wait_graph import Wait, cycle_of, stuck_instances
+from tritonlab.instances.wait_graph import Call, Instance, Wait, circle_of, stuck_instances
 
 
-def queued(instance: str, *any_of: str, alone: bool = True) -> tuple[str, Wait]:
+def queued(instance: str, *any_of: str, alone: bool = True) -> tuple[Instance, Wait]:
     """`instance` waits for a call that one of `any_of` must take; an instance is its model's name and a number."""
-    return instance, Wait(instance[0], any_of=any_of, alone=alone)
+    return instance, Wait(instance[0], [Call(any_of=any_of)], alone)
 
 
-def with_(instance: str, executing: str, alone: bool = True) -> tuple[str, Wait]:
-    """`instance` waits for a call that `executing` executes."""
-    return instance, Wait(instance[0], executing=executing, alone=alone)
+def with_(instance: str, *executing: str, alone: bool = True) -> tuple[Instance, Wait]:
+    """`instance` waits for calls, each of which one of `executing` executes."""
+    return instance, Wait(instance[0], [Call(executing=e) for e in executing], alone)
+
+
+def models(caller: str, waits: list[tuple[Instance, Wait]]) -> str:
+    found = circle_of(caller, dict(waits))
+    return " ".join(found.models) if found else ""
 
 
 #: who waits for what, the caller, the models on its circle
@@ -28,21 +33,21 @@ CASES = {
         "",
     ),
     "all instances call their own model": ([queued("a0", "a0", "a1"), queued("a1", "a0", "a1")], "a1", "a a"),
-    "back to the first": ([with_("a0", "b0"), queued("b0", "a0")], "b0", "b a b"),
+    "back to the first": ([with_("a0", "b0"), queued("b0", "a0")], "b0", "a b a"),
     "back to the first, which has a second instance": ([with_("a0", "b0"), queued("b0", "a0", "a1")], "b0", ""),
-    "back from one of two instances": ([with_("a0", "b0"), queued("b0", "a0")], "b0", "b a b"),
+    "back from one of two instances": ([with_("a0", "b0"), queued("b0", "a0")], "b0", "a b a"),
     "back from a model whose other instance is idle, still queued": (
         [queued("a0", "b0", "b1"), queued("b0", "a0")],
         "b0",
         "",
     ),
-    "three": ([with_("a0", "b0"), with_("b0", "c0"), queued("c0", "a0")], "c0", "c a b c"),
+    "three": ([with_("a0", "b0"), with_("b0", "c0"), queued("c0", "a0")], "c0", "a b c a"),
     "three, from outside the circle": (
         [queued("a0", "b0"), with_("b0", "c0"), queued("c0", "b0")],
         "a0",
         "a b c b",
     ),
-    "each has called the other": ([queued("a0", "b0"), queued("b0", "a0")], "b0", "b a b"),
+    "each has called the other": ([queued("a0", "b0"), queued("b0", "a0")], "b0", "a b a"),
     "one of the two on the way is not blocked": ([with_("a0", "b0"), with_("b0", "c0")], "b0", ""),
     "its requests may be answered from elsewhere": (
         [with_("a0", "b0"), queued("b0", "a0", alone=False)],
@@ -59,6 +64,8 @@ CASES = {
         "a0",
         "a b a",
     ),
+    "one of two calls is enough": ([with_("a0", "c0", "b0"), queued("b0", "a0")], "a0", "b a b"),
+    "two calls that end": ([with_("a0", "c0", "b0"), with_("b0", "d0")], "a0", ""),
     "a circle elsewhere is not ours": ([queued("a0", "b0"), queued("c0", "c0")], "a0", ""),
     "who asks about somebody that does not wait": ([queued("a0", "a0")], "b0", ""),
 }
@@ -67,8 +74,14 @@ CASES = {
 @pytest.mark.rule("4.4.1")
 @pytest.mark.parametrize("case", CASES)
 def test_a_circle_is_told_from_a_wait_that_ends(case: str) -> None:
-    waits, caller, models = CASES[case]
-    assert " ".join(cycle_of(caller, dict(waits))) == models
+    waits, caller, expected = CASES[case]
+    assert models(caller, waits) == expected
+
+
+def test_the_callers_call_comes_first() -> None:
+    found = circle_of("a0", dict([with_("a0", "c0", "b0"), queued("b0", "a0")]))
+    assert found is not None
+    assert found.calls == [Call(executing="b0"), Call(any_of=("a0",))]
 
 
 def test_one_free_instance_frees_all_that_hang_on_it() -> None:

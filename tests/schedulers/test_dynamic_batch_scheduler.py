@@ -400,3 +400,15 @@ def test_repr_tells_the_state(act: Callable[[Bench], None], text: str) -> None:
     bench = Bench(batching(1, delay=100_000))
     act(bench)
     assert repr(bench.scheduler) == text
+
+
+def test_a_request_that_waits_can_be_taken_out() -> None:
+    bench = Bench(BatchConfig())
+    bench.send("a", "b", "c")
+    waiting = [r.request_id for r in bench.scheduler.waiting()]
+    assert waiting == ["b", "c"]
+    assert bench.scheduler.withdraw(bench.requests["b"])
+    assert not bench.scheduler.withdraw(bench.requests["b"])
+    assert not bench.scheduler.withdraw(bench.requests["a"])  # it executes
+    assert bench.responses["b"] == []  # whoever took it out answers it
+    assert [r.request_id for r in bench.scheduler.waiting()] == ["c"]

@@ -455,3 +455,11 @@ def test_cancelled_and_unavailable_are_the_errors_that_count() -> None:
     assert isinstance(bench.responses["1b"][0].error, ModelError)
     assert not isinstance(bench.responses["1b"][0].error, CancelledError)
     assert sum(bench.stats.failures().values()) == 0
+
+
+def test_waiting_requests_are_shown_and_stay(strategy: Callable[..., SequenceConfig]) -> None:
+    bench = Bench(strategy(slots=1))
+    bench.send("1a", "1b", "2a")
+    assert sorted(r.request_id for r in bench.scheduler.waiting()) == ["1b", "2a"]
+    assert not bench.scheduler.withdraw(bench.requests["1b"])
+    assert bench.scheduler.pending == 2

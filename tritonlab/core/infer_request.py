@@ -79,6 +79,7 @@ class InferenceRequest:
         "serial",
         "state",
         "timeout",
+        "trace_context",
     )
 
     #: whether this is a NullRequest
@@ -112,6 +113,8 @@ class InferenceRequest:
         self.on_response = on_response
         self.batch_size = 1
         self.cancelled = False
+        #: JSON text of the OpenTelemetry headers that continue the caller's trace, for the model (rule 1.11.1)
+        self.trace_context: str | None = None
         self.state = RequestState.INITIALIZED
         #: while it executes: lets the waiting caller read the answer itself
         self.executor: Leadable | None = None

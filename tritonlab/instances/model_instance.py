@@ -299,6 +299,17 @@ class ModelInstance:
         if stub.link.lost:
             self._on_lost(stub)
 
+    @property
+    def batch_id(self) -> int:
+        """The running `execute` call's number, 0 while there is none."""
+        payload = self._payload
+        return payload.batch_id if payload is not None else 0
+
+    def executes(self, request: InferenceRequest) -> bool:
+        """Whether the request is among those of the running `execute` call, and not answered."""
+        payload = self._payload
+        return payload is not None and request.serial in self.inflight and any(r is request for r in payload.requests)
+
     def lead(self, done: Callable[[], bool]) -> bool:
         """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for
         it."""

@@ -28,17 +28,18 @@ class Payload:
         position = 0
         for request in self.requests:
             end = position + len(request.inputs)
-            entries.append(
-                [
-                    request.serial,
-                    request.request_id,
-                    request.correlation_id,
-                    request.flags,
-                    request.timeout,
-                    encode_parameters(request.parameters),
-                    list(request.requested_outputs) if request.requested_outputs or request.null else None,
-                    headers[position:end],
-                ]
-            )
+            entry = [
+                request.serial,
+                request.request_id,
+                request.correlation_id,
+                request.flags,
+                request.timeout,
+                encode_parameters(request.parameters),
+                list(request.requested_outputs) if request.requested_outputs or request.null else None,
+                headers[position:end],
+            ]
+            if request.trace_context is not None:
+                entry.append(request.trace_context)
+            entries.append(entry)
             position = end
         return entries

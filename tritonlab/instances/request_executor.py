@@ -10,38 +10,40 @@ import numpy as np
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
-from ..core.status import Code, TritonError
+from ..core.status import Code, InternalError, TritonError
 from ..ipc.stub_connection import StubConnection
 from ..stub._pb_stub.ipc_message import NUMBER
 from ..stub._pb_stub.serialization import encode_parameters
 from ..stub._pb_stub.shm_manager import SharedMemoryError
 from ..stub._pb_stub.tensor_block import pack_tensors
+from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
+from .model_instance import ModelInstance
 from .response_factory import BlockReader, parse_parameters
 
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 
 
 class RequestExecutor:
-    """`infer` starts a checked request and calls back; `decoupled` says whether a model may answer other than once.
-    Both may raise TritonError."""
+    """`infer` starts a checked request and calls back; `find` finds the version that a request is for. Both may raise
+    TritonError."""
 
-    def __init__(self, infer: Callable[[InferenceRequest], None], decoupled: Callable[[str, int], bool]) -> None:
+    def __init__(self, infer: Callable[[InferenceRequest], None], find: Callable[[str, int], Callee]) -> None:
         self._infer = infer
-        self._decoupled = decoupled
+        self._find = find
+        self._blocked = BlockedCalls()
         self._lock = threading.Lock()  # guards _running
-        self._running: dict[tuple[int, int], InferenceRequest] = {}
+        self._running: dict[tuple[int, int], BlsCall] = {}
 
-    def start(self, link: StubConnection, ident: int, body: list[Any]) -> None:
+    def start(self, caller: ModelInstance, link: StubConnection, ident: int, body: list[Any]) -> None:
         """Runs the INFER `ident` of the stub behind `link`; every outcome is an INFER_RESPONSE, never an exception
         (rule 4.2)."""
-        fields, allows_decoupled, block, headers = body
+        fields, allows_decoupled, block, headers, waits = body
         reader = BlockReader(link, block)
         inputs = {header[0]: reader.tensor(header) for header in headers}
         reader.finish()
-        # the memory preference behind them is not looked at: outputs travel in host memory. Where there is no GPU the
+        # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU the
         # peer answers an error of its allocator instead (rule 1.12.2).
-        name, version, request_id, correlation_id, flags, timeout, outputs, parameters = fields[:8]
-        key = (id(link), ident)
+        name, version, request_id, correlation_id, flags, timeout, outputs, parameters, _, trace = fields
         request = InferenceRequest(
             name,
             inputs,
@@ -52,31 +54,85 @@ class RequestExecutor:
             timeout=timeout,
             requested_outputs=tuple(sorted(outputs)),
             parameters=parse_parameters(parameters) if parameters else None,
-            on_response=lambda request, response: self._answer(link, key, response),
         )
-        try:
-            if not allows_decoupled and self._decoupled(name, version):
-                raise TritonError.of(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
-            with self._lock:
-                self._running[key] = request
-            self._infer(request)
-        except TritonError as error:
-            with self._lock:
-                self._running.pop(key, None)
-            text = f"Model {name} - Error when running inference: {error.message}"
+        request.trace_context = trace
+        text = self._begin(caller, link, ident, request, allows_decoupled, waits)
+        if text:
             link.post(_INFER_RESPONSE, ident, [True, None, [], [int(Code.INTERNAL), text], ""])
+
+    def _begin(
+        self,
+        caller: ModelInstance,
+        link: StubConnection,
+        ident: int,
+        request: InferenceRequest,
+        allows_decoupled: bool,
+        waits: int,
+    ) -> str:
+        """Why the request is refused; empty if it has started."""
+        name = request.model_name
+        try:
+            callee = self._find(name, request.model_version)
+            if not allows_decoupled and callee.rules.decoupled:
+                raise TritonError.of(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
+        except TritonError as error:
+            return _refused(name, error)
+        call = BlsCall(caller, link, ident, callee, request, waits)
+        request.on_response = lambda _, response: self._answer(call, response)
+        with self._lock:
+            self._running[id(link), ident] = call
+        text = ""
+        try:
+            refusal = self._blocked.enter(call) if waits else None
+            if refusal is not None:
+                text = refusal.text
+            else:
+                self._infer(request)
+        except TritonError as error:
+            text = _refused(name, error)
+        if text:
+            self._end(call)
+        return text
+
+    def wait(self, link: StubConnection, ident: int, body: list[int]) -> None:
+        """The stub's `execute` waits for the next response of the INFER `ident`: [how, responses it has had]."""
+        waits, received = body
+        with self._lock:
+            call = self._running.get((id(link), ident))
+        if call is None or call.sent != received:
+            return  # the answer is on its way
+        call.waits = waits
+        refusal = self._blocked.enter(call)
+        if refusal is not None and refusal.call.callee.withdraw(refusal.call.request):
+            refusal.call.request.respond_error(InternalError(refusal.text))
+
+    def _end(self, call: BlsCall) -> None:
+        with self._lock:
+            self._running.pop((id(call.link), call.ident), None)
+        if call.waits:
+            self._blocked.leave(call)
 
     def cancel(self, link: StubConnection, ident: int) -> None:
         """Cancels a running INFER; one that is over is ignored (rule 1.10.6)."""
         with self._lock:
-            request = self._running.get((id(link), ident))
-        if request is not None:
-            request.cancel()
+            call = self._running.get((id(link), ident))
+        if call is not None:
+            call.request.cancel()
 
-    def _answer(self, link: StubConnection, key: tuple[int, int], response: InferenceResponse) -> None:
+    def calls(self) -> list[BlsCall]:
+        """Those that are not answered yet."""
+        with self._lock:
+            return list(self._running.values())
+
+    def _answer(self, call: BlsCall, response: InferenceResponse) -> None:
+        link = call.link
         if response.final:
-            with self._lock:
-                self._running.pop(key, None)
+            self._end(call)
+        elif call.waits:
+            # it goes on with this one; whether it waits for the next, it says itself
+            self._blocked.leave(call)
+            call.waits = NO_WAIT
+        call.sent += 1
         if link.lost:
             return
         error = None
@@ -90,7 +146,11 @@ class RequestExecutor:
         except SharedMemoryError as failure:
             block, headers, error = None, [], [int(Code.INTERNAL), str(failure)]
         parameters = encode_parameters(response.parameters)
-        link.post(_INFER_RESPONSE, key[1], [response.final, block, headers, error, parameters])
+        link.post(_INFER_RESPONSE, call.ident, [response.final, block, headers, error, parameters])
+
+
+def _refused(model: str, error: TritonError) -> str:
+    return f"Model {model} - Error when running inference: {error.message}"
 
 
 #: The stray quote is the peer's (rule 4.2.1).

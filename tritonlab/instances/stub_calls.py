@@ -50,10 +50,13 @@ class StubCalls:
     def __call__(self, instance: ModelInstance, command: int, ident: int, body: Any) -> None:
         if command == NUMBER["INFER"]:
             assert instance.stub is not None
-            self._executor.start(instance.stub.link, ident, body)
+            self._executor.start(instance, instance.stub.link, ident, body)
         elif command == NUMBER["INFER_CANCEL"]:
             assert instance.stub is not None
             self._executor.cancel(instance.stub.link, ident)
+        elif command == NUMBER["INFER_WAIT"]:
+            assert instance.stub is not None
+            self._executor.wait(instance.stub.link, ident, body)
         elif command in self._quick:
             self._answer(instance, ident, self._quick[command], body)
         else:

@@ -216,6 +216,23 @@ class DynamicBatchScheduler:
             return UnavailableError(request.prefix + self._refusal.message)
         return copy.copy(self._refusal)
 
+    def waiting(self) -> list[InferenceRequest]:
+        """The requests that wait, in the order of execution."""
+        with self._lock:
+            return list(self._queue)
+
+    def withdraw(self, request: InferenceRequest) -> bool:
+        """Takes a request that waits out of the queue, for the caller to answer; False if it does not wait."""
+        with self._lock:
+            if not any(queued is request for queued in self._queue):
+                return False
+            self._remove([request])
+            if not self._queue:
+                self._empty.notify_all()
+        if self._order is not None:
+            self._order.leave(request)
+        return True
+
     def reschedule(self, request: InferenceRequest) -> bool:
         """Only sequences are iterative (rule 3.9.5)."""
         return False

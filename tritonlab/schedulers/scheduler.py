@@ -42,6 +42,15 @@ class Scheduler(Protocol):
         """Takes a checked request. Raises TritonError if it is refused; then nothing was executed."""
         ...
 
+    def waiting(self) -> list[InferenceRequest]:
+        """The requests that wait, for what shows them."""
+        ...
+
+    def withdraw(self, request: InferenceRequest) -> bool:
+        """Takes a request that waits out of the queue, for the caller to answer. False if it does not wait here (any
+        more), or cannot be taken out."""
+        ...
+
     def reschedule(self, request: InferenceRequest) -> bool:
         """Takes a request back that the model released with RESCHEDULE; called by the instance before it says that it
         is idle. False if this scheduler does not know such requests (rule 3.9.5). Raises TritonError if this one

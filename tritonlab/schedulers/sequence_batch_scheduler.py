@@ -105,6 +105,16 @@ class SequenceBatchScheduler:
     def _waiting(self) -> int:
         return self._table.queued + sum(len(host.candidates) for host in self._hosts.values())
 
+    def waiting(self) -> list[InferenceRequest]:
+        """The requests that wait: candidates first, then those in slots, then the backlog."""
+        with self._lock:
+            candidates = [candidate.request for host in self._hosts.values() for candidate in host.candidates]
+            return candidates + self._table.waiting()
+
+    def withdraw(self, request: InferenceRequest) -> bool:
+        """Never: a sequence without one of its requests is another one."""
+        return False
+
     # -- requests
 
     def enqueue(self, request: InferenceRequest) -> None:

@@ -121,6 +121,12 @@ class SequenceTable:
 
     # -- requests
 
+    def waiting(self) -> list[InferenceRequest]:
+        """Those in slots, then the backlog."""
+        queues = [slot.queue for slots in self._slots.values() for slot in slots]
+        queues += [entry.queue for entry in self._backlog]
+        return [request for queue in queues for request in queue]
+
     def admit(self, request: InferenceRequest, now: int) -> Slot | None:
         """Queues a request at its sequence's slot, which is returned, or in the backlog (None).
 

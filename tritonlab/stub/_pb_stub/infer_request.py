@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import (
     Any,
     Awaitable,
@@ -18,7 +17,7 @@ from typing import (
     overload,
 )
 
-from . import bridge
+from . import awaited_calls, bridge
 from .argument_check import (
     CAST_ERROR,
     INT64_MAX,
@@ -288,7 +287,7 @@ class InferenceRequest(NativeObject):
 
         Raises RuntimeError if there is none.
         """
-        return asyncio.get_running_loop().run_in_executor(None, self.exec, decoupled)
+        return awaited_calls.start(self.exec, decoupled)
 
     def _bls_fields(self) -> List[Any]:
         """What the server needs besides the inputs, as plain data for the wire.

@@ -51,7 +51,8 @@ COMMANDS = (
         10,
         "EXECUTE",
         ">",
-        "[spin us, block offset, [[handle, id, correlation id, flags, timeout, parameters, outputs|null, tensors]]]",
+        "[spin us, block offset, "
+        "[[handle, id, correlation id, flags, timeout, parameters, outputs|null, tensors, trace context if any]]]",
     ),
     Command(11, "REPLY", ">", "outcome of a call (IS_CANCELLED and below)"),
     Command(
@@ -83,9 +84,11 @@ COMMANDS = (
         56,
         "INFER",
         "<",
-        "[request fields, decoupled, block offset|null, tensors]; answered by INFER_RESPONSE until final",
+        "[request fields, decoupled, block offset|null, tensors, wait]; answered by INFER_RESPONSE until final. wait: "
+        "1 if execute waits for the next response, 2 if also no other thread could answer its requests, else 0",
     ),
     Command(57, "INFER_CANCEL", "<", "null; id of the INFER; no answer"),
+    Command(58, "INFER_WAIT", "<", "[wait as in INFER, responses received]; id of the INFER; no answer"),
 )
 
 BY_NAME = {command.name: command for command in COMMANDS}

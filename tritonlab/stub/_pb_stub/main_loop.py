@@ -9,7 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .author_error import outcome_of, peer_text, to_wire
 from .connection import Connection, LinkClosed
@@ -18,11 +19,14 @@ from .infer_request import InferenceRequest
 from .infer_response import InferenceResponse
 from .ipc_message import NUMBER
 from .model_context import ModelContext, ModelFailure
+from .pb_memory import InferenceTrace
 from .shm_manager import SharedMemoryError
 from .stub_bridge import StubBridge, received_tensors
 
 _RESCHEDULE = 2
 _FINAL = 1
+#: Seconds between looks at a coroutine that takes long.
+_LONGEST_PAUSE = 2.0
 
 
 class MainLoop:
@@ -133,7 +137,8 @@ class MainLoop:
         tensors = received_tensors(self._bridge, block, [header for entry in entries for header in entry[7]])
         requests = []
         position = 0
-        for handle, request_id, correlation_id, flags, timeout, parameters, outputs, headers in entries:
+        for entry in entries:
+            handle, request_id, correlation_id, flags, timeout, parameters, outputs, headers = entry[:8]
             requested = self._outputs if outputs is None else frozenset(outputs)
             self._bridge.open_requests[handle] = requested
             end = position + len(headers)
@@ -150,6 +155,8 @@ class MainLoop:
                 self._model_version,
                 self._decoupled,
             )
+            if len(entry) > 8:
+                request._trace = InferenceTrace._of(entry[8])
             if self._decoupled:
                 request.get_response_sender()  # it tells when request and sender are gone without the final flag
             requests.append(request)
@@ -158,20 +165,41 @@ class MainLoop:
 
     def _call_model(self, requests: List[InferenceRequest]) -> Tuple[Optional[Dict[str, Any]], Any]:
         """The failed outcome (or None) and what execute returned."""
+        bridge = self._bridge
         try:
-            returned = self._context.execute(requests)
+            bridge.executing, bridge.batch = requests, len(requests)
+            try:
+                returned = self._context.execute(requests)
+            finally:
+                bridge.executing = None
             if self._context.is_async:
-                future = self._context.run(returned)
+                coroutine = returned
+                future = self._context.run(coroutine)
                 if self._decoupled:
                     handles = [request._handle for request in requests]
                     future.add_done_callback(lambda f: self._coroutine_done(f, handles))
                     return None, None
-                returned = future.result()
+                returned = self._await(future, coroutine, requests)
             return None, returned
         except ModelFailure as failure:
-            return {"text": str(failure), "code": 1}, None
+            return {"text": self._failed(str(failure)), "code": 1}, None
         except BaseException as error:
             return outcome_of(error, self._failed(peer_text(error))), None
+
+    def _await(self, future: Any, coroutine: Any, requests: List[InferenceRequest]) -> Any:
+        """What the coroutine returned. When it takes long, the kernel is told what it waits for."""
+        pause = 0.05
+        told: Set[Tuple[int, int]] = set()
+        while True:
+            try:
+                return future.result(pause)
+            except FutureTimeout:
+                if future.done():
+                    return future.result()  # its own TimeoutError, or it has just ended
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            for call in self._context.calls_awaited_by(coroutine, self._bridge.waiting) - told:
+                told.add(call)
+                self._bridge.tell_wait(call[0], 2 if self._bridge.has_no_sender(requests) else 1, call[1])
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
         """A decoupled coroutine raised. The peer only logs it and the stream waits for ever (rule 3.8.2); here it

@@ -14,8 +14,9 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
+from .awaited_calls import threads_awaited_by
 from .bridge import Bridge
 
 
@@ -109,6 +110,12 @@ class ModelContext:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def calls_awaited_by(self, coroutine: Any, waiting: Mapping[int, Tuple[int, int]]) -> Set[Tuple[int, int]]:
+        """Those of the BLS calls that threads wait for without which a coroutine of `run` cannot go on."""
+        assert self._loop is not None
+        task = next((task for task in asyncio.all_tasks(self._loop) if task.get_coro() is coroutine), None)
+        return {waiting[thread] for thread in threads_awaited_by(task) if thread in waiting}
 
     def is_ready(self) -> Optional[bool]:
         """None if the model has no `is_ready`, else what it returned, plain or by `async def` (rules 2.7.1, 2.7.2)."""

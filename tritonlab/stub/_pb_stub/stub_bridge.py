@@ -30,7 +30,11 @@ from .tensor_block import Header, check_header, map_block, pack_tensors
 _REPLY = NUMBER["REPLY"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 _RESPONSE = NUMBER["RESPONSE"]
+_INFER = NUMBER["INFER"]
+_INFER_WAIT = NUMBER["INFER_WAIT"]
 _FINAL = 1
+#: Threads that never answer a request, by name: the main thread, which asks, and the stub's own.
+_NO_AUTHORS = frozenset(("MainThread", "monitor", "errands", "is_ready", "metric families", "async execute"))
 
 
 class StubBridge(Bridge):
@@ -43,6 +47,12 @@ class StubBridge(Bridge):
         #: requested outputs of each request that still may be answered through its sender, by handle
         self.open_requests: Dict[int, FrozenSet[str]] = {}
         self.errands = Errands()
+        #: the requests of the running `execute`, and how many they were when it was called; no coroutine counts
+        self.executing: Optional[List[InferenceRequest]] = None
+        self.batch = 0
+        #: INFER id and number of responses had of the calls that threads wait for, by thread
+        self.waiting: Dict[int, Tuple[int, int]] = {}
+        self._main = threading.get_ident()
         self._ids = itertools.count(1)
         self._commands: Deque[Message] = deque()
         self._answers: Dict[int, Deque[Any]] = {}  # call id -> what has come for it
@@ -183,20 +193,61 @@ class StubBridge(Bridge):
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
         inputs = [(tensor._name, *tensor._wire()) for tensor in request._inputs]
-        block, tensors = pack_tensors(self.region, inputs)
-        return InferCall(self, next(self._ids), [request._bls_fields(), decoupled, block, tensors])
+        try:
+            block, tensors = pack_tensors(self.region, inputs)
+        except SharedMemoryError as failure:
+            raise BridgeError(str(failure)) from None
+        call = InferCall(self, next(self._ids), [request._bls_fields(), decoupled, block, tensors])
+        if decoupled:
+            call.await_one()  # as the peer's exec does, which returns with the first response (rule 4.1.1)
+        return call
+
+    def wait_kind(self) -> int:
+        """What it means for the running `execute` that this thread waits now; see INFER in the COMMANDS table."""
+        executing = self.executing
+        if executing is None or threading.get_ident() != self._main:
+            return 0
+        if self.has_no_sender(executing):
+            return 2
+        return 1 if any(thread.name not in _NO_AUTHORS for thread in threading.enumerate()) else 2
+
+    def has_no_sender(self, requests: List[InferenceRequest]) -> bool:
+        """Whether only what `execute` returns can answer its requests."""
+        return len(requests) == self.batch and all(request._sender is None for request in requests)
+
+    def tell_wait(self, ident: int, kind: int, received: int) -> None:
+        """The running `execute` waits for the next response of the INFER `ident`: so that a call which would wait for
+        itself can be refused (rule 4.4.1)."""
+        self.connection.send(_INFER_WAIT, ident, [kind, received])
 
 
 class InferCall:
-    """The responses of one BLS request, in order; ends after the final one (rule 1.10)."""
+    """The responses of one BLS request, in order; ends after the final one (rule 1.10). `body`: that of INFER but for
+    its last field."""
 
     def __init__(self, bridge: StubBridge, ident: int, body: List[Any]) -> None:
         self._bridge = bridge
         self._ident = ident
         self._box: Deque[Any] = deque()
         self._done = False
+        self._received = 0
+        self._told = bridge.wait_kind()
         bridge._answers[ident] = self._box
-        bridge.connection.send(NUMBER["INFER"], ident, body)
+        bridge.connection.send(_INFER, ident, [*body, self._told])
+
+    def await_one(self) -> None:
+        """Waits until a response is there."""
+        box, bridge = self._box, self._bridge
+        if box:
+            return
+        thread = threading.get_ident()
+        bridge.waiting[thread] = (self._ident, self._received)
+        if self._received or not self._told:
+            self._told = bridge.wait_kind()
+            if self._told:
+                bridge.tell_wait(self._ident, self._told, self._received)
+        bridge._pump(lambda: bool(box))
+        del bridge.waiting[thread]
 
     def __iter__(self) -> "InferCall":
         return self
@@ -204,9 +255,9 @@ class InferCall:
     def __next__(self) -> InferenceResponse:
         if self._done:
             raise StopIteration
-        box = self._box
-        self._bridge._pump(lambda: bool(box))
-        final, block, headers, error, parameters = box.popleft()
+        self.await_one()
+        final, block, headers, error, parameters = self._box.popleft()
+        self._received += 1
         if final:
             self._finish()
         tensors = received_tensors(self._bridge, block, headers)

@@ -1,0 +1,91 @@
+"""Would a BLS call wait for itself? The pure decision over who waits for whom (rule 4.4.1).
+
+An instance whose `execute` is blocked in BLS calls goes on when they are answered. A call that waits in a queue needs
+any one instance of its model to come free; a call in execution needs the instance that executes it. An instance is
+*stuck* if something it needs is stuck: the largest set of instances for which that holds can never move again.
+
+    a -> a               `a` calls itself, and its only instance is the caller
+    a -> b -> a          `b`, called by `a`, calls back
+    a(1) -> b(2) -> a    the same, although an instance of `b` is idle: the call of `a` is not with that one
+
+Only what is certain counts. An instance that does anything else than wait is not in the graph, and what needs it is not
+stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+#: Whatever stands for a model instance.
+Instance = Hashable
+
+
+@dataclass(frozen=True)
+class Call:
+    """A BLS call that is not answered. `any_of`: the instances of which one must take it, while it is queued.
+    `executing`: the instance that executes it. `tag`: the caller's own."""
+
+    any_of: Sequence[Instance] = ()
+    executing: Instance | None = None
+    tag: object = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """An instance of `model` whose `execute` needs an answer to every one of `calls`.
+
+    `alone`: only this `execute` could answer the requests it got; no thread of the author's could.
+    """
+
+    model: str
+    calls: Sequence[Call]
+    alone: bool = True
+
+
+class Circle(NamedTuple):
+    """`calls`: the caller's, then those that it waits for. `models`: the names on the way, the one it comes back to at
+    the end: `b` that was called by `a` and calls it gives `a`, `b`, `a`."""
+
+    calls: list[Call]
+    models: list[str]
+
+
+def stuck_instances(waits: Mapping[Instance, Wait]) -> set[Instance]:
+    """Those of the blocked instances that wait for one another and nothing else."""
+    stuck = set(waits)
+    while True:
+        free = {i for i in stuck if not any(_is_held(call, waits, stuck) for call in waits[i].calls)}
+        if not free:
+            return stuck
+        stuck -= free
+
+
+def _is_held(call: Call, waits: Mapping[Instance, Wait], stuck: set[Instance]) -> bool:
+    if call.executing is not None:
+        return call.executing in stuck and waits[call.executing].alone
+    return bool(call.any_of) and stuck.issuperset(call.any_of)
+
+
+def circle_of(caller: Instance, waits: Mapping[Instance, Wait]) -> Circle | None:
+    """Where the calls of `caller` lead back to; None if the caller is not stuck."""
+    stuck = stuck_instances(waits)
+    if caller not in stuck:
+        return None
+    way: list[Instance] = []
+    calls: list[Call] = []
+    instance = caller
+    while instance not in way:
+        way.append(instance)
+        call = next(call for call in waits[instance].calls if _is_held(call, waits, stuck))
+        calls.append(call)
+        instance = call.executing if call.executing is not None else _nearest(call.any_of, way)
+    if instance == caller:  # told from whom it was called, as the author thinks of it
+        way = [*way[1:], caller]
+    models = [waits[i].model for i in way]
+    return Circle(calls, [*models, waits[way[0] if instance == caller else instance].model])
+
+
+def _nearest(instances: Sequence[Instance], way: Sequence[Instance]) -> Instance:
+    return next((instance for instance in instances if instance in way), instances[0])
