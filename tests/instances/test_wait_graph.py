@@ -62,7 +62,7 @@ CASES = {
     "both ways queued, both may answer from elsewhere": (
         [queued("a0", "b0", alone=False), queued("b0", "a0", alone=False)],
         "a0",
-        "a b a",
+        "b a b",
     ),
     "one of two calls is enough": ([with_("a0", "c0", "b0"), queued("b0", "a0")], "a0", "b a b"),
     "two calls that end": ([with_("a0", "c0", "b0"), with_("b0", "d0")], "a0", ""),
