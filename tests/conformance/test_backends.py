@@ -36,6 +36,7 @@ LAZY = "class TritonPythonModel:\n    pass\n"
 
 BACKENDS: dict[str, Files] = {
     "mine": {"model.py": WHERE, "helper.py": "WHERE = 'the backend'\n"},
+    "of.mine": {"model.py": WHERE},
     "helped": {"model.py": HELPED, "helper.py": "WHERE = 'the backend'\n"},
     "lazy": {"model.py": LAZY},
     "broken": {"model.py": "def broken(:\n"},
@@ -151,12 +152,14 @@ def test_a_backends_models_may_name_any_file(side: Client, file: str) -> None:
 
 
 @rule("5.1.2", "2.11.1")
-def test_a_backend_may_be_told_by_the_models_name(side: Client) -> None:
-    source = {"1/empty": "", "config.pbtxt": "\n".join(based("mine").splitlines()[1:]).replace('backend: "mine"', "")}
-    assert side.placed("m.mine", source) is None
-    known = shown(side, told(side, "m.mine"))[1]
-    assert known["backend"] == "mine"
-    side.unload("m.mine")
+@pytest.mark.parametrize(("name", "backend"), [("m.mine", "mine"), ("m.of.mine", "of.mine")])
+def test_a_backend_may_be_told_by_the_models_name(side: Client, name: str, backend: str) -> None:
+    assert (
+        side.placed(name, {"1/empty": "", "config.pbtxt": based(backend).replace(f'backend: "{backend}"', "")}) is None
+    )
+    known = shown(side, told(side, name))[1]
+    assert (known["backend"], known["default_model_filename"]) == (backend, f"model.{backend}")
+    side.unload(name)
 
 
 @rule("2.11.2")

@@ -42,7 +42,8 @@ def test_the_first_known_file_tells_the_backend(files: tuple[str, ...], backend:
 
 
 def test_the_name_may_tell_the_backend() -> None:
-    assert config("", files=("x.txt",), name="a.b.foo").backend == "foo"
+    found = config("", files=("x.txt",), name="a.b.foo")
+    assert (found.backend, found.default_model_filename) == ("b.foo", "model.b.foo")
     with pytest.raises(ConfigError) as caught:
         config("", files=("x.txt",))
     assert caught.value.reason == (

@@ -66,18 +66,19 @@ def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) 
         else:
             if not config.default_model_filename:
                 config.backend = _backend_of_name(model_name)
+                config.default_model_filename = f"model.{config.backend}"
     if config.backend == "python" and not config.default_model_filename:
         config.default_model_filename = "model.py"
 
 
 def _backend_of_name(name: str) -> str:
-    """`identity.python` -> `python` (rule 5.1.2)."""
+    """`m.mine` -> `mine`, `m.of.mine` -> `of.mine` (rule 5.1.2)."""
     if "." not in name:
         raise ConfigError(
             f"Invalid model name: Could not determine backend for model '{name}' with no backend in model "
             "configuration. Expected model name of the form 'model.<backend_name>'."
         )
-    return name.rpartition(".")[2]
+    return name.partition(".")[2]
 
 
 def _normalize(config: ModelConfig) -> None:
