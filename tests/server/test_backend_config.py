@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.core.status import InvalidArgumentError
+from tests.serving import Lab
+from tritonlab.core.status import InvalidArgumentError, ModelLoadError
 from tritonlab.ipc.stub_launcher import ShmSettings
 from tritonlab.server.backend_config import check_stub_name, shm_settings
 from tritonlab.server.in_process import Server
@@ -57,6 +58,19 @@ def test_a_name_may_not_hold_what_a_shell_would_read(character: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         check_stub_name(f"model{character}test")
     assert caught.value.message == "Invalid stub name: contains invalid characters"
+
+
+@rule("2.9.2")
+def test_such_a_model_or_instance_is_not_loaded(lab: Lab) -> None:
+    for name, more in (("m;x", ""), ("m", 'instance_group { name: "a$(b)" kind: KIND_CPU }')):
+        lab.write(name, "class TritonPythonModel:\n    pass\n", f'backend: "python"\n{more}')
+        with pytest.raises(ModelLoadError) as caught:
+            lab.server.load(name)
+        assert caught.value.message == (
+            f"load failed for model '{name}': version 1 is at UNAVAILABLE state: "
+            "Invalid argument: Invalid stub name: contains invalid characters;\n"
+        )
+        lab.server.unload(name)
 
 
 @rule("2.9.2")

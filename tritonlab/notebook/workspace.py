@@ -169,7 +169,8 @@ class Workspace:
         )
         wall, error = time.time_ns(), None
         try:
-            if "EXECUTION_ENV_PATH" not in config_text:  # that interpreter may know a syntax this one does not
+            # another interpreter may know a syntax this one does not
+            if "EXECUTION_ENV_PATH" not in config_text and "triton_python_backend_stub" not in tree:
                 path = str(directory.path / draft.model_path)
                 check_syntax(draft.source.text(), path, model=name, version=draft.version, sources=self.sources)
             directory.replace({**tree, CONFIG_FILE: ModelFile(config_text.encode())})
