@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.interpreters import pack_environment
+from tritonlab.core.status import InvalidArgumentError
 
 from .clients import Client, Failure, Files
 from .lab_client import LabClient
@@ -347,3 +348,30 @@ def test_the_working_directory_is_looked_into_first(side: Client) -> None:
     assert side.placed("m", model(source, TELLING_CONFIG)) is None
     assert told(side, "m") == [0, str(Path.cwd())]
     side.unload("m")
+
+
+#: Settings of the Python backend that are refused, and the text.
+SETTINGS = {
+    "shm-default-byte-size=1048575": "shm-default-byte-size can't be smaller than 4 MiBs",
+    "shm-growth-byte-size=0": "shm-growth-byte-size can't be smaller than or equal to zero.",
+    "stub-timeout-seconds=0": "stub-timeout-seconds can't be smaller than or equal to zero.",
+    "thread-pool-size=0": "thread-pool-size can't be less than 1.",
+}
+
+
+@rule("2.9")
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_wrong_setting_fails_every_load_of_the_peer_and_the_server_here(
+    real: Client, tmp_path: Path, setting: str
+) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    with ReferenceServer(repository, tmp_path, [f"--backend-config=python,{setting}"]) as server:
+        peer = RealClient(server)
+        found = reason(peer, "m", model(TELLING.format("self.told = 1"), TELLING_CONFIG))
+        peer.close()
+    assert found == f"Invalid argument: {SETTINGS[setting]}"
+    key, _, value = setting.partition("=")
+    with pytest.raises(InvalidArgumentError) as caught:
+        LabClient(repository, backend_config={key: value})
+    assert caught.value.message == SETTINGS[setting]
