@@ -1,0 +1,277 @@
+"""Priorities, queue policies and preserved ordering of the dynamic batcher, seen by a model that tells its batches."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import wait
+from typing import Any
+
+import numpy as np
+
+from .clients import Answer, Client, Options, Pending
+from .models import CPU, config, model
+from .rules import rule
+
+#: Each response says, as JSON: the call's number and the ids of the requests in it. A number in IN holds the instance
+#: for so many milliseconds.
+NAMING = """
+import json
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.calls = 0
+
+    def execute(self, requests):
+        self.calls += 1
+        arrays = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+        time.sleep(max(int(array.flat[0]) for array in arrays) / 1000)
+        said = json.dumps([self.calls, [request.request_id() for request in requests]]).encode()
+        responses = []
+        for array in arrays:
+            out = np.full(array.shape[:1] + (1,) * (array.ndim - 1), said, dtype=object)
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]))
+        return responses
+"""
+
+TWO = "instance_group { kind: KIND_CPU count: 2 }"
+LEVELS = "priority_levels: 3 default_priority_level: 2"
+
+
+def batching(batcher: str, *more: str, batch: int = 8, instances: str = CPU) -> Any:
+    limit = f"max_batch_size: {batch}" if batch else ""
+    return model(NAMING, config("IN INT32 1", "OUT STRING 1", limit, f"dynamic_batching {{ {batcher} }}", instances))
+
+
+def policy(text: str, more: str = "") -> str:
+    return f"{more} default_queue_policy {{ {text} }}"
+
+
+def refusing(milliseconds: int, more: str = "") -> str:
+    return f"timeout_action: REJECT default_timeout_microseconds: {milliseconds * 1000} {more}"
+
+
+def delaying(milliseconds: int, more: str = "") -> str:
+    return f"timeout_action: DELAY default_timeout_microseconds: {milliseconds * 1000} {more}"
+
+
+MODELS = {
+    "ranked": batching(LEVELS),
+    "ranked_late": batching(f"{LEVELS} preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 500000"),
+    "ranked_sizes": batching(
+        policy("max_queue_size: 3", f"{LEVELS} preferred_batch_size: [ 1 ]")
+        + " priority_queue_policy { key: 1 value { max_queue_size: 1 " + refusing(150) + " } }"
+    ),
+    "refusing": batching(policy(refusing(1000, "allow_timeout_override: true"))),
+    "firm": batching(policy(refusing(2000))),
+    "patient": batching(policy("timeout_action: REJECT allow_timeout_override: true")),
+    "refusing_late": batching(policy(refusing(200), "max_queue_delay_microseconds: 1000000")),
+    "delaying": batching(policy(delaying(150))),
+    "delaying_levels": batching(
+        policy("", LEVELS) + " priority_queue_policy { key: 1 value { " + delaying(100) + " } }"
+    ),
+    "ordered": batching("preserve_ordering: true preferred_batch_size: [ 1 ]", batch=1, instances=TWO),
+    "unordered": batching("preferred_batch_size: [ 1 ]", batch=1, instances=TWO),
+    "ordered_refusing": batching(policy(refusing(150), "preserve_ordering: true"), batch=1, instances=TWO),
+    "unbatched": batching(policy(refusing(150, "max_queue_size: 2")), batch=0),
+    "cancelling": batching("max_queue_delay_microseconds: 500000"),
+}  # fmt: skip
+EXPIRED = "UNAVAILABLE", "Request timeout expired"
+
+
+def full(name: str) -> tuple[str, str]:
+    return "UNAVAILABLE", f"[request id: {name}] Exceeds maximum queue size"
+
+
+def send(client: Client, name: str, ident: str, hold_ms: int = 0, priority: int = 0, timeout_ms: int = 0,
+         batch: int = 1) -> Pending:  # fmt: skip
+    array = np.full((batch, 1) if name != "unbatched" else 1, hold_ms, dtype=np.int32)
+    options = Options(request_id=ident, priority=priority, timeout=timeout_ms * 1000)
+    pending = client.submit(name, {"IN": array}, options)
+    time.sleep(0.03)  # separate calls may overtake one another
+    return pending
+
+
+def hold(client: Client, name: str, milliseconds: int = 500) -> int:
+    """Keeps the instance busy; the number of the call it does so with."""
+    send(client, name, "first").answer.result(30)
+    number = said(send(client, name, "second").answer.result(30))[0]
+    send(client, name, "hold", milliseconds)
+    return int(number) + 1
+
+
+def said(answer: Answer) -> list[Any]:
+    """[call, ids in it]"""
+    assert answer.error == "", answer
+    return list(json.loads(answer.outputs["OUT"].reshape(-1)[0]))
+
+
+def outcome(pending: Pending) -> Any:
+    """The ids in the call, or (code, text)."""
+    answer = pending.answer.result(30)
+    return (answer.code, answer.error) if answer.code else said(answer)[1]
+
+
+def rejected(client: Client, name: str) -> int:
+    line = next(
+        line
+        for line in client.metrics().splitlines()
+        if line.startswith("nv_inference_request_failure{") and f'"{name}"' in line and '"REJECTED"' in line
+    )
+    return int(float(line.rpartition(" ")[2]))
+
+
+# -- priorities
+
+
+@rule("5.5.8")
+def test_a_batch_takes_the_highest_levels_first(client: Client) -> None:
+    hold(client, "ranked")
+    levels = {"c": 3, "b": 0, "a": 1, "x": 9, "a2": 1}
+    pending = [send(client, "ranked", ident, priority=level) for ident, level in levels.items()]
+    assert [outcome(p) for p in pending] == [["a", "a2", "b", "x", "c"]] * 5
+
+
+@rule("5.5.8", "5.5.4")
+def test_the_oldest_request_decides_when_the_delay_is_over(client: Client) -> None:
+    asked = time.monotonic()
+    pending = [send(client, "ranked_late", ident, priority=level) for ident, level in (("c", 3), ("a", 1))]
+    assert [outcome(p) for p in pending] == [["a", "c"]] * 2
+    assert time.monotonic() - asked >= 0.5
+    late = send(client, "ranked_late", "low", priority=3, batch=3)
+    assert outcome(send(client, "ranked_late", "high", priority=1, batch=2)) == ["high"]
+    assert outcome(late) == ["low"]
+
+
+@rule("5.5.9")
+def test_each_level_has_its_own_policy(client: Client) -> None:
+    counted = rejected(client, "ranked_sizes")
+    hold(client, "ranked_sizes")
+    high = [send(client, "ranked_sizes", f"a{i}", priority=1) for i in range(3)]
+    low = [send(client, "ranked_sizes", f"b{i}") for i in range(5)]
+    assert [outcome(p) for p in high] == [EXPIRED, full("a1"), full("a2")]
+    assert [outcome(p) for p in low] == [["b0"], ["b1"], ["b2"], full("b3"), full("b4")]
+    assert rejected(client, "ranked_sizes") == counted + 1  # a full queue refuses without counting
+
+
+# -- timeouts
+
+
+@rule("5.5.9")
+def test_requests_that_waited_too_long_are_refused(client: Client) -> None:
+    counted = rejected(client, "refusing")
+    hold(client, "refusing", 1800)
+    late = [
+        send(client, "refusing", "default"),
+        send(client, "refusing", "shorter", timeout_ms=100),
+        send(client, "refusing", "longer", timeout_ms=5000),
+    ]
+    time.sleep(1.2)
+    young = send(client, "refusing", "young")
+    assert [outcome(p) for p in late] == [EXPIRED] * 3
+    assert outcome(young) == ["young"]
+    assert rejected(client, "refusing") == counted + 3
+
+
+@rule("5.5.9")
+def test_a_requests_own_timeout_counts_only_where_it_may_and_shortens(client: Client) -> None:
+    for name in ("firm", "patient"):  # no override; no default to shorten
+        hold(client, name)
+        assert outcome(send(client, name, "own", timeout_ms=100)) == ["own"]
+
+
+@rule("5.5.9", "5.5.10")
+def test_while_a_batch_waits_for_its_delay_timeouts_are_kept(client: Client) -> None:
+    asked = time.monotonic()
+    assert outcome(send(client, "refusing_late", "late")) == EXPIRED
+    assert 0.2 <= time.monotonic() - asked < 0.9
+
+
+@rule("5.5.9")
+def test_delayed_requests_go_behind_all_others(client: Client) -> None:
+    def once() -> list[Any]:
+        hold(client, "delaying", 600)
+        late = [send(client, "delaying", ident) for ident in ("a", "b")]
+        time.sleep(0.4)
+        young = send(client, "delaying", "c")
+        return [outcome(p) for p in (*late, young)]
+
+    # The peer may have put the first two into a batch before their time was up.
+    assert [["c", "a", "b"]] * 3 in [once() for _ in range(1 if client.side == "lab" else 5)]
+
+
+@rule("5.5.8", "5.5.9")
+def test_but_stay_before_lower_levels(client: Client) -> None:
+    hold(client, "delaying_levels")
+    pending = [send(client, "delaying_levels", ident, priority=level) for ident, level in (("a", 1), ("b", 2))]
+    time.sleep(0.2)
+    assert [outcome(p) for p in pending] == [["a", "b"]] * 2
+
+
+@rule("5.5.12", "5.5.9")
+def test_without_a_batch_dimension_policies_hold_too(client: Client) -> None:
+    send(client, "unbatched", "warm").answer.result(30)
+    held = send(client, "unbatched", "hold", 500)
+    pending = [send(client, "unbatched", ident) for ident in ("a", "b", "c", "d")]
+    outcomes = [outcome(p) for p in pending]
+    assert outcomes[-1] == full("d")
+    # The peer may have one that waits in the instance's own queue, where no policy reaches it.
+    assert [o for o in outcomes[:3] if o not in (EXPIRED, full("c"), ["a"])] == []
+    assert EXPIRED in outcomes
+    assert outcome(held) == ["hold"]
+
+
+# -- order
+
+
+def finishing_order(client: Client, name: str) -> list[str]:
+    for ident in ("one", "two", "three"):
+        send(client, name, ident).answer.result(30)
+    finished: list[str] = []
+    pending = []
+    for ident, milliseconds in (("slow", 600), ("a", 0), ("b", 100), ("c", 0)):
+        pending.append(send(client, name, ident, milliseconds))
+        pending[-1].answer.add_done_callback(lambda _, ident=ident: finished.append(ident))  # type: ignore[misc]
+    wait([p.answer for p in pending])
+    return finished
+
+
+@rule("5.5.7")
+def test_without_preserved_ordering_the_faster_answer_first(client: Client) -> None:
+    assert finishing_order(client, "unordered") == ["a", "b", "c", "slow"]
+
+
+@rule("5.5.7")
+def test_with_it_answers_wait_for_those_before_them(client: Client) -> None:
+    asked = time.monotonic()
+    assert sorted(finishing_order(client, "ordered")) == ["a", "b", "c", "slow"]
+    pending = [send(client, "ordered", "slow", 600), send(client, "ordered", "quick")]
+    assert outcome(pending[1]) == ["quick"]
+    assert pending[0].answer.done() or not pending[0].answer.exception(0.2)
+    assert time.monotonic() - asked >= 1.2
+
+
+@rule("5.5.7", "5.5.9")
+def test_refusals_do_not_wait_for_their_turn(client: Client) -> None:
+    send(client, "ordered_refusing", "warm").answer.result(30)
+    slow = [send(client, "ordered_refusing", "slow", 1200), send(client, "ordered_refusing", "slower", 500)]
+    late = [send(client, "ordered_refusing", f"late{i}") for i in range(3)]
+    assert EXPIRED in [outcome(p) for p in late[:1]] + [outcome(late[-1])]
+    assert not slow[0].answer.done()
+    assert [outcome(p) for p in slow] == [["slow"], ["slower"]]
+
+
+# -- cancellation
+
+
+@rule("3.10.2")
+def test_a_cancelled_request_is_left_out_of_the_batch(client: Client) -> None:
+    pending = [send(client, "cancelling", ident) for ident in ("a", "b", "c")]
+    pending[1].cancel()
+    assert pending[1].answer.result(30).code == "CANCELLED"
+    assert [outcome(pending[i]) for i in (0, 2)] == [["a", "c"]] * 2
