@@ -36,14 +36,16 @@ class Heard:
 def test_an_armed_descriptor_is_heard_once(link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     heard = Heard()
-    link_reader.add(ours.fileno(), heard)
+    watch = link_reader.watch(ours.fileno(), heard)
     theirs.send(b"1")
+    assert heard.nothing()
+    watch.start()
     assert heard.once_more()
     theirs.send(b"2")
     assert heard.nothing()
-    link_reader.arm(ours.fileno())
+    watch.arm()
     assert heard.once_more()
-    link_reader.remove(ours.fileno())
+    watch.remove()
 
 
 def test_one_that_is_not_armed_for_reading_is_not_heard(
@@ -51,26 +53,45 @@ def test_one_that_is_not_armed_for_reading_is_not_heard(
 ) -> None:
     ours, theirs = pair
     heard = Heard()
-    link_reader.add(ours.fileno(), heard)
-    link_reader.arm(ours.fileno(), readable=False)
+    watch = link_reader.watch(ours.fileno(), heard)
+    watch.start()
+    watch.arm(readable=False)
     theirs.send(b"1")
     assert heard.nothing()
-    link_reader.arm(ours.fileno(), readable=False, writable=True)
+    watch.arm(readable=False, writable=True)
     assert heard.once_more()
-    link_reader.remove(ours.fileno())
+    watch.remove()
 
 
-def test_a_removed_descriptor_can_be_armed_without_harm(
+def test_a_removed_watch_does_nothing_any_more(
     link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     ours, theirs = pair
     heard = Heard()
-    link_reader.add(ours.fileno(), heard)
-    link_reader.remove(ours.fileno())
-    link_reader.remove(ours.fileno())
-    link_reader.arm(ours.fileno())
+    watch = link_reader.watch(ours.fileno(), heard)
+    watch.start()
+    watch.remove()
+    watch.remove()
+    watch.arm()
     theirs.send(b"1")
     assert heard.nothing()
+
+
+def test_an_old_watch_does_not_touch_the_new_owner_of_its_number(
+    link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    ours, theirs = pair
+    old = link_reader.watch(ours.fileno(), Heard())
+    old.start()
+    old.remove()
+    heard = Heard()
+    new = link_reader.watch(ours.fileno(), heard)
+    new.start()
+    old.arm(readable=False)
+    old.remove()
+    theirs.send(b"1")
+    assert heard.once_more()
+    new.remove()
 
 
 def test_a_callback_that_raises_does_not_end_the_thread(
@@ -78,25 +99,28 @@ def test_a_callback_that_raises_does_not_end_the_thread(
 ) -> None:
     ours, theirs = pair
     heard = Heard()
-    link_reader.add(ours.fileno(), lambda events: [][events])
+    raising = link_reader.watch(ours.fileno(), lambda events: [][events])
+    raising.start()
     theirs.send(b"1")
     read, write = os.pipe()
-    link_reader.add(read, heard)
+    watch = link_reader.watch(read, heard)
+    watch.start()
     os.write(write, b"x")
     assert heard.once_more()
     assert "IndexError" in caplog.text
-    for fd in (ours.fileno(), read):
-        link_reader.remove(fd)
+    raising.remove()
+    watch.remove()
     os.close(read)
     os.close(write)
 
 
-def test_after_close_nothing_can_be_added_and_the_rest_is_ignored(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_after_close_nothing_can_be_started_and_the_rest_is_ignored(pair: tuple[socket.socket, socket.socket]) -> None:
     reader = LinkReader()
     ours, _ = pair
-    reader.add(ours.fileno(), Heard())
+    watch = reader.watch(ours.fileno(), Heard())
+    watch.start()
     reader.close()
-    reader.arm(ours.fileno())
-    reader.remove(ours.fileno())
+    watch.arm()
+    watch.remove()
     with pytest.raises(OSError, match="stopping"):
-        reader.add(ours.fileno(), Heard())
+        reader.watch(ours.fileno(), Heard()).start()

@@ -131,7 +131,7 @@ def test_what_came_with_the_leaders_message_is_not_left_in_the_buffer(stub: Fake
     heard = listen(stub)
     stub.link._arm_lock.acquire()  # the link reader sees nothing of this
     try:
-        stub.link._link_reader.arm(stub.link._fd, readable=False)
+        stub.link._watch.arm(readable=False)
         stub.send_bytes(message(LOG, 1) + message(LOG, 2) + message(LOG, 3)[:-1])
     finally:
         stub.link._arm_lock.release()
@@ -375,7 +375,7 @@ def test_closing_wakes_the_leader(stub: FakeStub) -> None:
 def test_shutdown_keeps_what_has_come_before(stub: FakeStub) -> None:
     """The process has ended, its last words are still in the socket."""
     heard = listen(stub)
-    stub.link._link_reader.arm(stub.link._fd, readable=False)
+    stub.link._watch.arm(readable=False)
     stub.send("LOG", 0, "last words")
     stub.link.shutdown()
     stub.link.lead(lambda: False)

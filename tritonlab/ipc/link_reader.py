@@ -19,62 +19,79 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 
 
+class Watch:
+    """One watched descriptor. Its number may be another's once it was removed and closed; so nobody arms by number."""
+
+    __slots__ = ("_fd", "_reader", "callback")
+
+    def __init__(self, reader: LinkReader, fd: int, callback: Callable[[int], None]) -> None:
+        self._reader = reader
+        self._fd = fd
+        self.callback = callback
+
+    def start(self) -> None:
+        """Arms it for one readable event. Raises OSError once the reader is closed."""
+        reader = self._reader
+        with reader.lock:
+            if not reader.running:
+                raise OSError("the server is stopping")
+            reader.watches[self._fd] = self
+            reader.epoll.register(self._fd, select.EPOLLIN | select.EPOLLONESHOT)
+
+    def arm(self, *, readable: bool = True, writable: bool = False) -> None:
+        """Allows one more event, or none of either kind; without effect before `start` and after `remove`."""
+        mask = select.EPOLLONESHOT | (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
+        reader = self._reader
+        with reader.lock:
+            if reader.watches.get(self._fd) is self:
+                reader.epoll.modify(self._fd, mask)
+
+    def remove(self) -> None:
+        """No more events; to be called before the descriptor is closed."""
+        reader = self._reader
+        with reader.lock:
+            if reader.watches.get(self._fd) is self:
+                del reader.watches[self._fd]
+                reader.epoll.unregister(self._fd)
+
+
 class LinkReader:
-    """An epoll loop in a daemon thread. Callbacks get the epoll event mask, must not block, and re-arm when they
-    want more."""
+    """An epoll loop in a daemon thread. Callbacks get the epoll event mask, must not block, and arm their watch again
+    when they want more."""
 
     def __init__(self) -> None:
         if not hasattr(select, "epoll"):
             raise OSError("tritonlab's stub link needs Linux (epoll)")
-        self._epoll = select.epoll()
-        self._callbacks: dict[int, Callable[[int], None]] = {}  # replaced key by key; dict access is atomic
+        self.epoll = select.epoll()
+        self.lock = threading.Lock()  # guards running and watches, and epoll's registrations with them
+        self.running = True
+        self.watches: dict[int, Watch] = {}
         self._wake_read, self._wake_write = os.pipe()
-        self._epoll.register(self._wake_read, select.EPOLLIN)
-        self._running = True
+        self.epoll.register(self._wake_read, select.EPOLLIN)
         self._thread = threading.Thread(target=self._run, name="tritonlab link reader", daemon=True)
         self._thread.start()
 
-    def add(self, fd: int, callback: Callable[[int], None]) -> None:
-        """Watches `fd`, armed for one readable event. Raises OSError once closed."""
-        if not self._running:
-            raise OSError("the server is stopping")
-        self._callbacks[fd] = callback
-        self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
-
-    def arm(self, fd: int, *, readable: bool = True, writable: bool = False) -> None:
-        """Allows one more event for `fd`, or none of either kind; a removed one is ignored."""
-        mask = select.EPOLLONESHOT | (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
-        if fd in self._callbacks:
-            try:
-                self._epoll.modify(fd, mask)
-            except (OSError, ValueError):
-                if fd in self._callbacks:
-                    raise
-
-    def remove(self, fd: int) -> None:
-        """Forgets `fd`; call it before the descriptor is closed."""
-        if self._callbacks.pop(fd, None) is not None:
-            self._epoll.unregister(fd)
-
-    def on_this_thread(self) -> bool:
-        return threading.current_thread() is self._thread
+    def watch(self, fd: int, callback: Callable[[int], None]) -> Watch:
+        """A watch of `fd`, not started: a callback may come before a call that starts it would return."""
+        return Watch(self, fd, callback)
 
     def _run(self) -> None:
-        while self._running:
-            for fd, events in self._epoll.poll():
-                callback = self._callbacks.get(fd)
-                if callback is None:
+        while self.running:
+            for fd, events in self.epoll.poll():
+                watch = self.watches.get(fd)
+                if watch is None:
                     continue
                 try:
-                    callback(events)
+                    watch.callback(events)
                 except Exception:
                     _log.exception("reading descriptor %d failed", fd)
 
     def close(self) -> None:
-        self._running = False
+        with self.lock:
+            self.running = False
+            self.watches.clear()
         os.write(self._wake_write, b"x")
         self._thread.join(timeout=5)
-        self._callbacks.clear()
         for fd in (self._wake_read, self._wake_write):
             os.close(fd)
-        self._epoll.close()
+        self.epoll.close()

@@ -64,7 +64,6 @@ class StubConnection:
         self.lost_reason = ""
         self._socket = sock
         self._connection = Connection(sock, on_freed=region.free)
-        self._link_reader = link_reader
         self._receiving = threading.Lock()  # held by the one thread that reads the socket
         self._ids = itertools.count(1)
         self._answers: dict[int, Answer] = {}
@@ -72,8 +71,8 @@ class StubConnection:
         self._lost_lock = threading.Lock()
         self._arm_lock = threading.Lock()  # what is armed follows from the state when the lock was held last
         self._hello = Answer()
-        self._fd = sock.fileno()
-        link_reader.add(self._fd, self._on_event)
+        self._watch = link_reader.watch(sock.fileno(), self._on_event)
+        self._watch.start()
 
     @property
     def freed(self) -> list[int]:
@@ -94,9 +93,7 @@ class StubConnection:
         """Has the link reader look after the socket: for messages unless some thread reads them, and for room while
         something waits to be sent, whoever reads. To be called after either has changed."""
         with self._arm_lock:
-            self._link_reader.arm(
-                self._fd, readable=not self._receiving.locked(), writable=self._connection.has_unsent
-            )
+            self._watch.arm(readable=not self._receiving.locked(), writable=self._connection.has_unsent)
 
     def ask(self, command: str, body: Any) -> Answer:
         """Sends a command that RESULT answers."""
@@ -207,7 +204,7 @@ class StubConnection:
                 return
             self._lost = True
             self.lost_reason = reason
-        self._link_reader.remove(self._fd)
+        self._watch.remove()
         for answer in [self._hello, *self._answers.values()]:
             if not answer.done():
                 answer.set(None, lost=True)

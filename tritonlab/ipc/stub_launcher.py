@@ -25,7 +25,7 @@ from typing import Any
 from ..stub._pb_stub.serialization import WIRE_VERSION
 from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
 from .interpreter import Interpreter
-from .link_reader import LinkReader
+from .link_reader import LinkReader, Watch
 from .stub_connection import StubConnection
 from .stub_log import StubOutput
 
@@ -69,6 +69,7 @@ class StubProcess:
         self.interpreter = interpreter
         self.environment = interpreter.variables(os.environ)
         self._link_reader = link_reader
+        self._watches: dict[int, Watch] = {}
         self._early: list[tuple[str, str]] = []
         self._ended = threading.Event()
         self._end_lock = threading.Lock()
@@ -108,10 +109,10 @@ class StubProcess:
         self._exit_fd = os.pidfd_open(self.process.pid)
         try:
             for fd in self.output.fds:
-                link_reader.add(fd, partial(self._on_output, fd))
+                self._watch(fd, partial(self._on_output, fd))
             self.link = StubConnection(ours, *self._regions, link_reader)
             self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
-            link_reader.add(self._exit_fd, self._on_exit)
+            self._watch(self._exit_fd, self._on_exit)
         except OSError as error:
             self._signal(signal.SIGKILL)
             self.process.wait()
@@ -122,6 +123,10 @@ class StubProcess:
                 end.close()
             raise StubStartError(f"no stub is started any more: {error}") from error
         _running.add(self)
+
+    def _watch(self, fd: int, callback: Callable[[int], None]) -> None:
+        self._watches[fd] = self._link_reader.watch(fd, callback)
+        self._watches[fd].start()
 
     @property
     def pid(self) -> int:
@@ -158,9 +163,7 @@ class StubProcess:
 
     def _on_output(self, fd: int, events: int) -> None:
         if self.output.drain(fd):
-            self._link_reader.arm(fd)
-        else:
-            self._link_reader.remove(fd)
+            self._watches[fd].arm()
 
     def _on_exit(self, events: int) -> None:
         """The process has ended. Its socket may not: what the model forked holds a copy of the other end."""
@@ -241,8 +244,8 @@ class StubProcess:
                 return
             self._ended.set()
         _running.discard(self)
-        for fd in (*self.output.fds, self._exit_fd):
-            self._link_reader.remove(fd)
+        for watch in self._watches.values():
+            watch.remove()
         os.close(self._exit_fd)
         self.output.close()
         self.link.close()
