@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from .clients import PLAIN, Client, Options, Pending
 from .models import CPU, config, model
 from .rules import rule
 
-#: Each response says: the sum of the batch dimensions in its call, how many requests that were, the number of the call.
-#: A first element of 1 in IN holds the instance for 0.4 s, so that what arrives meanwhile queues up.
+#: Each response says: the sum of the batch dimensions in its call, how many requests that were, the call's number.
+#: A first element of 1 in IN holds the instance for 0.5 s, so that what arrives meanwhile queues up; the file tells that
+#: it is held.
 REPORTING = """
 import time
 
@@ -22,12 +24,14 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         self.calls = 0
+        self.held = args["model_repository"] + "/held"
 
     def execute(self, requests):
         self.calls += 1
         arrays = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
         if any(array.flat[0] == 1 for array in arrays):
-            time.sleep(0.4)
+            open(self.held, "w").close()
+            time.sleep(0.5)
         seen = np.array([sum(array.shape[0] for array in arrays), len(requests), self.calls], dtype=np.int32)
         return [
             pb_utils.InferenceResponse([pb_utils.Tensor("SEEN", np.tile(seen, (array.shape[0], 1)))])
@@ -79,8 +83,13 @@ def send(client: Client, name: str, *requests: dict[str, np.ndarray[Any, Any]]) 
 
 def hold(client: Client, name: str) -> Pending:
     """Keeps the model's instance busy: what is sent next has to queue."""
+    held = client.repository / name / "held"
+    held.unlink(missing_ok=True)
     pending = client.submit(name, tensor(1, hold=True))
-    assert client.infer("none", tensor(1)).error == ""  # a round trip later the first one is executing
+    deadline = time.monotonic() + 10
+    while not held.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)  # the real server tells of no execution that has begun
     return pending
 
 

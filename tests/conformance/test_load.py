@@ -268,8 +268,8 @@ def test_a_failed_reload_keeps_the_last_good_version_serving(side: Client) -> No
 def test_the_model_finds_itself_as_in_the_peer(side: Client) -> None:
     source = TELLING.format(
         "args = dict(args, model_config=sorted(json.loads(args['model_config'])))\n"
-        "        added = [p for p in sys.path if 'real' in p or 'lab' in p or 'backend' in p]\n"
-        "        self.told = [args, __name__, __file__, sys.argv, added[:2], pb_utils.get_model_dir()]"
+        "        added = [p for p in sys.path if p.startswith(args['model_repository'])]\n"
+        "        self.told = [args, __name__, __file__, sys.argv, added, pb_utils.get_model_dir()]"
     )
     assert side.placed("self", model(source, TELLING_CONFIG)) is None
     args, name, file, argv, added, directory = told(side, "self")

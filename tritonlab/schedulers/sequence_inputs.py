@@ -38,6 +38,7 @@ class SequenceInputs:
         self._states = {
             state.input_name: _initial_state(state, directory, batching=bool(config.max_batch_size))
             for state in config.sequence_batching.state
+            if state.data_type  # one without a datatype loads (measured), and no tensor can be made of it
         }
         # In the order of their kinds: where one tensor has two of them, the later one wins (measured).
         for kind, flag in (("START", SEQUENCE_START), ("END", SEQUENCE_END), ("READY", 0)):
