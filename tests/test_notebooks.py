@@ -21,7 +21,7 @@ def path(request: Any) -> Path:
 
 @pytest.fixture
 def notebook(path: Path) -> Any:
-    return nbformat.read(path, as_version=4)
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
 
 
 def outputs(notebook: Any) -> list[Any]:
