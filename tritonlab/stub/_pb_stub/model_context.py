@@ -20,6 +20,10 @@ from .awaited_calls import threads_awaited_by
 from .bridge import Bridge
 
 
+#: Seconds a coroutine that blocks its loop may hold up `finalize`.
+_LOOP_END = 1.0
+
+
 class ModelFailure(Exception):
     """The model did something the peer refuses; the text is the peer's."""
 
@@ -33,6 +37,7 @@ class ModelContext:
         self._module: Any = None
         self._model: Any = None
         self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._loop_thread: Optional[threading.Thread] = None
         self.model_path = ""
         self.is_async = False
 
@@ -108,7 +113,8 @@ class ModelContext:
         returns its future."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True).start()
+            self._loop_thread = threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True)
+            self._loop_thread.start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def calls_awaited_by(self, coroutine: Any, waiting: Mapping[int, Tuple[int, int]]) -> Set[Tuple[int, int]]:
@@ -132,8 +138,10 @@ class ModelContext:
     def finalize(self) -> None:
         """Stops the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
         self._bridge.phase = "finalize"
-        if self._loop is not None:
+        if self._loop is not None and self._loop_thread is not None:
+            # the peer's stop() comes from this thread and an idle loop sleeps through it (rule 2.8.3)
             self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop_thread.join(_LOOP_END)
         if self._model is not None and hasattr(self._model, "finalize"):
             self._model.finalize()
 
