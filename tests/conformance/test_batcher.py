@@ -12,8 +12,8 @@ from .models import CPU, config, model
 from .rules import rule
 
 #: Each response says: the sum of the batch dimensions in its call, how many requests that were, the call's number.
-#: A first element of 1 in IN holds the instance for 0.5 s, so that what arrives meanwhile queues up; the file tells that
-#: it is held.
+#: A first element of 1 in IN holds the instance for 0.5 s, so that what arrives meanwhile queues up; the file tells
+#: that it is held.
 REPORTING = """
 import time
 
