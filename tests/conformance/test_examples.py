@@ -15,6 +15,7 @@ import nbformat
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from numpy.typing import NDArray
 from traitlets.config import Config
 
 import tritonlab
@@ -62,7 +63,7 @@ def exported() -> Iterator[dict[str, Files]]:
             magics.register(shell, lambda: workspace)
             for name, cell in cells():
                 if name not in NOT_HERE:
-                    shell.run_cell(cell).raise_error()
+                    shell.run_cell(cell).raise_error()  # type: ignore[no-untyped-call]
             for name in dict.fromkeys(name for name, _ in cells() if name not in NOT_HERE):
                 tritonlab.export(server.model(name), target)
             workspace.close()
@@ -89,6 +90,14 @@ def outputs(client: Client, model: str, **inputs: Any) -> dict[str, Any]:
     return {name: array.tolist() for name, array in answer.outputs.items()}
 
 
+def i32(values: list[Any]) -> NDArray[np.int32]:
+    return np.array(values, dtype=np.int32)
+
+
+def f32(values: list[Any]) -> NDArray[np.float32]:
+    return np.array(values, dtype=np.float32)
+
+
 def text(*values: str) -> Any:
     return np.array([value.encode() for value in values], dtype=np.object_)
 
@@ -98,24 +107,24 @@ def test_every_model_is_here_or_has_a_reason(exported: dict[str, Files]) -> None
 
 
 def test_add_sub(client: Client) -> None:
-    a, b = np.float32([[1, 2, 3, 4]]), np.float32([[4, 3, 2, 1]])
+    a, b = f32([[1, 2, 3, 4]]), f32([[4, 3, 2, 1]])
     assert outputs(client, "add_sub", INPUT0=a, INPUT1=b) == {"OUTPUT0": [[5.0] * 4], "OUTPUT1": [[-3.0, -1, 1, 3]]}
 
 
 @rule("3.5.1")
 def test_an_exception_of_the_model(client: Client) -> None:
-    answer = client.infer("divide", {"A": np.int32([7]), "B": np.int32([0])})
+    answer = client.infer("divide", {"A": i32([7]), "B": i32([0])})
     assert answer.error.startswith(
         "Failed to process the request(s) for model 'divide_0', message: ZeroDivisionError: "
         "integer division or modulo by zero\n\nAt:\n"
     )
-    assert outputs(client, "divide", A=np.int32([7]), B=np.int32([2])) == {"C": [3]}
+    assert outputs(client, "divide", A=i32([7]), B=i32([2])) == {"C": [3]}
 
 
 @rule("2.4.3")
 def test_auto_complete_config(client: Client, exported: dict[str, Files]) -> None:
     """The exported config is complete; the model alone is enough, too."""
-    points = np.float32([[[0, 0], [2, 0], [2, 2], [0, 2]]])
+    points = f32([[[0, 0], [2, 0], [2, 2], [0, 2]]])
     assert outputs(client, "centre", POINTS=points) == {"CENTRE": [[1.0, 1.0]]}
     alone = {"1/model.py": exported["centre"]["1/model.py"]}
     assert client.placed("centre_alone", alone) is None
@@ -128,7 +137,7 @@ def test_auto_complete_config(client: Client, exported: dict[str, Files]) -> Non
 
 
 def test_parameters(client: Client) -> None:
-    assert outputs(client, "threshold", X=np.float32([[0.2, 0.7]])) == {"ABOVE": [[False, True]]}
+    assert outputs(client, "threshold", X=f32([[0.2, 0.7]])) == {"ABOVE": [[False, True]]}
 
 
 @rule("2.3.2")
@@ -141,7 +150,7 @@ def test_instances_and_their_kind(client: Client) -> None:
 
 @rule("4.1.1")
 def test_bls(client: Client) -> None:
-    a, b = np.float32([1, 2]), np.float32([3, 4])
+    a, b = f32([1, 2]), f32([3, 4])
     assert outputs(client, "calculator", OPERATION=text("add"), A=a, B=b) == {"RESULT": [4.0, 6.0]}
     assert outputs(client, "calculator", OPERATION=text("multiply"), A=a, B=b) == {"RESULT": [3.0, 8.0]}
     unknown = client.infer("calculator", {"OPERATION": text("divide_by_two"), "A": a, "B": b})
@@ -151,7 +160,7 @@ def test_bls(client: Client) -> None:
 
 @rule("4.1.1", "3.8.1")
 def test_async_bls(client: Client) -> None:
-    answer = client.infer("both", {"A": np.float32([1, 2]), "B": np.float32([3, 4])})
+    answer = client.infer("both", {"A": f32([1, 2]), "B": f32([3, 4])})
     assert answer.error == ""
     assert answer.outputs["SUM"].tolist() == [4.0, 6.0]
     assert answer.outputs["PRODUCT"].tolist() == [3.0, 8.0]
@@ -161,7 +170,7 @@ def test_async_bls(client: Client) -> None:
 
 @rule("3.7.1")
 def test_repeat(client: Client) -> None:
-    answers = client.stream("repeat", {"IN": np.int32([4, 2, 0, 1])})
+    answers = client.stream("repeat", {"IN": i32([4, 2, 0, 1])})
     assert [answer.final for answer in answers] == [False] * 4 + [True]
     assert [int(answer.outputs["OUT"][0]) for answer in answers[:-1]] == [4, 2, 0, 1]
     assert [int(answer.outputs["INDEX"][0]) for answer in answers[:-1]] == [0, 1, 2, 3]
@@ -169,14 +178,14 @@ def test_repeat(client: Client) -> None:
 
 @rule("3.7.1")
 def test_square(client: Client) -> None:
-    answers = client.stream("square", {"IN": np.int32([3])})
+    answers = client.stream("square", {"IN": i32([3])})
     assert [int(answer.outputs["OUT"][0]) for answer in answers[:-1]] == [3, 3, 3]
     assert answers[-1].final and not answers[-1].outputs
 
 
 @rule("1.10.4")
 def test_decoupled_bls(client: Client) -> None:
-    assert outputs(client, "total", IN=np.int32([4, 2, 0, 1])) == {"TOTAL": [7], "PARTS": [4]}
+    assert outputs(client, "total", IN=i32([4, 2, 0, 1])) == {"TOTAL": [7], "PARTS": [4]}
 
 
 @rule("1.14.8")
@@ -192,6 +201,6 @@ def test_custom_metrics_and_logs(client: Client) -> None:
 
 @rule("3.9.1", "3.9.2")
 def test_rescheduling(client: Client) -> None:
-    answers = client.stream("countdown", {"FROM": np.int32([[3]])})
+    answers = client.stream("countdown", {"FROM": i32([[3]])})
     assert [int(answer.outputs["LEFT"][0, 0]) for answer in answers] == [2, 1, 0]
     assert [answer.final for answer in answers] == [False, False, True]
