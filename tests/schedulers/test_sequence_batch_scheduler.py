@@ -363,6 +363,27 @@ def test_the_oldest_candidates_go_first() -> None:
     assert bench.calls() == [["1a"], ["2a", "3a", "4a", "5a"], ["6a", "1b"]]
 
 
+def test_with_preserved_ordering_candidates_answer_in_their_order() -> None:
+    # it shows with decoupled models only: others answer all of a call at once
+    bench = Bench(oldest(preserve_ordering=True))
+    bench.send("1a", "2a", "3a")
+    first, second = (bench.instances[0].payloads[0].requests[0], bench.requests["2a"])
+    bench.instances[0].payloads.pop(0)
+    bench.scheduler.instance_idle(bench.instances[0])
+    second.respond(InferenceResponse("m", 1, "2a"))
+    assert bench.responses["2a"] == []
+    first.respond(InferenceResponse("m", 1, "1a"))
+    assert [len(bench.responses[name]) for name in ("1a", "2a", "3a")] == [1, 1, 0]
+
+
+def test_an_iterative_request_has_one_turn() -> None:
+    bench = Bench(oldest(preserve_ordering=True, iterative=True))
+    bench.send("1x", ident=0)
+    bench.finish(again="1x")
+    bench.finish()
+    assert len(bench.responses["1x"]) == 1
+
+
 # -- iterative
 
 

@@ -20,6 +20,7 @@ from ..core.status import CancelledError, ModelError, TritonError, UnavailableEr
 from ..instances.payload import Payload
 from .direct_batch import take_slots
 from .dynamic_batch_scheduler import Wait, take_batch
+from .response_order import ResponseOrder
 from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig
 from .sequence_inputs import SequenceInputs
@@ -42,13 +43,14 @@ class Candidate:
 class _Host:
     """An instance: whether it can take a payload, what it executes, and the candidates that wait for it."""
 
-    def __init__(self, index: int, instance: Instance) -> None:
+    def __init__(self, index: int, instance: Instance, order: ResponseOrder | None) -> None:
         self.index = index
         self.instance = instance
         self.idle = False
         self.away = False
         self.executing: dict[int, Slot] = {}  # by serial of the request
         self.candidates: deque[Candidate] = deque()
+        self.order = order
 
 
 @dataclass
@@ -182,7 +184,7 @@ class SequenceBatchScheduler:
         """A new instance takes part, with slots of its own."""
         now = self._clock.now()
         with self._lock:
-            host = _Host(self._next_index, instance)
+            host = _Host(self._next_index, instance, ResponseOrder() if self.config.preserve_ordering else None)
             self._next_index += 1
             self._hosts[host.index] = host
             self._table.add_host(host.index, now)
@@ -295,7 +297,10 @@ class SequenceBatchScheduler:
             work.failures += failures
         if slot.queue:
             request = self._table.taken(slot, now)
-            self._hosts[slot.host].candidates.append(Candidate(slot, request, now))
+            host = self._hosts[slot.host]
+            if host.order is not None and (not self.config.iterative or request.flags & SEQUENCE_START):
+                host.order.admit(request)  # once, at its first iteration
+            host.candidates.append(Candidate(slot, request, now))
 
     def _nominate_all(self, host: _Host, now: int, work: _Work) -> _Work:
         for slot in self._table.slots(host.index):

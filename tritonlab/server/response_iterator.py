@@ -34,7 +34,9 @@ class ResponseIterator(Iterator[InferenceResponse]):
             waiter.release()
 
     def _arrived(self) -> bool:
-        return bool(self._responses)
+        """Whether there is nothing to lead for: a response is here, or the request went back into a queue (rule 3.9),
+        where another thread may fail it."""
+        return bool(self._responses) or self.request.executor is None
 
     def __next__(self) -> InferenceResponse:
         responses = self._responses
