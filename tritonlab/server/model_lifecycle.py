@@ -192,9 +192,7 @@ class ModelVersion:
             gone=self._instance_gone,
             reschedule=self.scheduler.reschedule,
             iterative=config.sequence_batching.iterative_sequence,
-            leads=not (
-                config.dynamic_batching.preserve_ordering or config.sequence_batching.oldest.preserve_ordering
-            ),
+            leads=not (config.dynamic_batching.preserve_ordering or config.sequence_batching.oldest.preserve_ordering),
         )
         self.instances = start_instances(plans, services, self.stats, events, first)
         for instance in self.instances:
