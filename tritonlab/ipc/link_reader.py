@@ -78,13 +78,17 @@ class LinkReader:
     def _run(self) -> None:
         while self.running:
             for fd, events in self.epoll.poll():
-                watch = self.watches.get(fd)
-                if watch is None:
-                    continue
-                try:
-                    watch.callback(events)
-                except Exception:
-                    _log.exception("reading descriptor %d failed", fd)
+                self._handle(fd, events)
+
+    def _handle(self, fd: int, events: int) -> None:
+        # not in the loop, whose names would keep the last stub, and the model behind it, until the next event
+        watch = self.watches.get(fd)
+        if watch is None:
+            return
+        try:
+            watch.callback(events)
+        except Exception:
+            _log.exception("reading descriptor %d failed", fd)
 
     def close(self) -> None:
         with self.lock:

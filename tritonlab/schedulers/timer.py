@@ -49,6 +49,7 @@ class Timer:
                 function()
             except Exception:
                 _log.exception("a timer's function raised")
+            del function  # it would keep a scheduler, and the model behind it, until the next one is due
 
     def close(self) -> None:
         with self._changed:
