@@ -249,6 +249,44 @@ def identity(real: ReferenceServer, scratch: Path, megabytes: int = 64) -> tuple
     return found
 
 
+def strings(real: ReferenceServer, scratch: Path, count: int = 10_000, requests: int = 20) -> tuple[float, float]:
+    """Seconds of `compute_infer` for an identity over `count` strings of 20 bytes: decoding, execute, encoding."""
+    place(real.repository, "strings", IDENTITY, config("IN STRING -1", "OUT STRING -1"))
+    client = tritonclient.http.InferenceServerClient(real.http)
+    client.load_model("strings")
+    array = np.array([b"%020d" % number for number in range(count)], dtype=np.object_)
+
+    def spent(statistics_of: Callable[[], Any], once: Callable[[], object]) -> float:
+        def total() -> int:
+            return int(statistics_of()["model_stats"][0]["inference_stats"]["compute_infer"]["ns"])
+
+        before = total()
+        for _ in range(requests):
+            once()
+        return (total() - before) / requests / 1e9
+
+    def theirs_once() -> None:
+        tensor = tritonclient.http.InferInput("IN", [count], "BYTES")
+        tensor.set_data_from_numpy(array)
+        assert client.infer("strings", [tensor]).as_numpy("OUT")[-1] == array[-1]
+
+    with server(scratch) as lab:
+        place(scratch / "ours", "strings", IDENTITY, config("IN STRING -1", "OUT STRING -1"))
+        model = lab.load("strings")
+
+        def ours_once() -> None:
+            assert model(IN=array)["OUT"][-1] == array[-1]
+
+        ours_once()
+        theirs_once()
+        found = in_turn(
+            lambda: spent(model.statistics, ours_once),
+            lambda: spent(lambda: client.get_inference_statistics("strings"), theirs_once),
+        )
+    client.close()
+    return found
+
+
 def child(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
     """A kernel of its own: `python -m tests.benchmarks.kernel_process ...`, which prints JSON lines."""
     repository = scratch / "child"

@@ -61,6 +61,10 @@ def rows(real: ReferenceServer, scratch: Path) -> list[Callable[[], Row]]:
         ours, theirs = measurements.identity(real, scratch)
         return compared("64 MB FP32 identity, in + out (real: HTTP)", "GB/s", ours, theirs, 8, at_most=False)
 
+    def strings() -> Row:
+        ours, theirs = measurements.strings(real, scratch)
+        return compared("10,000 strings of 20 bytes, compute_infer", "ms", ours * 1e3, theirs * 1e3, 0.25, at_most=True)
+
     def memory() -> Row:
         growth = measurements.growth(scratch)
         name = "20,000 requests: growth of kernel and stub after 1,000"
@@ -71,7 +75,7 @@ def rows(real: ReferenceServer, scratch: Path) -> list[Callable[[], Row]]:
         name = "kernel killed: stubs after 2 s + files in /dev/shm"
         return limited(name, "left", left, "none", left == 0)
 
-    return [loads, latency, throughput, bandwidth, memory, leftovers]
+    return [loads, latency, throughput, bandwidth, strings, memory, leftovers]
 
 
 def line(row: Row) -> str:
