@@ -253,6 +253,18 @@ def test_after_stop_new_requests_are_refused(strategy: Callable[..., SequenceCon
     assert bench.requests["1a"].state is RequestState.INITIALIZED
 
 
+def test_a_stopped_scheduler_lets_go_of_its_instances(strategy: Callable[..., SequenceConfig]) -> None:
+    bench = Bench(strategy())
+    bench.send("1a")
+    bench.finish()
+    bench.scheduler.stop()
+    assert bench.timer.deadlines != []  # the timer knows the scheduler for a while yet
+    assert "0 of 0 slots" in repr(bench.scheduler)
+    bench.scheduler.instance_idle(bench.instances[0])
+    bench.timer.advance(2 * IDLE)
+    assert bench.timer.deadlines == []
+
+
 def test_stop_does_not_wait_for_sequences_that_can_only_wait(strategy: Callable[..., SequenceConfig]) -> None:
     bench = Bench(strategy(slots=1))
     bench.send("1a", "2a", "2b")

@@ -286,6 +286,7 @@ class SequenceBatchScheduler:
         with self._lock:
             while self._hosts and (self._waiting() or not all(h.idle or h.away for h in self._hosts.values())):
                 self._settled.wait()
+            self._hosts.clear()  # a deadline may still be asked for, and would keep the stubs' memory
 
     # -- decisions, under the lock
 
