@@ -40,6 +40,25 @@ F = pb_utils.MetricFamily
 L = pb_utils.Logger
 """
 
+#: `seen` takes in a capsule of the array with fields of its DLTensor changed, and says what the tensor is then.
+_DLPACK = """
+import ctypes
+class DLTensor(ctypes.Structure):
+    _fields_ = [('data', ctypes.c_void_p), ('device', ctypes.c_int32), ('id', ctypes.c_int32), ('ndim', ctypes.c_int32),
+                ('code', ctypes.c_uint8), ('bits', ctypes.c_uint8), ('lanes', ctypes.c_uint16)]
+def capsule(array, **fields):
+    c = array.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    t = DLTensor.from_address(pointer(c, b'dltensor'))
+    for k, v in fields.items(): setattr(t, k, v)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(c))  # never destroyed: that crashes the peer (rule 1.5.3)
+    return c
+def seen(array, **fields):
+    t = attempt(T.from_dlpack, 'a', capsule(array, **fields))
+    return t if type(t) is str else [attempt(f) for f in (t.shape, t.is_cpu, t.as_numpy, t.__dlpack_device__)]
+"""
+
 _DTYPES = "'?', 'b', 'B', 'h', 'H', 'i', 'I', 'q', 'Q', 'e', 'f', 'd'"
 
 #: (id, rule, snippet)
@@ -189,6 +208,13 @@ result = [(x.dtype.name, x.shape, x.tolist()) for x in (np.from_dlpack(T('a', np
     ("dlpack-shares-memory", "1.5.8", "a = np.arange(3.); x = np.from_dlpack(T('a', a)); a[1] = 8; result = x"),
     ("dlpack-unused-capsules", "1.5.8", "t = T('a', np.arange(1000.)); c = [t.to_dlpack() for _ in range(50)]; del c; gc.collect(); result = float(t.as_numpy().sum())"),
     ("dlpack-outlives-tensor", "1.5.8", "x = np.from_dlpack(T('a', np.arange(5.))); gc.collect(); result = x"),
+    ("dlpack-types", "1.5.7", _DLPACK + f"result = [seen(np.ones(2, d)) for d in ({_DTYPES})]"),
+    ("dlpack-bool", "1.5.7", _DLPACK + "result = seen(np.ones(2, 'b'), code=6), seen(np.ones(2, 'b'), code=6, bits=16)"),
+    ("dlpack-bfloat16", "1.5.7", _DLPACK + "result = seen(np.ones(2, 'H'), code=4), seen(np.ones(2, 'I'), code=4)"),
+    ("dlpack-bfloat16-no-numpy", "1.4.10", _DLPACK + "T.from_dlpack('a', capsule(np.ones(2, 'H'), code=4)).as_numpy()"),
+    ("dlpack-bad-types", "1.5.7", _DLPACK + "result = [seen(np.ones(2, 'f'), **k) for k in (dict(lanes=2), dict(lanes=0), dict(code=5), dict(bits=24))]"),
+    ("dlpack-devices", "1.5.6", _DLPACK + "result = [seen(np.ones(2, 'f'), device=d) for d in (1, 2, 3, 4, 7, 8, 10, 0, -1)]"),
+    ("dlpack-gpu-tensor", "1.5.9", _DLPACK + "result = seen(np.ones(2, 'f'), device=2, id=3)"),
     # -- 1.6, 1.16 BYTES helpers
     ("serialize", "1.6.4", """
 f = pb_utils.serialize_byte_tensor

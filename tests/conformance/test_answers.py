@@ -7,7 +7,7 @@ import pytest
 
 from tritonlab.core.status import UnsupportedError
 
-from .clients import Client, Failure, Options
+from .clients import Client, Failure, Options, Raw
 from .lab_client import LabClient
 from .models import CPU, ECHO, SCRIPTED, config, model
 from .rules import rule
@@ -30,6 +30,16 @@ sequence_batching {
   oldest { max_candidate_sequences: 1 }
   control_input [ { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] } ]
 }
+"""
+
+#: Answers its inputs as they came.
+RETURNS = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
 """
 
 #: Fields that a Python model's configuration may have and that do nothing to it.
@@ -55,6 +65,7 @@ MODELS = {
     "plain": model(SCRIPTED, config(*TENSORS)),
     "plain_flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
     "idle_fields": model(ECHO, IDLE_FIELDS),
+    "bf16": model(RETURNS, config("IN BF16 2", "IN BF16 2")),
     "names": model(NAMES, config("B INT32 1;A INT32 1;C INT32 1", "NAMES STRING -1", SEQUENCE, CPU)),
 }
 
@@ -90,6 +101,13 @@ def test_all_inputs_are_there_the_controls_too_in_whatever_order(client: Client)
     inputs = {name: np.zeros((1, 1), np.int32) for name in "CAB"}
     answer = client.infer("names", inputs, correlation_id=5, flags=3)
     assert answer.outputs["NAMES"].tolist() == [[b"A", b"B", b"C", b"START"]]
+
+
+@rule("1.6.5")
+def test_bfloat16_passes_through_without_numpy(client: Client) -> None:
+    answer = client.infer("bf16", {"IN": Raw("BF16", [2], b"\x80\x3f\xc0\x40")})
+    assert (answer.error, answer.datatypes) == ("", {"IN": "BF16"})
+    assert answer.outputs["IN"].tolist() == [0x3F80, 0x40C0]
 
 
 # no answer

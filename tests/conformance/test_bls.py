@@ -21,7 +21,29 @@ BATCHED = (
     CPU,
 )
 
+#: Makes BLS requests where none may be made, and says how it went.
+EARLY = SCRIPTED.replace(
+    "        self.args = args\n",
+    """        self.seen = [self.init]
+        for decoupled in (False, True):
+            try:
+                self.request().exec(decoupled=decoupled)
+            except Exception as error:
+                self.seen.append((type(error).__name__, str(error)))
+
+    def __init__(self):
+        try:
+            self.request().exec()
+        except Exception as error:
+            self.init = (type(error).__name__, str(error))
+
+    def request(self):
+        return pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name="callee")
+""",
+)
+
 MODELS = {
+    "early": model(EARLY, config(*TENSORS)),
     "caller": model(SCRIPTED, config(*TENSORS)),
     "callee": model(SCRIPTED, config(*TENSORS)),
     "callee_flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
@@ -45,6 +67,12 @@ THREE_ITEMS = [{"OUT": [0]}, {"OUT": [1]}, {"OUT": [2]}, {}]
 
 
 # exec
+
+
+@rule("1.18.1")
+def test_it_is_refused_before_execute(client: Client) -> None:
+    refusal = ("TritonModelException", "BLS is only supported during the 'execute' function.")
+    assert run(client, "early", "return told(self.seen)") == [refusal] * 3
 
 
 @rule("4.1.1", "4.3.1")
@@ -136,6 +164,12 @@ UNKNOWN_OUTPUT = "Model callee - Error when running inference: unexpected infere
 def test_outputs_are_those_that_were_asked_for(client: Client, outputs: list[str], seen: object) -> None:
     two = code("return [R([*number(5).output_tensors(), T('TEXT', np.array([b'x']))])]")
     assert call(client, "return told(got(ask('callee', two, outputs).exec()))", two=two, outputs=outputs) == seen
+
+
+@rule("4.2.3")
+def test_an_iterator_has_a_failure_as_its_only_item(client: Client) -> None:
+    body = "return told([got(x) for x in ask('callee', five, ['NOPE']).exec(True)])"
+    assert call(client, body, five=FIVE) == [UNKNOWN_OUTPUT]
 
 
 @rule("4.3.2")

@@ -227,7 +227,7 @@ def test_a_model_without_execute_says_so_at_the_first_request(client: Client) ->
 # the response sender
 
 
-@rule("1.9.4", "3.1.3", "3.2.2", "1.7.9")
+@rule("1.9.1", "1.9.4", "3.1.3", "3.2.2", "1.7.9")
 @pytest.mark.parametrize(
     "body",
     [
@@ -314,7 +314,7 @@ def test_a_decoupled_model_answers_any_number_of_times(
     assert flow(client, body) == messages
 
 
-@rule("3.7.1", "3.1.2", "1.4.13")
+@rule("3.7.1", "3.1.2", "1.4.13", "1.9.1")
 def test_a_decoupled_model_may_answer_from_a_thread_after_execute_returned(client: Client) -> None:
     body = (
         SEND + "import threading, time\n"
