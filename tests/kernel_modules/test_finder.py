@@ -35,7 +35,7 @@ def test_the_whole_surface_is_there() -> None:
     import triton_python_backend_utils as pb_utils
 
     # what a stub has after the model's import, less what the peer's implementation leaks into dir()
-    stub = {name for name in vars(pure) if not name.startswith("_")} | set(compiled._ATTACHED) | {"get_model_dir"}
+    stub = {name for name in vars(pure) if not name.startswith("_")} | set(compiled.JOINS_LATE) | {"get_model_dir"}
     assert {name for name in vars(pb_utils) if not name.startswith("_")} == stub - {"annotations"}
     assert sorted(vars(pb_utils)["__all__"]) == sorted(stub - {"annotations"})
 
@@ -52,7 +52,7 @@ def test_what_is_reached_as_instances_only_is_not_there() -> None:
 def test_the_classes_are_the_stubs() -> None:
     import triton_python_backend_utils as pb_utils
 
-    for name in compiled._ATTACHED:
+    for name in compiled.JOINS_LATE:
         assert getattr(pb_utils, name) is getattr(compiled, name)
     assert pb_utils.ModelConfig is pure.ModelConfig
     # the stub's own module stays without them: there rule 1.1.2 holds

@@ -27,6 +27,17 @@ P = "[request id: <id_unknown>] "
             "convert it: array.astype(numpy.float32)",
         ),
         ("unexpected inference input 'X' for model 'm'", "its inputs are A, B"),
+        (
+            "TritonModelException: NumPy dtype is not supported.",
+            "text goes as objects: numpy.array([...], dtype=object)",
+        ),
+        (
+            "AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensor'",
+            "on a Triton server too, Tensor is there only once model.py has been imported: use it inside the methods; "
+            "for annotations begin with `from __future__ import annotations`",
+        ),
+        ("AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensr'", ""),
+        ("ImportError: cannot import name 'Tensor' from 'torch' (/torch.py)", ""),
         ("something nobody has seen", ""),
     ],
 )

@@ -117,6 +117,15 @@ def test_a_failed_load_keeps_the_last_good_version_and_says_so(notebook: Any) ->
     assert notebook["m"](IN=np.ones((1, 1), np.float32))["OUT"].tolist() == [[2]]
 
 
+def test_the_log_shows_where_the_logger_was_called(notebook: Any) -> None:
+    logging = "pb_utils.Logger.log_info('fine'); pb_utils.Logger.log_warn('careful'); print('plain')"
+    model = ADD.replace("    def execute", f"    def initialize(self, args):\n        {logging}\n\n    def execute", 1)
+    notebook.run(f"%%triton_model m {OPTIONS}\n{model}")
+    line = 1 + model[: model.index("pb_utils.Logger")].count("\n")
+    shown = repr(notebook.run("%triton logs m --lines 3").result).splitlines()  # prints come by another way than logs
+    assert set(shown) == {f"m_0  model.py:{line}  fine", f"m_0  WARNING  model.py:{line}  careful", "m_0  plain"}
+
+
 def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
     notebook.run(f"%%triton_model m {OPTIONS}\nprint('hello')\n{ADD}")
     notebook.run("import numpy as np")

@@ -166,3 +166,24 @@ def test_a_failed_reload_shows_its_own_lines_and_the_old_model_keeps_its(noteboo
     good = notebook.number()
     notebook.run(MODEL.replace("import triton", "\n\n\nraise ValueError('first')\nimport triton", 1))
     assert f"Cell In[{good}], line 11, in execute()" in notebook.run("m(IN=[[-1.0]])").text
+
+
+@pytest.mark.rule("1.1.2", "1.4.1", "1.4.3")
+@pytest.mark.parametrize(
+    ("old", "new", "advice"),
+    [
+        ("class T", "def f() -> pb_utils.Tensor: ...\nclass T", "on a Triton server too, Tensor is there only once"),
+        (
+            "import t",
+            "from triton_python_backend_utils import Tensor\nimport t",
+            "on a Triton server too, Tensor is there",
+        ),
+        ('"OUT", data', '"OUT", [1]', "Tensor(name, array) takes a numpy array"),
+        ('"OUT", data', '"OUT", data.astype(str)', "text goes as objects"),
+    ],
+)
+def test_what_a_newcomer_gets_wrong_has_a_hint(notebook: Any, old: str, new: str, advice: str) -> None:
+    result = notebook.run(MODEL.replace(old, new, 1))
+    if result.success:
+        result = notebook.run("m(IN=[[1.0]])")
+    assert f"\nHint: {advice}" in result.text

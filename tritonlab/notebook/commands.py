@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import escape
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -150,21 +151,31 @@ class Text:
 
 
 class Log:
-    """Lines models printed and logged."""
+    """Lines models printed and logged; those of pb_utils.Logger with their level and place in model.py."""
 
     def __init__(self, records: list[LogRecord]) -> None:
         self.records = records
 
     def __repr__(self) -> str:
-        return "\n".join(f"{record.instance or record.model}  {record.text}" for record in self.records) or "no output"
+        lines = (f"{r.instance or r.model}  {_place(r, level=True)}{r.text}" for r in self.records)
+        return "\n".join(lines) or "no output"
 
     def _repr_html_(self) -> str:
         lines = "".join(
             f"<div class='tl-{record.stream} tl-{record.level.lower()}'>"
-            f"<span class='tl-dim'>{escape(record.instance or record.model)}</span>  {escape(record.text)}</div>"
+            f"<span class='tl-dim'>{escape(f'{record.instance or record.model}  {_place(record)}'.strip())}</span>  "
+            f"{escape(record.text)}</div>"
             for record in self.records
         )
         return f"{STYLE}<div class='tl-panel'><div class='tl-lines'>{lines or 'no output'}</div></div>"
+
+
+def _place(record: LogRecord, level: bool = False) -> str:
+    """Where a Logger record was written, "model.py:7  ", with its level in front unless it is INFO; "" for others."""
+    if not record.line:
+        return ""
+    shown = f"{record.level}  " if level and record.level != "INFO" else ""
+    return f"{shown}{PurePath(record.file).name}:{record.line}  "
 
 
 def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Command:

@@ -1,4 +1,4 @@
-"""What to do about an error a client gets: one line, for the texts where it is known."""
+"""What to do about an error a client gets or a model raises: one line, for the texts where it is known."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.data_type import DataType
+from ..stub.c_python_backend_utils import JOINS_LATE
 
 ConfigOf = Callable[[str], "dict[str, Any] | None"]
 
+#: What joins triton_python_backend_utils late, for a pattern.
+_COMPILED = "|".join((*JOINS_LATE, "get_model_dir"))
+
 
 def hint(text: str, config_of: ConfigOf) -> str:
-    """One line of advice for a client's error `text`, or "". `config_of` gives a loaded model's config by name."""
+    """One line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name.
+
+    `text` is what a client gets, or `<type>: <text>` of the author's exception.
+    """
     for pattern, advise in _ADVICE:
         if found := pattern.search(text):
             return advise(found, config_of)
@@ -61,6 +68,21 @@ def _decoupled(found: re.Match[str], config_of: ConfigOf) -> str:
     return "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never"
 
 
+def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
+    return (  # rule 1.1.2
+        f"on a Triton server too, {found['name']} is there only once model.py has been imported: use it inside the "
+        f"methods; for annotations begin with `from __future__ import annotations`"
+    )
+
+
+def _no_array(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "Tensor(name, array) takes a numpy array, such as numpy.array([value]), and no keywords"
+
+
+def _no_dtype(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "text goes as objects: numpy.array([...], dtype=object)"
+
+
 def _dims(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part.strip()]
 
@@ -80,5 +102,9 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
         re.compile(r"Request for unknown model: '(?P<model>.*?)' (is not found|has no available versions)"),
         _unknown_model,
     ),
+    (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
+    (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),
+    (re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)"), _no_array),
+    (re.compile(r"TritonModelException: NumPy dtype is not supported"), _no_dtype),
     (re.compile(r"doesn't support models with decoupled transaction policy"), _decoupled),
 ]

@@ -120,7 +120,7 @@ def _batching(config: Mapping[str, Any]) -> str:
     if "sequence_batching" in config:
         return "sequence batching"
     if "dynamic_batching" not in config:
-        return f"requests of up to {limit} rows" if limit else "no batching"
+        return f"requests of up to {limit} row{'s' if limit > 1 else ''}" if limit else "no batching"
     delay = config["dynamic_batching"].get("max_queue_delay_microseconds", 0)
     return f"dynamic batching up to {limit}" + (f", delay {delay} µs" if delay else "")
 

@@ -65,6 +65,8 @@ class Tracebacks:
         if not isinstance(error, ModelLoadError):
             told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
             lines += ["", f"A client gets ({error.code.text}): {told}"]
+        if advice := hint(str(error.exception), self._config_of):
+            lines += ["", f"Hint: {advice}."]
         return lines
 
     def _trace(self, error: ModelError, callers: TracebackType | None) -> list[str]:

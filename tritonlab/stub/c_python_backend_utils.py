@@ -80,7 +80,7 @@ GAUGE = MetricKind.GAUGE
 HISTOGRAM = MetricKind.HISTOGRAM
 
 #: What a model finds in triton_python_backend_utils (rule 1.1.3); the rest is reached here or as instances (rule 1.1.4)
-_ATTACHED = (
+JOINS_LATE = (
     "InferenceRequest",
     "InferenceResponse",
     "Logger",
@@ -115,7 +115,7 @@ def attach(module: ModuleType) -> None:
 
     Called when the model's module has been imported.
     """
-    for name in _ATTACHED:
+    for name in JOINS_LATE:
         setattr(module, name, globals()[name])
     module.get_model_dir = get_model_dir  # type: ignore[attr-defined]
 
