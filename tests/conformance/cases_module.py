@@ -451,6 +451,7 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("histogram-value", "1.14.5", "f = F('cr_g', 'd', F.HISTOGRAM); f.Metric(buckets=[1]).value()"),
     ("family-name", "1.14.4", "F('bad name', 'd', F.GAUGE)"),
     ("family-empty-name", "1.14.4", "F('', 'd', F.GAUGE)"),
+    ("family-reserved-name", "1.14.8", "F('__name', 'd', F.GAUGE)"),
     ("family-other-kind", "1.14.4", "f = F('cr_h', 'd', F.GAUGE); F('cr_h', 'd', F.COUNTER)"),
     ("label-value", "1.14.4", "f = F('cr_i', 'd', F.GAUGE); f.Metric({'a': 1})"),
     ("label-name", "1.14.4", "f = F('cr_j', 'd', F.GAUGE); f.Metric({'bad-label': 'x'})"),

@@ -27,7 +27,7 @@ class LabClient(Client):
 
     def __init__(self, repository: Path, **options: Any) -> None:
         super().__init__(repository)
-        self.server = tritonlab.Server(repository, model_control_mode="explicit", **options)
+        self.server = tritonlab.Server(repository, **{"model_control_mode": "explicit", **options})
 
     def close(self) -> None:
         self.server.stop()

@@ -116,6 +116,7 @@ class ReferenceServer:
             f"--grpc-port={grpc_port}",
             f"--metrics-port={metrics_port}",
             "--exit-on-error=false",
+            "--exit-timeout-secs=4",  # it waits that long for a model with a dead stub
             "--model-control-mode=explicit",
             *arguments,  # the last word wins
         ]

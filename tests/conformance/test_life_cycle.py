@@ -15,10 +15,11 @@ import pytest
 
 from .clients import Client, Failure
 from .lab_client import LabClient
-from .models import config, model
+from .models import SCRIPTED, config, model
 from .real_client import RealClient
 from .reference import ReferenceServer
 from .rules import rule
+from .scripts import TENSORS, marked, read, script
 from .test_load import TELLING, TELLING_CONFIG, told
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +92,20 @@ def test_a_missing_model_file_fails_the_load(lab: Client) -> None:  # 2.51 waits
         "load failed for model 'm': version 1 is at UNAVAILABLE state: "
         "Internal: Python model file not found in '<repository>/m/1/model.py';\n"
     )
+
+
+@rule("2.6.1", "2.6.3")
+def test_a_dead_instance_fails_its_own_requests_only(side: Client, tmp_path: Path) -> None:
+    two = "instance_group { kind: KIND_CPU count: 2 }"
+    assert side.placed("pair", model(SCRIPTED, config(*TENSORS, two))) is None
+    holds = "mark(here, self.args['model_instance_name'])\nuntil(lambda: os.path.exists(go))\nreturn told('went on')"
+    held = side.submit("pair", script(holds, here=str(tmp_path / "here"), go=str(tmp_path / "go")))
+    other = {"pair_0_0": "pair_0_1", "pair_0_1": "pair_0_0"}[marked(tmp_path / "here")]
+    answer = side.infer("pair", script("os._exit(1)"))
+    assert (answer.code, answer.error) == ("INTERNAL", f"Stub process '{other}' is not healthy.")
+    (tmp_path / "go").touch()
+    assert read(held.answer.result(10)) == "went on"
+    side.unload("pair")
 
 
 def wait_until_gone(pids: list[int], seconds: float) -> bool:

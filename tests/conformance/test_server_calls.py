@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .clients import Client
+from .clients import Client, Failure
+from .lab_client import LabClient
 from .models import CPU, SCRIPTED, config, model
+from .real_client import RealClient
+from .reference import ReferenceServer
 from .rules import rule
-from .scripts import TENSORS, eventually, run
+from .scripts import TENSORS, eventually, run, script
 
 #: Logs on line 7, in the process that is thrown away.
 COMPLETES = """
@@ -293,3 +297,35 @@ def test_files_from_memory_may_be_several(client: Client) -> None:
     """The peer garbles all contents but the last (measured on 2.51)."""
     files = "{'file:1/model.py': ('import beside\\n' + source).encode(), 'file:1/beside.py': b'x = 1'}"
     assert loading_from_memory(client, SCRIPTED, files) == {"TEXT": [b"here"]}
+
+
+@rule("1.15.5")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_models_are_loaded_in_the_explicit_mode_only(
+    request: pytest.FixtureRequest, tmp_path: Path, which: str
+) -> None:
+    repository = tmp_path / "repository"
+    for path, text in MODELS["calls"].items():
+        (repository / "calls" / path).parent.mkdir(parents=True, exist_ok=True)
+        (repository / "calls" / path).write_text(str(text))
+    if which == "lab":
+        lab = LabClient(repository, model_control_mode="none")
+        refused(lab)
+        lab.close()
+        return
+    request.getfixturevalue("real")  # skips where there is none
+    with ReferenceServer(repository, tmp_path, ["--model-control-mode=none"]) as server:
+        peer = RealClient(server)
+        eventually(lambda: peer.ready("calls"))
+        refused(peer)
+        peer.close()
+
+
+def refused(client: Client) -> None:
+    text = "explicit model load / unload is not allowed if polling is enabled"
+    assert client.load("calls") == client.unload("calls") == Failure("UNAVAILABLE", text, text)
+    answer = client.infer("calls", script("pb_utils.load_model('calls')"))
+    if client.side == "real" and "is not healthy" in answer.error:
+        return  # it crashes at random where it refuses (rule 1.14.9)
+    message = f"Failed to load model: Failed to process the request for model 'calls_0_0', message: {text}"
+    assert f"TritonModelException: {message}\n" in answer.error
