@@ -98,7 +98,7 @@ class InferenceServer:
         executor = RequestExecutor(self.infer, self.find)
         calls = StubCalls(self.metrics, executor, self)
         self._services = LoadServices(
-            InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls),
+            InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls, calls.end),
             self._timer,
             self._backends,
             auto_complete=not strict_model_config,

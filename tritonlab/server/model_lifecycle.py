@@ -164,6 +164,7 @@ class ModelVersion:
     def _prepare(self, first: ModelStub, source: ModelSource) -> None:
         services = self._services.instances
         config = self.config
+        self._tell_what_is_missing(config)
         self.rules = RequestRules(config, model_name=self.name)
         self.scheduler = make_scheduler(
             self.name,
@@ -197,6 +198,13 @@ class ModelVersion:
         self.instances = start_instances(plans, services, self.stats, events, first)
         for instance in self.instances:
             self.scheduler.instance_ready(instance)
+
+    def _tell_what_is_missing(self, config: ModelConfig) -> None:
+        """What of the configuration has an effect on the peer and none here."""
+        if config.model_warmup:
+            self._warn("model_warmup is not run here: the model is READY after initialize")
+        if config.response_cache.enable:
+            self._warn("response_cache has no effect here: every request is executed")
 
     def _instance_gone(self, instance: ModelInstance) -> None:
         reason = instance.last_death
