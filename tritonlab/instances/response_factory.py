@@ -13,7 +13,7 @@ from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.status import Code, ModelError, RemoteException, TritonError
 from ..core.tensor import Tensor
 from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.serialization import ELEMENT_DTYPES
+from ..stub._pb_stub.serialization import ELEMENT_DTYPES, WireError
 from ..stub._pb_stub.shm_manager import Lease
 from ..stub._pb_stub.tensor_block import Header, check_header
 
@@ -47,9 +47,11 @@ class BlockReader:
             memory = self._region.array(offset, nbytes, self._lease)
         dtype = ELEMENT_DTYPES[number]
         if dtype is None:
+            if not all(type(dim) is int and dim >= 0 for dim in shape):
+                raise WireError(f"tensor header {header!r}")
             return Tensor(DataType.BYTES, tuple(shape), np.ndarray((nbytes,), np.uint8, memory))
-        # raises for a shape that the bytes do not fill
-        return Tensor(_TYPES[number], tuple(shape), np.ndarray(shape, dtype, memory))
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory)  # raises for a shape that the bytes do not fill
+        return Tensor(_TYPES[number], array.shape, array)
 
     def finish(self) -> None:
         """Gives the block back, unless a view holds it."""
