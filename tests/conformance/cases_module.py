@@ -208,6 +208,12 @@ result = [(x.dtype.name, x.shape, x.tolist()) for x in (np.from_dlpack(T('a', np
     ("dlpack-shares-memory", "1.5.8", "a = np.arange(3.); x = np.from_dlpack(T('a', a)); a[1] = 8; result = x"),
     ("dlpack-unused-capsules", "1.5.8", "t = T('a', np.arange(1000.)); c = [t.to_dlpack() for _ in range(50)]; del c; gc.collect(); result = float(t.as_numpy().sum())"),
     ("dlpack-outlives-tensor", "1.5.8", "x = np.from_dlpack(T('a', np.arange(5.))); gc.collect(); result = x"),
+    ("dlpack-capsule-twice", "1.5.4", """
+import ctypes
+c = T('a', np.arange(3)).to_dlpack()
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(c))
+sys.kept = [T.from_dlpack('a', c), T.from_dlpack('b', c)]  # never destroyed either
+result = [t.as_numpy() for t in sys.kept]"""),
     ("dlpack-types", "1.5.7", _DLPACK + f"result = [seen(np.ones(2, d)) for d in ({_DTYPES})]"),
     ("dlpack-bool", "1.5.7", _DLPACK + "result = seen(np.ones(2, 'b'), code=6), seen(np.ones(2, 'b'), code=6, bits=16)"),
     ("dlpack-bfloat16", "1.5.7", _DLPACK + "result = seen(np.ones(2, 'H'), code=4), seen(np.ones(2, 'I'), code=4)"),
@@ -474,7 +480,7 @@ OURS: list[tuple[str, str, str, str]] = [
         "array([0, 1, 2])",
     ),
     (
-        "dlpack-capsule-twice",
+        "dlpack-capsule-twice-and-gone",
         "1.5.4",
         "c = T('a', np.arange(3)).to_dlpack(); a, b = T.from_dlpack('a', c), T.from_dlpack('b', c)\n"
         "del c; gc.collect(); result = a.as_numpy(), b.as_numpy()",

@@ -11,7 +11,7 @@ from .clients import Client, Failure, Options, Raw
 from .lab_client import LabClient
 from .models import CPU, ECHO, SCRIPTED, config, model
 from .rules import rule
-from .scripts import TENSORS, eventually, run, script
+from .scripts import TENSORS, eventually, read, run, script
 
 #: Says the names of its inputs, sorted.
 NAMES = """
@@ -65,6 +65,7 @@ MODELS = {
     "plain": model(SCRIPTED, config(*TENSORS)),
     "plain_flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
     "idle_fields": model(ECHO, IDLE_FIELDS),
+    "grid": model(SCRIPTED, config("CODE STRING 2,2", "TEXT STRING -1")),
     "bf16": model(RETURNS, config("IN BF16 2", "IN BF16 2")),
     "names": model(NAMES, config("B INT32 1;A INT32 1;C INT32 1", "NAMES STRING -1", SEQUENCE, CPU)),
 }
@@ -108,6 +109,13 @@ def test_bfloat16_passes_through_without_numpy(client: Client) -> None:
     answer = client.infer("bf16", {"IN": Raw("BF16", [2], b"\x80\x3f\xc0\x40")})
     assert (answer.error, answer.datatypes) == ("", {"IN": "BF16"})
     assert answer.outputs["IN"].tolist() == [0x3F80, 0x40C0]
+
+
+@rule("1.6.3")
+def test_strings_come_in_the_shape_of_their_tensor(client: Client) -> None:
+    body = "x = request.inputs()[0].as_numpy()\nreturn told([x.shape, str(x.dtype), x.ravel()[1:].tolist()])"
+    inputs = {"CODE": np.array([*script(body)["CODE"], b"", b"a\0", "ü".encode()], dtype=np.object_).reshape(2, 2)}
+    assert read(client.infer("grid", inputs)) == [(2, 2), "object", [b"", b"a\0", "ü".encode()]]
 
 
 # no answer

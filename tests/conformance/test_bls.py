@@ -271,6 +271,20 @@ def test_cancelling_the_outer_request_leaves_the_inner_one_alone(client: Client,
     assert call(client, "return told(1)") == 1
 
 
+# models that are not there
+
+
+@rule("4.4.3", "4.2.1")
+def test_a_call_loads_nothing(client: Client) -> None:
+    client.place("lying_there", MODELS["callee"])
+    seen = call(client, "return told(got(ask('lying_there', five).exec()))", five=FIVE)
+    start = "Model lying_there - Error when running inference: "
+    unknown = "Request for unknown model: 'lying_there' is not found"  # newer than 2.51
+    not_ready = "Failed for execute the inference request. Model 'lying_there' is not ready."
+    assert seen == start + (not_ready if client.side == "real" else unknown)
+    assert [e for e in client.index() if e["name"] == "lying_there"] == [{"name": "lying_there"}]
+
+
 # the iterator
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .rules import BOOK, numbers, reason, report
+from .rules import BOOK, REASONS, numbers, reason, report
 
 
 def test_the_book_yields_numbered_rules_and_the_tables_before_them() -> None:
@@ -18,8 +18,14 @@ def test_the_real_book_has_all_its_rules() -> None:
 
 
 def test_a_rule_is_proved_on_both_sides_on_ours_or_open_with_a_reason() -> None:
-    lines = report(["1.4.7", "3.2", "5.6.2"], {"1.4.7": 2}, {"1.4.7": 1, "3.2": 1})
-    states = [line.split(maxsplit=1)[1].split("  ")[0] for line in lines[:3]]
-    assert states == ["proved", "proved on our side only", "open"]
+    lines = report(["1.4.7", "2.7.1", "5.6.2", "5.7.1"], {"1.4.7": 2, "5.7.1": 1}, {"1.4.7": 1, "2.7.1": 1})
+    states = [line.split(maxsplit=1)[1].split("  ")[0] for line in lines[:4]]
+    assert states == ["proved", "proved on our side only", "open", "open"]
+    assert lines[1].endswith(f"1 tests: {reason('2.7.1')}")
     assert lines[2].endswith(reason("5.6.2"))
-    assert lines[-1] == "1 proved, 1 proved on our side only, 1 open"
+    assert lines[-1] == "1 proved, 1 proved on our side only, 2 open"
+
+
+def test_rules_of_the_python_backend_have_reasons_of_their_own() -> None:
+    assert not {"1", "2", "3", "4"} & set(REASONS)
+    assert {n for n in REASONS if n[0] in "1234"} <= set(numbers(BOOK.read_text(encoding="utf-8")))
