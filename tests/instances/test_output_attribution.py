@@ -1,0 +1,119 @@
+"""Every line a model prints or logs is known by model, version, instance and, while it executes, request."""
+
+from __future__ import annotations
+
+import time
+
+from tests.serving import Lab, Script, config, in_threads
+from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.testing import RecordingInstrument
+
+PRINTING = """
+import sys
+import triton_python_backend_utils as pb_utils
+
+print("imported")
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        print("completed")
+        return config
+
+    def initialize(self, args):
+        print("initialized")
+        pb_utils.Logger.log_warn("logged")
+
+    def execute(self, requests):
+        print("executing", file=sys.stderr)
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+
+    def finalize(self):
+        print("finalized")
+"""
+
+
+def test_a_models_lines_from_import_to_finalize(lab: Lab) -> None:
+    before = time.time_ns()
+    model = lab.load("printing", PRINTING, config())
+    next(model.infer(request_id="r1"))
+    lab.server.unload(model)
+    records = model.logs()
+    seen = [(r.instance, r.stream, r.level, r.text, r.request_ids) for r in records]
+    assert sorted(seen[:3]) == [
+        ("printing_0_0", "stdout", "INFO", "imported", ()),
+        ("printing_auto_complete", "stdout", "INFO", "completed", ()),
+        ("printing_auto_complete", "stdout", "INFO", "imported", ()),
+    ]
+    assert seen[3:] == [
+        ("printing_0_0", "stdout", "INFO", "initialized", ()),
+        ("printing_0_0", "log", "WARNING", "logged", ()),
+        ("printing_0_0", "stderr", "WARNING", "executing", ("r1",)),
+        ("printing_0_0", "stdout", "INFO", "finalized", ()),
+    ]
+    assert all((r.model, r.version) == ("printing", 1) for r in records)
+    assert all(before <= r.time_ns <= time.time_ns() for r in records)
+
+
+def test_a_log_record_knows_its_line(script: Script) -> None:
+    script(
+        "pb_utils.Logger.log_error('wrong')\npb_utils.Logger.log_verbose('much')\nreturn [answer()]", request_id="id"
+    )
+    error, verbose = script.model.logs()[-2:]
+    assert (error.level, error.text, error.line, error.request_ids) == ("ERROR", "wrong", 2, ("id",))
+    assert (verbose.level, verbose.text, verbose.line) == ("VERBOSE", "much", 3)
+    assert error.stream == "log"
+    assert error.file == "<string>"
+
+
+def test_lines_belong_to_the_request_that_printed_them(script: Script) -> None:
+    for number in range(30):
+        script(f"print('line {number}'); return [answer()]", request_id=f"r{number}")
+    printed = [r for r in script.model.logs() if r.text.startswith("line ")][-30:]
+    assert [(r.text, r.request_ids) for r in printed] == [(f"line {n}", (f"r{n}",)) for n in range(30)]
+
+
+def test_lines_are_there_before_the_answer_is(script: Script) -> None:
+    for number in range(50):
+        script(f"print('at once {number}'); return [answer()]")
+        assert script.lines()[-1] == f"at once {number}"
+
+
+def test_a_request_without_an_id_is_a_request(script: Script) -> None:
+    script("print('anonymous'); return [answer()]")
+    assert script.model.logs()[-1].request_ids == ("",)
+
+
+def test_what_threads_print_later_belongs_to_nobody(script: Script) -> None:
+    script("threading.Timer(0.05, print, ('later',)).start(); return [answer()]", request_id="gone")
+    while script.lines()[-1] != "later":
+        time.sleep(0.005)
+    assert script.model.logs()[-1].request_ids == ()
+
+
+def test_a_batch_is_all_of_its_requests(lab: Lab) -> None:
+    batching = "max_batch_size: 4 dynamic_batching { preferred_batch_size: 4 max_queue_delay_microseconds: 5000000 }"
+    source = PRINTING.replace('print("executing", file=sys.stderr)', 'print("batch of", len(requests))')
+    model = lab.load("batched", source, config("A FP32 1", "", batching))
+    in_threads(4, lambda n: next(model.infer(inputs={"A": [[0.0]]}, request_id=f"r{n}")))
+    record = next(r for r in model.logs() if r.text == "batch of 4")
+    assert sorted(record.request_ids) == ["r0", "r1", "r2", "r3"]
+    lab.server.unload(model)
+
+
+def test_instances_are_told_apart(lab: Lab) -> None:
+    model = lab.load("twins", PRINTING, config(count=2))
+    lines = {r.instance for r in model.logs() if r.text == "initialized"}
+    assert lines == {"twins_0_0", "twins_0_1"}
+    lab.server.unload(model)
+
+
+def test_listeners_hear_lines_as_they_come(lab: Lab, script: Script) -> None:
+    events = RecordingInstrument()
+    lab.server.instruments.add(events)
+    try:
+        script("print('heard'); return [answer()]")
+        (record,) = [r for (r,) in events.named("log") if isinstance(r, LogRecord) and r.text == "heard"]
+        assert record.instance == "script_0_0"
+    finally:
+        lab.server.instruments.remove(events)
