@@ -20,6 +20,7 @@ from ..core.infer_stats import InferStats
 from ..core.instrument import ExecuteTimes, Instruments
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
 from ..ipc.spin import SPIN_US, SpinBudget
+from ..ipc.stub_connection import StubConnection
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
@@ -32,7 +33,6 @@ from .response_factory import BlockReader, build_response, failure_of
 _log = logging.getLogger(__name__)
 
 _EXECUTE = NUMBER["EXECUTE"]
-_REPLY = NUMBER["REPLY"]
 _CALLS = tuple(number for number in BY_NUMBER if number >= NUMBER["IS_CANCELLED"])
 _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 _RESCHEDULE = "R"
@@ -92,8 +92,10 @@ class InstanceServices:
     instruments: Instruments
     log: LogBook
     spin: SpinBudget
-    #: does what a stub asks for: (instance, command number, id, body); must not block, replies through `instance.reply`
-    on_call: Callable[[ModelInstance, int, int, Any], None]
+    #: does what a stub asks for: (instance, link, command number, id, body); must not block, replies over the link
+    on_call: Callable[[ModelInstance, StubConnection, int, int, Any], None]
+    #: the stub behind the link has ended, or a process that it forked; perhaps called more than once
+    on_link_end: Callable[[StubConnection], None]
 
 
 @dataclass
@@ -155,12 +157,12 @@ class ModelInstance:
         try:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
             self._adopt(stub)
-            handlers = stub.link.handlers
-            handlers[NUMBER["EXECUTED"]] = self._on_executed
-            handlers[NUMBER["RESPONSE"]] = self._on_response
-            handlers[NUMBER["LOG"]] = self._on_log
-            for number in _CALLS:
-                handlers[number] = partial(self._services.on_call, self, number)
+            stub.link.handlers[NUMBER["EXECUTED"]] = self._on_executed
+            stub.link.handlers[NUMBER["AWAKE"]] = lambda ident, body: None
+            self._serve(stub.link)
+            forks = stub.process.forks
+            forks.on_link, forks.on_end = self._serve, self._services.on_link_end
+            stub.on_end = partial(self._services.on_link_end, stub.link)
             stub.await_import()
             stub.initialize(plan.args, plan.outputs, plan.decoupled)
         except BaseException:
@@ -180,6 +182,14 @@ class ModelInstance:
         stub.link.on_lost = lambda reason, stub=stub: self._on_lost(stub)
         if stub.link.lost:
             self._on_lost(stub)
+
+    def _serve(self, link: StubConnection) -> None:
+        """Does what comes over the link of the stub, or of a process that it forked."""
+        handlers = link.handlers
+        handlers[NUMBER["RESPONSE"]] = partial(self._on_response, link)
+        handlers[NUMBER["LOG"]] = self._on_log
+        for number in _CALLS:
+            handlers[number] = partial(self._services.on_call, self, link, number)
 
     def _adopt(self, stub: ModelStub) -> None:
         with self._lock:
@@ -299,6 +309,10 @@ class ModelInstance:
         if stub.link.lost:
             self._on_lost(stub)
 
+    def is_linked_by(self, link: StubConnection) -> bool:
+        """Whether that is the stub's own link, not one of a process that it forked."""
+        return self._stub is not None and self._stub.link is link
+
     @property
     def batch_id(self) -> int:
         """The running `execute` call's number, 0 while there is none."""
@@ -359,11 +373,11 @@ class ModelInstance:
         for request, response in answered:
             self._respond(request, response)
 
-    def _on_response(self, handle: int, body: Any) -> None:
+    def _on_response(self, link: StubConnection, handle: int, body: Any) -> None:
         flags, block, tensors, error, parameters = body
         stub = self._stub
         assert stub is not None
-        reader = BlockReader(stub.link, block)
+        reader = BlockReader(link, block)
         request = self.inflight.get(handle)
         if request is not None:
             stub.process.drain_output()
@@ -373,6 +387,8 @@ class ModelInstance:
             )
             response.empty = empty
             self._respond(request, response)
+            if link is not stub.link:  # whose caller may be waiting for it where it did not come
+                stub.process.monitor.ask("WAKE", None)
         reader.finish()
 
     def _release(self, payload: Payload) -> bool:
@@ -460,12 +476,7 @@ class ModelInstance:
         if services.instruments.execute_finished is not None:
             services.instruments.execute_finished(self.plan.name, payload.batch_id, times, now)
 
-    # -- what the stub says and asks
-
-    def reply(self, ident: int, outcome: list[Any]) -> None:
-        """Answers a call of the stub."""
-        if self._stub is not None and not self._stub.link.lost:
-            self._stub.link.post(_REPLY, ident, outcome)
+    # -- what the stub says
 
     def _on_log(self, ident: int, body: Any) -> None:
         level, file, line, text = body

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,8 @@ class ModelStub:
             raise self._not_started(error) from error
         self.process.adopt_output(self._on_line)
         self.link = self.process.link
+        #: called when the process has ended, for whatever reason; perhaps more than once
+        self.on_end: Callable[[], None] = lambda: None
         self.readiness = ReadinessCheck(self.process.monitor, instance)
         self._imported: Answer | None = self.link.ask("IMPORT", self._import_body())
 
@@ -124,6 +127,7 @@ class ModelStub:
     def unhealthy(self) -> ModelError:
         """The error of everything that was waiting for this stub, after it died."""
         self.process.reap()
+        self.on_end()
         reason = f"The stub process of '{self.instance}' ended with {self.process.exit_reason()}."
         if self.link.lost_reason not in ("", "closed", "the other end closed the link"):
             reason += f" ({self.link.lost_reason})"
@@ -142,6 +146,7 @@ class ModelStub:
     def finalize(self) -> None:
         """Runs the author's `finalize` and ends the process; what it raises is logged and ignored (rule 2.8.2)."""
         outcome = self.process.finalize()
+        self.on_end()
         if outcome is not None and not outcome[0]:
             self._log.add(
                 LogRecord(
@@ -157,3 +162,4 @@ class ModelStub:
 
     def kill(self) -> None:
         self.process.kill()
+        self.on_end()

@@ -17,7 +17,7 @@ from ..stub._pb_stub.serialization import encode_parameters
 from ..stub._pb_stub.shm_manager import SharedMemoryError
 from ..stub._pb_stub.tensor_block import pack_tensors
 from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
-from .model_instance import ModelInstance
+from .model_instance import InstanceState, ModelInstance
 from .response_factory import BlockReader, parse_parameters
 
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
@@ -71,6 +71,8 @@ class RequestExecutor:
     ) -> str:
         """Why the request is refused; empty if it has started."""
         name = request.model_name
+        if caller.state is not InstanceState.READY and not caller.is_linked_by(link):
+            return "BLS is only supported during the 'execute' function."  # a process forked by `initialize`, too early
         try:
             callee = self._find(name, request.model_version)
             if not allows_decoupled and callee.rules.decoupled:

@@ -24,6 +24,7 @@ from typing import Any
 
 from ..stub._pb_stub.serialization import WIRE_VERSION
 from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from .fork_links import ForkLinks
 from .interpreter import Interpreter
 from .link_reader import LinkReader, Watch
 from .stub_connection import StubConnection
@@ -79,8 +80,11 @@ class StubProcess:
         life_read, self._life_write = os.pipe()
         stdout_read, stdout_write = os.pipe()
         stderr_read, stderr_write = os.pipe()
-        inherited = (theirs.fileno(), their_monitor.fileno(), region_fd, stub_region_fd, life_read)
-        numbers = [*inherited[:4], shm.default_byte_size, shm.growth_byte_size, shm.limit or 0, life_read]
+        sizes = (shm.default_byte_size, shm.growth_byte_size, shm.limit)
+        self.forks = ForkLinks(link_reader, *sizes)
+        door = self.forks.theirs.fileno()
+        inherited = (theirs.fileno(), their_monitor.fileno(), region_fd, stub_region_fd, life_read, door)
+        numbers = [*inherited[:4], *(size or 0 for size in sizes), life_read, door]
         region = Region(region_fd, shm.default_byte_size, shm.growth_byte_size, shm.limit)
         os.ftruncate(stub_region_fd, shm.default_byte_size)
         try:
@@ -98,6 +102,7 @@ class StubProcess:
                 os.close(fd)
             ours.close()
             our_monitor.close()
+            self.forks.close()
             raise StubStartError(f"cannot start the stub with '{interpreter.executable}': {error}") from error
         finally:
             for fd in (life_read, stdout_write, stderr_write):
@@ -113,13 +118,14 @@ class StubProcess:
             self.link = StubConnection(ours, *self._regions, link_reader)
             self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
             self._watch(self._exit_fd, self._on_exit)
+            self.forks.start()
         except OSError as error:
             self._signal(signal.SIGKILL)
             self.process.wait()
             self.output.close()
             for fd in (self._life_write, self._exit_fd):
                 os.close(fd)
-            for end in (ours, our_monitor, *self._regions):
+            for end in (ours, our_monitor, self.forks, *self._regions):
                 end.close()
             raise StubStartError(f"no stub is started any more: {error}") from error
         _running.add(self)
@@ -248,6 +254,7 @@ class StubProcess:
             watch.remove()
         os.close(self._exit_fd)
         self.output.close()
+        self.forks.close()
         self.link.close()
         self.monitor.close()
         os.close(self._life_write)
@@ -261,6 +268,7 @@ class StubProcess:
         os.close(self._life_write)
         self.link.forget()
         self.monitor.forget()
+        self.forks.forget()
 
 
 _running: weakref.WeakSet[StubProcess] = weakref.WeakSet()

@@ -1,5 +1,5 @@
 """Entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION STUB_REGION
-SIZE GROWTH LIMIT LIFE`.
+SIZE GROWTH LIMIT LIFE DOOR`.
 
 All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or
 later, started by path with
@@ -18,7 +18,9 @@ _DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 
 def main() -> None:
     numbers = [int(argument) for argument in sys.argv[1:]]
-    control_fd, monitor_fd, kernel_fd, stub_fd, size, growth, limit, life_fd = numbers
+    control_fd, monitor_fd, kernel_fd, stub_fd, size, growth, limit, life_fd, door_fd = numbers
+    for fd in (control_fd, monitor_fd, kernel_fd, stub_fd, life_fd, door_fd):
+        os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
     sys.argv = [""]  # rule 2.1.5
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
@@ -35,6 +37,7 @@ def main() -> None:
     import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
     from _pb_stub import bridge, serialization
     from _pb_stub.connection import Connection, LinkClosed
+    from _pb_stub.forked import ForkGuard
     from _pb_stub.ipc_message import NUMBER
     from _pb_stub.main_loop import MainLoop
     from _pb_stub.model_context import ModelContext
@@ -48,6 +51,7 @@ def main() -> None:
     monitor = Connection(socket.socket(fileno=monitor_fd))
     stub = StubBridge(control, region, RegionReader(kernel_fd))
     bridge.install(stub)
+    ForkGuard(stub, [monitor], socket.socket(fileno=door_fd)).install()
     control.send(
         NUMBER["HELLO"], 0, [serialization.WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()]
     )

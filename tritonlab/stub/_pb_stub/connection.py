@@ -232,5 +232,9 @@ class Connection:
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
+    def abandon(self) -> None:
+        """In a forked process: closes the descriptor without a word, as the other one goes on using the link."""
+        self._sock.close()
+
     def close(self) -> None:
         self._sock.close()

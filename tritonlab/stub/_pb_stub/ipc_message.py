@@ -46,6 +46,7 @@ COMMANDS = (
     Command(4, "FINALIZE", ">", "null"),
     Command(5, "IS_READY", ">", "null; on the monitor socket; value: bool, or null if there is no such method"),
     Command(6, "DUMP_STACKS", ">", "null; on the monitor socket; value: text of all thread stacks"),
+    Command(7, "WAKE", ">", "null; on the monitor socket; the stub sends AWAKE; value: null"),
     # execution
     Command(
         10,
@@ -71,6 +72,7 @@ COMMANDS = (
         35, "RESPONSE", "<", "[flags, block offset|null, tensors, [code, text]|null, parameters] from a response sender"
     ),
     Command(36, "LOG", "<", "[level, file, line, text]"),
+    Command(37, "AWAKE", "<", "null; so that a caller who reads the link looks whether its answer came another way"),
     # calls of the stub; each is answered by REPLY with the same id
     Command(48, "IS_CANCELLED", "<", "request handle; value: bool"),
     Command(49, "METRIC_FAMILY_NEW", "<", "[name, description, kind]; value: family id"),

@@ -9,8 +9,9 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Set, Tuple
 
 from .author_error import outcome_of, peer_text, to_wire
 from .connection import Connection, LinkClosed
@@ -71,6 +72,8 @@ class MainLoop:
             outcome = [False, outcome_of(error)]
         else:
             outcome = [True, value]
+        if self._bridge.abandoned:
+            _leave(None)
         _flush()
         return outcome
 
@@ -172,6 +175,8 @@ class MainLoop:
                 returned = self._context.execute(requests)
             finally:
                 bridge.executing = None
+                if bridge.abandoned:
+                    _leave(sys.exc_info()[1])
             if self._context.is_async:
                 coroutine = returned
                 future = self._context.run(coroutine)
@@ -287,7 +292,7 @@ class MainLoop:
                     asked = (ident, self._is_ready)
                     threading.Thread(target=self._answer, args=asked, name="is_ready", daemon=True).start()
                 else:
-                    self._answer(ident, _dump_stacks)
+                    self._answer(ident, self._wake if command == NUMBER["WAKE"] else _dump_stacks)
         except LinkClosed:
             os._exit(1)
 
@@ -295,8 +300,24 @@ class MainLoop:
         with contextlib.suppress(LinkClosed):  # _watch sees it too
             self._monitor.send(NUMBER["RESULT"], ident, self._outcome(handler, None))
 
+    def _wake(self, body: Any) -> None:
+        self._connection.send(NUMBER["AWAKE"], 0)
+
     def _is_ready(self, body: Any) -> Optional[bool]:
         return self._context.is_ready()
+
+
+def _leave(error: Optional[BaseException]) -> NoReturn:
+    """Ends a process that the model forked and that came back from its code into ours, where it has no business: the
+    peer's goes on and disturbs its parent."""
+    status = 0
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        traceback.print_exception(type(error), error, error.__traceback__)
+        status = 1
+    _flush()
+    os._exit(status & 0xFF)
 
 
 def _settle(requests: List[InferenceRequest]) -> None:

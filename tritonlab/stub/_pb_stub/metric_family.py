@@ -7,6 +7,7 @@ Python object of its name goes, its lines vanish, and metrics made from it refus
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import deque
 from queue import SimpleQueue
@@ -30,12 +31,13 @@ _ORPHAN = (
 class _FamilyLife:
     """What a family shares with its metrics, so that they need not keep it alive."""
 
-    __slots__ = ("deleted", "ident", "link")
+    __slots__ = ("deleted", "ident", "link", "process")
 
     def __init__(self, link: Bridge, ident: int) -> None:
         self.link = link
         self.ident = ident
         self.deleted = False
+        self.process = os.getpid()
 
 
 class Metric(NativeObject):
@@ -155,7 +157,7 @@ class MetricFamily(NativeObject):
 
     def __del__(self) -> None:
         life = getattr(self, "_life", None)  # unset if the constructor raised
-        if life is not None:
+        if life is not None and life.process == os.getpid():  # else it is the parent's, and lives there
             life.deleted = True
             _undertaker.add(life)
 
@@ -193,5 +195,10 @@ class _Undertaker:
             self._wake.get()
             self.bury()
 
+    def forget(self) -> None:
+        """In a forked process: the thread is not there, and the lock may be held by nobody."""
+        self.__init__()  # type: ignore[misc]
+
 
 _undertaker = _Undertaker()
+os.register_at_fork(after_in_child=_undertaker.forget)

@@ -19,7 +19,6 @@ from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 from .awaited_calls import threads_awaited_by
 from .bridge import Bridge
 
-
 #: Seconds a coroutine that blocks its loop may hold up `finalize`.
 _LOOP_END = 1.0
 

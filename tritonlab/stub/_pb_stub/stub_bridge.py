@@ -14,7 +14,7 @@ import itertools
 import sys
 import threading
 from collections import deque
-from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from .bridge import Bridge, BridgeError, stderr_line
 from .connection import Connection, LinkClosed, Message
@@ -46,6 +46,10 @@ class StubBridge(Bridge):
         self.reader = reader
         #: requested outputs of each request that still may be answered through its sender, by handle
         self.open_requests: Dict[int, FrozenSet[str]] = {}
+        #: those of them that a forked process may answer too
+        self.shared_requests: Set[int] = set()
+        #: whether this is the copy of a parent's bridge in a process that was forked
+        self.abandoned = False
         self.errands = Errands()
         #: the requests of the running `execute`, and how many they were when it was called; no coroutine counts
         self.executing: Optional[List[InferenceRequest]] = None
@@ -61,6 +65,11 @@ class StubBridge(Bridge):
             threading.Lock()
         )  # guards _waiting; notified when a follower should look again
         self._waiting = 0
+
+    def abandon(self) -> None:
+        """In a forked process: the link is the parent's. Whatever still uses it here gets LinkClosed."""
+        self.abandoned = True
+        self.connection.abandon()
 
     # -- messages in
 
@@ -148,6 +157,8 @@ class StubBridge(Bridge):
         self.connection.send(_RESPONSE, handle, [flags, block, tensors, error, parameters])
 
     def forgotten(self, handle: int, answered: bool) -> None:
+        if handle in self.shared_requests:
+            return
         # taken out now, not later: the same handle may come back with a rescheduled request
         if self.open_requests.pop(handle, None) is not None:
             self.errands.put(lambda: self._fail_forgotten(handle, answered))

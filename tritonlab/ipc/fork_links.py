@@ -1,0 +1,123 @@
+"""Links for the processes that a model forks, such as the workers of its `multiprocessing.Pool`.
+
+A forked process has copies of the stub's socket and regions, and must not touch them. What it may use is one end of a
+socket of whole messages, which the stub was given for this: it sends one end of a new socket pair through it, and gets
+the descriptors of two regions back over the other. That is a link like the stub's, over which only calls come.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from .link_reader import LinkReader
+from .stub_connection import StubConnection
+
+_log = logging.getLogger(__name__)
+
+#: What a forked process gets with the descriptors of its regions: size, growth and limit (0: none) in bytes.
+SIZES = struct.Struct("<QQQ")
+
+
+class ForkLinks:
+    """The kernel's end for one stub. `on_link` gets each new link before it is used, on the link reader's thread;
+    `on_end` hears of its end, on any thread."""
+
+    def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
+        self.on_link: Callable[[StubConnection], None] = lambda link: None
+        self.on_end: Callable[[StubConnection], None] = lambda link: None
+        #: for the stub to inherit; closed by `start`
+        self.theirs: socket.socket
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._link_reader = link_reader
+        self._watch = link_reader.watch(self._ours.fileno(), self._on_event)
+        self._sizes = (size, growth, limit)
+        self._lock = threading.Lock()  # guards everything below
+        self._links: dict[StubConnection, tuple[Region, RegionReader]] = {}
+        self._closed = False
+
+    def start(self) -> None:
+        """Begins to listen, now that the stub has its end. Raises OSError once the reader is closed."""
+        self.theirs.close()
+        self._watch.start()
+
+    @property
+    def count(self) -> int:
+        """How many processes have a link."""
+        return len(self._links)
+
+    def _on_event(self, events: int) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(self._ours, 64, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            return  # closed meanwhile
+        if not data:
+            return  # the stub and all that it forked are gone
+        try:
+            for fd in fds[1:]:
+                os.close(fd)
+            if fds:
+                self._accept(fds[0])
+        except OSError:
+            _log.exception("a forked process could not be given a link")
+        self._watch.arm()
+
+    def _accept(self, fd: int) -> None:
+        try:
+            ours = socket.socket(fileno=fd)
+        except OSError:
+            os.close(fd)
+            raise
+        size, growth, limit = self._sizes
+        kernel_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
+        regions = (Region(kernel_fd, size, growth, limit), RegionReader(stub_fd))
+        os.ftruncate(stub_fd, size)
+        link = StubConnection(ours, *regions, self._link_reader)
+        with self._lock:
+            closed = self._closed
+            self._links[link] = regions
+        link.on_lost = lambda reason: self._on_lost(link)
+        self.on_link(link)
+        try:
+            # the first bytes it gets; it says nothing before
+            socket.send_fds(ours, [SIZES.pack(size, growth, limit or 0)], [kernel_fd, stub_fd])
+        except OSError:
+            closed = True
+        if closed or link.lost:
+            self._bury(link)
+
+    def _on_lost(self, link: StubConnection) -> None:
+        # on a thread of its own: whoever noticed may be reading the link or sending on it
+        threading.Thread(target=self._bury, args=(link,), name="end of fork", daemon=True).start()
+
+    def _bury(self, link: StubConnection) -> None:
+        with self._lock:
+            regions = self._links.pop(link, None)
+        if regions is None:
+            return
+        link.close()
+        for region in regions:
+            region.close()
+        self.on_end(link)
+
+    def close(self) -> None:
+        """Ends all links; the stub has ended."""
+        with self._lock:
+            self._closed = True
+            links = list(self._links)
+        self._watch.remove()
+        self._ours.close()
+        self.theirs.close()  # where no stub was started
+        for link in links:
+            self._bury(link)
+
+    def forget(self) -> None:
+        """In a forked child of the kernel: drops the descriptors without a word to those who hold the other ends."""
+        self._ours.close()
+        for link in self._links:
+            link.forget()
