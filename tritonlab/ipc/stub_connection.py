@@ -217,6 +217,7 @@ class StubConnection:
 
     def close(self) -> None:
         self._lose("closed")
+        self._watch.remove()  # whoever lost the link may not have come to it
         self._connection.shutdown()
         self._socket.close()
 
