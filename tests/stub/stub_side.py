@@ -1,0 +1,80 @@
+"""A stub's main loop in the test's own process: its sockets and regions are real, the kernel is the test."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import numpy as np
+
+from tritonlab.stub._pb_stub import bridge as bridge_module
+from tritonlab.stub._pb_stub.connection import Connection
+from tritonlab.stub._pb_stub.ipc_message import BY_NUMBER
+from tritonlab.stub._pb_stub.main_loop import MainLoop
+from tritonlab.stub._pb_stub.model_context import ModelContext
+from tritonlab.stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from tritonlab.stub._pb_stub.stub_bridge import StubBridge
+from tritonlab.stub._pb_stub.tensor_block import Wire, pack_tensors
+
+MIB = 1 << 20
+FP32 = 11
+
+
+class StubSide:
+    """`loop`, `bridge` and `context` are the stub's; `kernel`, `region` and `reader` the other end of its link."""
+
+    def __init__(self, stub_limit: int | None = None) -> None:
+        self._fds = [create_region_file("kernel"), create_region_file("stub")]
+        self._sockets = [*socket.socketpair(), *socket.socketpair()]
+        self.region = Region(self._fds[0], MIB)
+        self.reader = RegionReader(self._fds[1])
+        self.kernel = Connection(self._sockets[0], on_freed=self.region.free)
+        stub_region = Region(self._fds[1], MIB, MIB, stub_limit)
+        connection = Connection(self._sockets[1], on_freed=stub_region.free)
+        self.bridge = StubBridge(connection, stub_region, RegionReader(self._fds[0]))
+        self.bridge.instance_name = "m_0_0"
+        self.bridge.phase = "execute"
+        self.context = ModelContext(self.bridge, "/backend")
+        self.context.model_path = "/repository/m/1/model.py"
+        self.loop = MainLoop(self.bridge, self.context, Connection(self._sockets[2]))
+        self._before = bridge_module.current()
+        bridge_module.install(self.bridge)
+
+    def serve(self, model: Any, outputs: tuple[str, ...] = ("OUT",), *, decoupled: bool = False) -> None:
+        """What IMPORT and INITIALIZE would have done."""
+        args = {"model_name": "m", "model_version": "3", "model_instance_name": "m_0_0"}
+        self.context._module = type("Module", (), {"TritonPythonModel": lambda: model})
+        self.loop._initialize([args, list(outputs), decoupled])
+
+    def entry(self, handle: int, *inputs: tuple[str, np.ndarray[Any, Any]], **more: Any) -> list[Any]:
+        """A request of an EXECUTE, its tensors still as wires."""
+        wires: list[Wire] = [(name, FP32, list(array.shape), array) for name, array in inputs]
+        return [handle, more.get("id", ""), 0, 0, 0, more.get("parameters", ""), more.get("outputs"), wires]
+
+    def execute(self, *entries: list[Any], ident: int = 1) -> list[Any]:
+        """Runs the batch; the body of EXECUTED."""
+        wires = [wire for entry in entries for wire in entry[7]]
+        block, headers = pack_tensors(self.region, wires)
+        left = iter(headers)
+        body = [0, block, [[*entry[:7], [next(left) for _ in entry[7]]] for entry in entries]]
+        self.loop._execute(ident, body)
+        executed: list[Any] = self.expect("EXECUTED", ident)
+        return executed
+
+    def expect(self, command: str, ident: int) -> Any:
+        """The body of the stub's next message, which must be this one."""
+        message = self.kernel.receive(timeout=5)
+        assert message is not None
+        assert (BY_NUMBER[message[0]].name, message[1]) == (command, ident)
+        return message[2]
+
+    def output(self, header: list[Any]) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self.reader.view(header[5], header[6]), np.float32).reshape(header[2])
+
+    def close(self) -> None:
+        bridge_module.install(self._before)
+        for sock in self._sockets:
+            sock.close()
+        for fd in self._fds:
+            os.close(fd)
