@@ -21,7 +21,7 @@ def test_functions_are_called_in_the_order_of_their_time(timer: Timer) -> None:
     called: list[str] = []
     done = threading.Event()
     timer.call_at(now + 3_000_000, lambda: (called.append("late"), done.set()))
-    timer.call_at(now + 1_000_000, lambda: called.append("soon"))  # woken for a nearer deadline than the one it waits for
+    timer.call_at(now + 1_000_000, lambda: called.append("soon"))  # nearer than what it waits for
     assert done.wait(5)
     assert called == ["soon", "late"]
     assert SystemClock.now() >= now + 3_000_000
