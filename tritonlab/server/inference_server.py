@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.clock import Clock, SystemClock
-from ..core.infer_request import InferenceRequest
+from ..core.infer_request import InferenceRequest, RequestState
 from ..core.instrument import Instruments
 from ..core.metrics import MetricRegistry
 from ..core.model_config_rules import config_differs
@@ -25,7 +25,7 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
-from ..instances.model_instance import InstanceServices
+from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
 from ..ipc.link_reader import LinkReader
@@ -139,6 +139,8 @@ class InferenceServer:
     def infer(self, request: InferenceRequest) -> None:
         """Starts a request; its responses go to `request.on_response`. Raises TritonError if it is refused; then
         nothing was executed."""
+        if request.state is not RequestState.INITIALIZED:
+            raise InvalidArgumentError(f"{request.prefix}the request was sent before; create another one")
         request.request_start = self.clock.now()
         request.serial = next(self._serials)
         inputs = request.inputs

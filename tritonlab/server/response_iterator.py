@@ -45,8 +45,9 @@ class ResponseIterator(Iterator[InferenceResponse]):
                 executor = self.request.executor
                 if executor is None or not executor.lead(self._arrived):
                     self._wait()
+            # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
+            self._done = responses[0].final
             response = responses.popleft()
-            self._done = response.final
             if response.error is not None and self._raise:
                 raise response.error
             if self._empty_final or not response.empty:
