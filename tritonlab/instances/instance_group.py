@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from ..core.infer_stats import InferStats
-from .model_instance import InstanceEvents, InstancePlan, InstanceServices, ModelInstance
+from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from .model_instance import ModelInstance
 from .model_stub import ModelStub
 
 

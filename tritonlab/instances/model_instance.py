@@ -9,24 +9,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
-from ..core.infer_response import InferenceResponse
 from ..core.infer_stats import InferStats
-from ..core.instrument import ExecuteTimes, Instruments
+from ..core.instrument import ExecuteTimes
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
-from ..ipc.spin import SPIN_US, SpinBudget
+from ..ipc.spin import SPIN_US
 from ..ipc.stub_connection import StubConnection
-from ..ipc.stub_log import LogBook, LogRecord
-from ..ipc.stub_pool import StubPool
+from ..ipc.stub_log import LogRecord
 from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
 from ..stub._pb_stub.shm_manager import SharedMemoryError
 from ..stub._pb_stub.tensor_block import pack_tensors
-from .model_stub import ModelSource, ModelStub
+from .inflight_requests import InflightRequests
+from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from .model_stub import ModelStub
 from .payload import Payload
 from .response_factory import BlockReader, build_response, failure_of
 
@@ -70,59 +68,11 @@ TRANSITIONS = {
 }
 
 
-@dataclass(frozen=True)
-class InstancePlan:
-    """What makes an instance: who it is and what its model is told."""
-
-    source: ModelSource
-    name: str
-    kind: str
-    device_id: int
-    args: dict[str, str]
-    outputs: tuple[str, ...]
-    decoupled: bool
-
-
-@dataclass
-class InstanceServices:
-    """What all instances of a server share; handed in, so that nothing here reaches up."""
-
-    pool: StubPool
-    clock: Clock
-    instruments: Instruments
-    log: LogBook
-    spin: SpinBudget
-    #: does what a stub asks for: (instance, link, command number, id, body); must not block, replies over the link
-    on_call: Callable[[ModelInstance, StubConnection, int, int, Any], None]
-    #: the stub behind the link has ended, or a process that it forked; perhaps called more than once
-    on_link_end: Callable[[StubConnection], None]
-
-
-@dataclass
-class InstanceEvents:
-    """Who hears of an instance: its scheduler. All are called without a lock held."""
-
-    #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
-    idle: Callable[[ModelInstance], None]
-    #: its stub died: no payloads until the next `idle`; True if it was idle
-    away: Callable[[ModelInstance], bool]
-    #: will take no more payloads
-    gone: Callable[[ModelInstance], None]
-    #: a request released with RESCHEDULE, before `idle`; False if the model's scheduler takes none back, TritonError if
-    #: not this one
-    reschedule: Callable[[InferenceRequest], bool]
-    #: whether requests may come back at all
-    iterative: bool = False
-    #: whether waiting callers may read the stub's answers; not where responses are held back for others (rule 5.5.7)
-    leads: bool = True
-
-
 class ModelInstance:
     """Runs payloads, one at a time, in its own stub.
 
-    Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload
-    gets a final response, come what
-    may: from the model, or the error of a failed call, or of the stub's death.
+    Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a
+    final response, come what may: from the model, or the error of a failed call, or of the stub's death.
     """
 
     def __init__(
@@ -132,8 +82,7 @@ class ModelInstance:
         self.state = InstanceState.STARTING
         self.restarts = 0
         self.last_death = ""
-        #: requests that may still get responses, by handle, in order of arrival
-        self.inflight: dict[int, InferenceRequest] = {}
+        self.inflight = InflightRequests(plan.source.version, services.clock, services.instruments, events.reschedule)
         self._services = services
         self._stats = stats
         self._events = events
@@ -146,7 +95,6 @@ class ModelInstance:
         self._batches = 0
         self._quick = True  # the last execution was short enough to poll for its end
         self._idle_deaths = 0
-        self._drained = threading.Event()
 
     # -- life
 
@@ -212,10 +160,10 @@ class ModelInstance:
         """Ends the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a
         thread of its own."""
         with self._lock:
-            self._drained.clear()
+            self.inflight.drained.clear()
             waiting = bool(self.inflight) and self.state is InstanceState.READY
         if waiting:
-            self._drained.wait()
+            self.inflight.drained.wait()
         with self._lock:
             if self.state is InstanceState.STOPPED:
                 return
@@ -242,8 +190,8 @@ class ModelInstance:
             stub.kill()
         self._services.spin.leave(id(self))
         self._end_restart()
-        self._fail(list(self.inflight.values()), UnavailableError(_EXITED))
-        self._drained.set()
+        self.inflight.fail(list(self.inflight.values()), UnavailableError(_EXITED))
+        self.inflight.drained.set()
 
     def _end_restart(self) -> None:
         """After STOP: nothing starts a stub any more, and nobody waits for one."""
@@ -353,7 +301,7 @@ class ModelInstance:
             self._record(payload, times, failed=False)
             for request, wire in zip(requests, responses, strict=True):
                 if wire == _RESCHEDULE:
-                    self._reschedule(request)
+                    self.inflight.give_back(request)
         released = self._release(payload)
         reader = BlockReader(stub.link, block)
         version = self.plan.source.version
@@ -363,7 +311,7 @@ class ModelInstance:
                 continue  # through its sender, before or later
             if wire == _RESCHEDULE:
                 if not recorded:
-                    self._reschedule(request)
+                    self.inflight.give_back(request)
                 continue
             response = build_response(request, reader, wire, version, final=True)
             answered.append((request, response))
@@ -371,7 +319,7 @@ class ModelInstance:
         if released and not recorded:
             self._record(payload, times, failed=False)
         for request, response in answered:
-            self._respond(request, response)
+            self.inflight.respond(request, response)
 
     def _on_response(self, link: StubConnection, handle: int, body: Any) -> None:
         flags, block, tensors, error, parameters = body
@@ -386,7 +334,7 @@ class ModelInstance:
                 request, reader, [tensors, error, parameters], self.plan.source.version, final=bool(flags)
             )
             response.empty = empty
-            self._respond(request, response)
+            self.inflight.respond(request, response)
             if link is not stub.link:  # whose caller may be waiting for it where it did not come
                 stub.process.monitor.ask("WAKE", None)
         reader.finish()
@@ -408,57 +356,7 @@ class ModelInstance:
         """The whole call failed: every request of it that is still open gets the error (rules 3.2, 3.5)."""
         if self._release(payload):
             self._record(payload, times or ExecuteTimes(0, 0, 0), failed=True)
-        self._fail([r for r in payload.requests if r.serial in self.inflight], error)
-
-    def _fail(self, requests: list[InferenceRequest], error: TritonError) -> None:
-        for request in requests:
-            response = InferenceResponse(
-                request.model_name,
-                self.plan.source.version,
-                request.request_id,
-                error=copy.copy(error),  # its own: an exception that several threads raise mixes their frames
-                final=True,
-            )
-            self._respond(request, response)
-
-    def _respond(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        services = self._services
-        if response.final:
-            if self.inflight.pop(request.serial, None) is None:
-                return  # it has had its final response
-            request.executor = None
-        if services.instruments.response_sent is not None:
-            services.instruments.response_sent(request, response, services.clock.now())
-        try:
-            request.respond(response)
-        except Exception:
-            _log.exception("the response callback of %r raised", request)
-        if response.final:
-            if services.instruments.request_released is not None:
-                services.instruments.request_released(request, services.clock.now())
-            if not self.inflight:
-                self._drained.set()
-
-    def _reschedule(self, request: InferenceRequest) -> None:
-        if self.inflight.pop(request.serial, None) is None:
-            return  # it has had its final response, or fills a slot
-        request.executor = None
-        request.advance(RequestEvent.RESCHEDULE)
-        error: TritonError
-        try:
-            if self._events.reschedule(request):
-                if not self.inflight:
-                    self._drained.set()
-                return
-            error = ModelError(
-                "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is not "
-                "configured to handle such a flag."
-            )
-        except TritonError as refusal:
-            error = refusal
-        # the peer drops it with a log line and its client waits for ever (rule 3.9.5)
-        self.inflight[request.serial] = request
-        self._fail([request], error)
+        self.inflight.fail([r for r in payload.requests if r.serial in self.inflight], error)
 
     def _record(self, payload: Payload, times: ExecuteTimes, *, failed: bool) -> None:
         services = self._services
@@ -524,8 +422,8 @@ class ModelInstance:
         self._say(f"{error.message} {error.reason}")
         if payload is not None:
             self._record(payload, ExecuteTimes(0, 0, 0), failed=True)
-        self._fail(requests, error)
-        self._drained.set()
+        self.inflight.fail(requests, error)
+        self.inflight.drained.set()
         if self._idle_deaths >= _IDLE_DEATHS:
             with self._lock:
                 if self.state is InstanceState.RESTARTING:

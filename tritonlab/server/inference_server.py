@@ -25,7 +25,7 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
-from ..instances.model_instance import InstanceServices
+from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
 from ..ipc.link_reader import LinkReader

@@ -29,7 +29,8 @@ from ..core.model_config_rules import (
 from ..core.request_rules import RequestRules
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.instance_group import abort_instances, start_instances, stop_instances
-from ..instances.model_instance import InstanceEvents, InstancePlan, InstanceServices, InstanceState, ModelInstance
+from ..instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from ..instances.model_instance import InstanceState, ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
 from ..ipc.stub_log import LogRecord
 from ..schedulers.scheduler import Scheduler

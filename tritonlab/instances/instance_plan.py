@@ -1,0 +1,66 @@
+"""What an instance is made of, what it shares with the others of its server, and who hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.clock import Clock
+from ..core.infer_request import InferenceRequest
+from ..core.instrument import Instruments
+from ..ipc.spin import SpinBudget
+from ..ipc.stub_connection import StubConnection
+from ..ipc.stub_log import LogBook
+from ..ipc.stub_pool import StubPool
+from .model_stub import ModelSource
+
+if TYPE_CHECKING:
+    from .model_instance import ModelInstance
+
+
+@dataclass(frozen=True)
+class InstancePlan:
+    """What makes an instance: who it is and what its model is told."""
+
+    source: ModelSource
+    name: str
+    kind: str
+    device_id: int
+    args: dict[str, str]
+    outputs: tuple[str, ...]
+    decoupled: bool
+
+
+@dataclass
+class InstanceServices:
+    """What all instances of a server share; handed in, so that nothing here reaches up."""
+
+    pool: StubPool
+    clock: Clock
+    instruments: Instruments
+    log: LogBook
+    spin: SpinBudget
+    #: does what a stub asks for: (instance, link, command number, id, body); must not block, replies over the link
+    on_call: Callable[[ModelInstance, StubConnection, int, int, Any], None]
+    #: the stub behind the link has ended, or a process that it forked; perhaps called more than once
+    on_link_end: Callable[[StubConnection], None]
+
+
+@dataclass
+class InstanceEvents:
+    """Who hears of an instance: its scheduler. All are called without a lock held."""
+
+    #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
+    idle: Callable[[ModelInstance], None]
+    #: its stub died: no payloads until the next `idle`; True if it was idle
+    away: Callable[[ModelInstance], bool]
+    #: will take no more payloads
+    gone: Callable[[ModelInstance], None]
+    #: a request released with RESCHEDULE, before `idle`; False if the model's scheduler takes none back, TritonError if
+    #: not this one
+    reschedule: Callable[[InferenceRequest], bool]
+    #: whether requests may come back at all
+    iterative: bool = False
+    #: whether waiting callers may read the stub's answers; not where responses are held back for others (rule 5.5.7)
+    leads: bool = True
