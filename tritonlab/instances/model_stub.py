@@ -18,6 +18,7 @@ from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from .readiness import ReadinessCheck
 from .response_factory import failure_of
+from .stub_death import CrashReport, place_of
 
 _KEPT_LINES = 20
 
@@ -49,6 +50,7 @@ class ModelStub:
         #: ids of the requests in execution, for the log
         self.executing_ids: tuple[str, ...] = ()
         self._log = log
+        self._crash = CrashReport()
         try:
             self.process: StubProcess = pool.acquire(source.interpreter)
         except (StubStartError, OSError) as error:
@@ -81,6 +83,8 @@ class ModelStub:
 
     def _on_line(self, stream: str, text: str) -> None:
         level = "INFO" if stream == "stdout" else "WARNING"
+        if stream == "stderr":
+            self._crash.add(text)
         self._log.add(
             LogRecord(
                 time.time_ns(),
@@ -129,9 +133,16 @@ class ModelStub:
         self.process.reap()
         self.on_end()
         reason = f"The stub process of '{self.instance}' ended with {self.process.exit_reason()}."
+        crash = self._crash.exception(self.process.exit_signal())
         if self.link.lost_reason not in ("", "closed", "the other end closed the link"):
             reason += f" ({self.link.lost_reason})"
-        return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, log=self.last_lines())
+        elif crash is not None and (place := place_of(crash, self.source.path)):
+            reason += f" Python was at {place}."
+        elif words := self.process.memory_words():
+            reason += f" {words}"
+        return ModelError(
+            f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=self.last_lines()
+        )
 
     def last_lines(self) -> tuple[str, ...]:
         """What this stub printed last."""

@@ -27,6 +27,7 @@ from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
 from .fork_links import ForkLinks
 from .interpreter import Interpreter
 from .link_reader import LinkReader, Watch
+from .out_of_memory import memory_limit, memory_words, oom_kills
 from .stub_connection import StubConnection
 from .stub_log import StubOutput
 
@@ -57,6 +58,22 @@ class ShmSettings:
 DEFAULT_SHM = ShmSettings()
 
 
+class _Process(subprocess.Popen[bytes]):
+    """A process that also tells how much memory it had, in bytes (0: unknown)."""
+
+    peak = 0
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        # Popen's own, with wait4 for waitpid: nothing public gives the usage of one ended child
+        try:
+            pid, status, usage = os.wait4(self.pid, wait_flags)
+        except ChildProcessError:
+            return self.pid, 0
+        if pid == self.pid:
+            self.peak = usage.ru_maxrss * 1024
+        return pid, status
+
+
 class StubProcess:
     """A stub with its link, not yet a model: what the pool keeps warm and an instance takes over."""
 
@@ -74,6 +91,7 @@ class StubProcess:
         self._early: list[tuple[str, str]] = []
         self._ended = threading.Event()
         self._end_lock = threading.Lock()
+        self._oom_kills = oom_kills()
         region_fd, stub_region_fd = create_region_file("tritonlab kernel"), create_region_file("tritonlab stub")
         ours, theirs = socket.socketpair()
         our_monitor, their_monitor = socket.socketpair()
@@ -88,7 +106,7 @@ class StubProcess:
         region = Region(region_fd, shm.default_byte_size, shm.growth_byte_size, shm.limit)
         os.ftruncate(stub_region_fd, shm.default_byte_size)
         try:
-            self.process = subprocess.Popen(
+            self.process = _Process(
                 [interpreter.executable, str(STUB), *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout_write,
@@ -231,6 +249,19 @@ class StubProcess:
             self.process.wait()
         self._signal(signal.SIGKILL)
         self._release()
+
+    def exit_signal(self) -> str:
+        """The name of the signal that ended it; empty if none did."""
+        code = self.process.poll()
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name if code is not None and code < 0 else ""
+        return f"signal {-(code or 0)}"
+
+    def memory_words(self) -> str:
+        """What to say of its memory, if that may be why it was killed."""
+        if self.exit_signal() != "SIGKILL":
+            return ""
+        return memory_words(self.process.peak, memory_limit(), oom_kills() - self._oom_kills)
 
     def exit_reason(self) -> str:
         """`signal SIGSEGV (Segmentation fault)` or `exit status 3`, once it has ended."""

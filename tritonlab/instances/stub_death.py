@@ -1,0 +1,73 @@
+"""Where Python was when a stub died of a signal: faulthandler writes it to stderr before the process goes."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from ..core.status import Frame, RemoteException
+from ..ipc.stub_launcher import STUB
+
+#: Lines of faulthandler that are kept: it prints a hundred frames at most.
+_KEPT = 150
+_BEGIN = "Fatal Python error: "
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+
+#: What faulthandler calls a signal. Python's own fatal errors say anything else and end in SIGABRT.
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating point exception": "SIGFPE",
+    "Floating-point exception": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+}
+
+
+class CrashReport:
+    """Picks the last report of faulthandler out of the lines of a stub's stderr."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_KEPT)
+
+    def add(self, line: str) -> None:
+        """One line of stderr; nearly free until something crashes."""
+        if line.startswith(_BEGIN):
+            self._lines.clear()
+            self._lines.append(line)
+        elif self._lines and len(self._lines) < _KEPT:
+            self._lines.append(line)
+
+    def exception(self, signal: str) -> RemoteException | None:
+        """The death by `signal` (`SIGSEGV`) as if it were an exception of that name, raised where Python was; None if
+        nothing was reported, or of another signal: by a process that the model forked."""
+        if not self._lines:
+            return None
+        text = self._lines[0].removeprefix(_BEGIN).strip()
+        if _SIGNALS.get(text, "SIGABRT") != signal:
+            return None
+        return RemoteException(type_name=signal, text=text, frames=tuple(self._frames()))
+
+    def _frames(self) -> list[Frame]:
+        """Outermost first, without the stub's own; of the thread that crashed, which comes first."""
+        frames: list[Frame] = []
+        for line in self._lines:
+            found = _FRAME.fullmatch(line)
+            if found is None:
+                if frames:
+                    break
+                continue
+            if not found["file"].startswith(f"{STUB.parent}/"):
+                number = int(found["line"]) if found["line"].isdecimal() else 0
+                frames.append(Frame(found["file"], number, found["function"]))
+        return frames[::-1]
+
+
+def place_of(exception: RemoteException, model_file: str) -> str:
+    """Where that was, for a sentence: the model's own innermost line, and what it had called."""
+    if not exception.frames:
+        return ""
+    innermost = exception.frames[-1]
+    own = next((frame for frame in reversed(exception.frames) if frame.file == model_file), innermost)
+    place = f"{own.file}:{own.line} in {own.function}"
+    return place if own is innermost else f"{place}, which had called {innermost.function}"

@@ -1,0 +1,85 @@
+"""Did the operating system kill a process because memory ran out? It tells nobody; its counters do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+_GB = 1 << 30
+_MB = 1 << 20
+#: A killed process that had used this share of all memory probably had it coming.
+_SUSPICIOUS = 0.5
+#: cgroup v1 writes a number like this where there is no limit.
+_NO_LIMIT = 1 << 62
+
+
+def oom_kills(root: Path = Path("/")) -> int:
+    """How many processes were killed for memory so far, in our cgroup and on this machine; 0 where nothing says so."""
+    found = [_number(root / "proc/vmstat", "oom_kill")]
+    for group, version in _groups(root):
+        found.append(_number(group / ("memory.events" if version == 2 else "memory.oom_control"), "oom_kill"))
+    return sum(number for number in found if number is not None)
+
+
+def memory_limit(root: Path = Path("/")) -> int:
+    """Bytes that a process here can use: the least of the machine's and the cgroups' limits; 0 if unknown."""
+    limits = []
+    total = _number(root / "proc/meminfo", "MemTotal:")
+    if total is not None:
+        limits.append(total * 1024)
+    for group, version in _groups(root):
+        text = _read(group / ("memory.max" if version == 2 else "memory.limit_in_bytes")).strip()
+        if text.isdecimal() and int(text) < _NO_LIMIT:
+            limits.append(int(text))
+    return min(limits, default=0)
+
+
+def memory_words(peak: int, limit: int, kills: int) -> str:
+    """What to say of a process that was killed by SIGKILL having used `peak` bytes at most (0: unknown), while `kills`
+    processes were killed for memory; empty if there is nothing to suspect."""
+    used = f"it had used up to {_size(peak)}" if peak else ""
+    if kills:
+        return f"The operating system killed a process because memory ran out{f': {used}' if used else ''}."
+    if limit and peak > limit * _SUSPICIOUS:
+        return f"Memory probably ran out: {used} of {_size(limit)}."
+    return ""
+
+
+def _size(number: int) -> str:
+    return f"{number / _GB:.1f} GB" if number >= _GB else f"{number / _MB:.0f} MB"
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, int]]:
+    """Our memory cgroups with their parents, as (directory, version)."""
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        base = root / "sys/fs/cgroup"
+        if number == "0":
+            version = 2
+        elif "memory" in controllers.split(","):
+            base, version = base / "memory", 1
+        else:
+            continue
+        # inside of a container the path may be that outside, and what is mounted is our group itself
+        inner = base / path.strip("/")
+        group = inner if inner.is_dir() else base
+        while True:
+            yield group, version
+            if group in (base, group.parent):
+                break
+            group = group.parent
+
+
+def _number(path: Path, name: str) -> int | None:
+    for line in _read(path).splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0] == name and words[1].isdecimal():
+            return int(words[1])
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
