@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +146,31 @@ def test_large_parameters(script: Script) -> None:
         inputs={"CODE": text("return [answer(OUT=np.float32([len(request.parameters())]))]")}, parameters={"p": long}
     )
     assert response.outputs["OUT"].numpy() == [len(long) + len('{"p":""}')]
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_inputs_and_outputs_are_gone_with_their_last_user(add_sub: Model, read: bool) -> None:
+    """Not only when the collector runs: a loop over large arrays would fill the memory first."""
+    gc.collect()
+    gc.disable()
+    try:
+        sent = np.ones(1 << 16, np.float32)
+        gone = weakref.ref(sent)
+        iterator = add_sub.infer(inputs={"INPUT0": sent, "INPUT1": sent})
+        del sent
+        if read:
+            response = next(iterator)
+            kept = weakref.ref(response.outputs["OUTPUT0"].data)
+            del response
+            assert kept() is None
+        else:
+            arrived = iterator._responses
+            eventually(lambda: arrived)
+            del arrived
+        del iterator
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 # -- iterators

@@ -111,6 +111,7 @@ class RequestExecutor:
     def _end(self, call: BlsCall) -> None:
         with self._lock:
             self._running.pop((id(call.link), call.ident), None)
+        call.request.on_response = None  # it leads back to the request: its inputs would stay until the collector runs
         if call.waits:
             self._blocked.leave(call)
 
