@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -23,6 +21,7 @@ from .model_context import ModelContext, ModelFailure
 from .pb_memory import InferenceTrace
 from .shm_manager import SharedMemoryError
 from .stub_bridge import StubBridge, received_tensors
+from .thread_stacks import all_stacks
 
 _RESCHEDULE = 2
 _FINAL = 1
@@ -292,7 +291,7 @@ class MainLoop:
                     asked = (ident, self._is_ready)
                     threading.Thread(target=self._answer, args=asked, name="is_ready", daemon=True).start()
                 else:
-                    self._answer(ident, self._wake if command == NUMBER["WAKE"] else _dump_stacks)
+                    self._answer(ident, self._wake if command == NUMBER["WAKE"] else self._stacks)
         except LinkClosed:
             os._exit(1)
 
@@ -302,6 +301,9 @@ class MainLoop:
 
     def _wake(self, body: Any) -> None:
         self._connection.send(NUMBER["AWAKE"], 0)
+
+    def _stacks(self, body: Any) -> str:
+        return all_stacks(self._context.loop)
 
     def _is_ready(self, body: Any) -> Optional[bool]:
         return self._context.is_ready()
@@ -325,13 +327,6 @@ def _settle(requests: List[InferenceRequest]) -> None:
     for request in requests:
         if request._release_flags == _RESCHEDULE and request._sender is not None:
             request._sender._owed = False
-
-
-def _dump_stacks(body: Any) -> str:
-    with tempfile.TemporaryFile("w+") as file:
-        faulthandler.dump_traceback(file, all_threads=True)
-        file.seek(0)
-        return file.read()
 
 
 def _flush() -> None:

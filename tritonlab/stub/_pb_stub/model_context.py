@@ -122,6 +122,11 @@ class ModelContext:
         task = next((task for task in asyncio.all_tasks(self._loop) if task.get_coro() is coroutine), None)
         return {waiting[thread] for thread in threads_awaited_by(task) if thread in waiting}
 
+    @property
+    def loop(self) -> Optional[asyncio.AbstractEventLoop]:
+        """The model's event loop, once there is one."""
+        return self._loop
+
     def is_ready(self) -> Optional[bool]:
         """None if the model has no `is_ready`, else what it returned, plain or by `async def` (rules 2.7.1, 2.7.2)."""
         method = getattr(self._model, "is_ready", None)

@@ -1,0 +1,82 @@
+"""What the threads and coroutines of a stub are doing, as a person reads it: the author's lines, not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import traceback
+from typing import Any, List, Optional, Tuple
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = os.path.dirname(threading.__file__) + os.sep
+_PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+
+#: Our own threads, by name; they never do anything of the author's.
+OWN_THREADS = frozenset(("monitor", "errands", "metric families"))
+
+
+def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
+    """The stacks of all threads, the main thread first, and of the tasks of `loop`; outermost call first, as in a
+    traceback."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    frames = sorted(sys._current_frames().items(), key=lambda item: (item[0] != main, item[0]))
+    parts = [
+        _part("Thread '%s'" % names.get(ident, "not of Python's"), _summaries(frame))
+        for ident, frame in frames
+        if names.get(ident) not in OWN_THREADS and ident != threading.get_ident()
+    ]
+    for task in _tasks(loop):
+        parts.append(_part("Task '%s'" % task.get_name(), _task_stack(task)))
+    return "\n".join(parts)
+
+
+def _summaries(frame: Any) -> List[traceback.FrameSummary]:
+    return list(traceback.extract_stack(frame))
+
+
+def _task_stack(task: Any) -> List[traceback.FrameSummary]:
+    """The chain of coroutines that wait for one another; `Task.get_stack` knows the outermost only."""
+    summaries = []
+    coroutine = task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is None:
+            break
+        summaries += traceback.extract_stack(frame, limit=1)
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return summaries
+
+
+def _tasks(loop: Optional[asyncio.AbstractEventLoop]) -> List[Any]:
+    return [] if loop is None else sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+
+
+def _part(title: str, summaries: List[traceback.FrameSummary]) -> str:
+    own, waits_in = _authors(summaries)
+    lines = [line.rstrip("\n") for line in traceback.format_list(own)]
+    if waits_in:
+        lines.append("  [in %s]" % waits_in)
+    if not own:
+        return "%s:\n%s" % (title, lines[0] if lines else "  nothing of the model")
+    return "\n".join(["%s (most recent call last):" % title, *lines])
+
+
+def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.FrameSummary], str]:
+    """The author's frames and what they called, without what called them; and which call of ours that ended in."""
+    first = next((i for i, summary in enumerate(summaries) if not _is_around(summary.filename)), len(summaries))
+    own = summaries[first:]
+    for index, summary in enumerate(own):
+        if summary.filename.startswith(_OURS):
+            return own[:index], summary.name
+    called = [summary.name for summary in summaries if summary.filename.startswith(_OURS)]
+    return own, "exec" if not own and "exec" in called else ""
+
+
+def _is_around(file: str) -> bool:
+    """Whether a frame of this file is ours or the standard library's."""
+    if file.startswith((_OURS, "<frozen ")):
+        return True
+    return file.startswith(_LIBRARY) and not any(packages in file for packages in _PACKAGES)
