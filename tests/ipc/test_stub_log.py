@@ -136,6 +136,8 @@ def test_draining_ends_though_the_model_prints_on(pipes: Pipes) -> None:
 
     printer = threading.Thread(target=print_for_ever, daemon=True)
     printer.start()
+    while not pipes.texts:
+        pipes.output.drain_all()
     for _ in range(100):
         assert pipes.output.drain(pipes.output.fds[0])
     stop.set()
