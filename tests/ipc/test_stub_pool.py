@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
@@ -26,6 +26,13 @@ def pool(link_reader: LinkReader, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 
 
 @pytest.fixture
+def started() -> Callable[[], list[psutil.Process]]:
+    """The processes of the test: servers of the whole session may have some of their own."""
+    before = psutil.Process().children()
+    return lambda: [child for child in psutil.Process().children() if child not in before]
+
+
+@pytest.fixture
 def taken() -> Iterator[list[StubProcess]]:
     """Stubs that a test has acquired; they are ended after it."""
     stubs: list[StubProcess] = []
@@ -34,9 +41,9 @@ def taken() -> Iterator[list[StubProcess]]:
         stub.kill()
 
 
-def test_nothing_is_warm_before_it_is_asked_for(pool: StubPool) -> None:
+def test_nothing_is_warm_before_it_is_asked_for(started: Callable[[], list[psutil.Process]], pool: StubPool) -> None:
     assert repr(pool) == "<StubPool [0 of 2 warm]>"
-    assert psutil.Process().children() == []
+    assert started() == []
 
 
 def test_a_warm_stub_is_handed_out_once_and_replaced(pool: StubPool, taken: list[StubProcess]) -> None:
@@ -105,7 +112,9 @@ def test_threads_that_acquire_at_once_get_different_stubs(pool: StubPool, taken:
     assert len({stub.pid for stub in taken}) == 4
 
 
-def test_close_ends_every_stub_also_one_that_is_just_starting(link_reader: LinkReader) -> None:
+def test_close_ends_every_stub_also_one_that_is_just_starting(
+    started: Callable[[], list[psutil.Process]], link_reader: LinkReader
+) -> None:
     for _ in range(3):
         pool = StubPool(link_reader, size=2)
         pool.prewarm()
@@ -113,12 +122,12 @@ def test_close_ends_every_stub_also_one_that_is_just_starting(link_reader: LinkR
         pool.close()
         pool.prewarm()
         assert repr(pool) == "<StubPool [0 of 2 warm]>"
-    eventually(lambda: psutil.Process().children() == [])
+    eventually(lambda: started() == [])
 
 
-def test_a_pool_of_none(link_reader: LinkReader) -> None:
+def test_a_pool_of_none(started: Callable[[], list[psutil.Process]], link_reader: LinkReader) -> None:
     pool = StubPool(link_reader, size=0)
     pool.prewarm()
     assert pool.wait_warm(0)
-    assert psutil.Process().children() == []
+    assert started() == []
     pool.close()
