@@ -76,6 +76,7 @@ class InferenceRequest:
         "request_id",
         "request_start",
         "requested_outputs",
+        "responded",
         "serial",
         "state",
         "timeout",
@@ -122,6 +123,8 @@ class InferenceRequest:
         self.request_start = 0
         self.queue_start = 0
         self.execute_start = 0
+        #: when the last response went out that was not the final one
+        self.responded = 0
 
     def advance(self, event: RequestEvent) -> None:
         """Moves the life cycle on. Raises KeyError for a pair that is not in TRANSITIONS."""

@@ -44,6 +44,8 @@ class InflightRequests(dict[int, InferenceRequest]):
             if self.pop(request.serial, None) is None:
                 return  # it has had its final response
             request.executor = None
+        else:
+            request.responded = self._clock.now()
         if instruments.response_sent is not None:
             instruments.response_sent(request, response, self._clock.now())
         try:

@@ -21,7 +21,7 @@ from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
 from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
-from .inference_server import EXIT_TIMEOUT, InferenceServer
+from .inference_server import EXIT_TIMEOUT, WATCHDOG_SECONDS, InferenceServer
 from .model_lifecycle import ModelVersion
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 
@@ -47,7 +47,8 @@ class Server:
     `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now,
     `explicit` only `startup_models`, the
     rest with `load`. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9). `backend_directory`: where
-    Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11). Use it as a context manager, or call
+    Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11). `watchdog_seconds`: how long a
+    request may wait before a warning in `logs()` says what for (0: for ever). Use it as a context manager, or call
     `stop`.
 
     Raises ModelLoadError if a model that is to be loaded at the start fails.
@@ -65,6 +66,7 @@ class Server:
         strict_readiness: bool = True,
         clock: Clock | None = None,
         warm_stubs: int = 2,
+        watchdog_seconds: float = WATCHDOG_SECONDS,
     ) -> None:
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
         self._core = InferenceServer(
@@ -77,6 +79,7 @@ class Server:
             strict_readiness=strict_readiness,
             clock=clock,
             warm_stubs=warm_stubs,
+            watchdog_seconds=watchdog_seconds,
         )
 
     @property
@@ -148,6 +151,16 @@ class Server:
     def logs(self, model: str | None = None) -> list[LogRecord]:
         """What models printed and logged, oldest first."""
         return self._core.log.records(model)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests in flight, oldest first.
+
+        `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
+        execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
+        since something happened to it last), `instance` and `pid` (empty and None while pending), `called_by` (the
+        instance whose model made it, empty for a client's).
+        """
+        return [held.to_dict() for held in self._core.requests()]
 
     def prewarm(self) -> None:
         """Starts the pool of warm stubs in the background, so that the first load is as quick as later ones."""
@@ -281,6 +294,12 @@ class Model:
 
     def logs(self) -> list[LogRecord]:
         return self._server.logs(self.name)
+
+    def stacks(self, timeout: float = 2.0) -> dict[str, str]:
+        """What each instance's threads and coroutines are doing now, as Python stacks, by instance name. Empty text for
+        one that did not say so within `timeout` seconds: it is being restarted, or C code holds its interpreter."""
+        stubs = {instance.plan.name: instance.stub for instance in self._found().instances}
+        return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
     def expected_shape(self, name: str) -> str:
         """What a client must send for an input, batch dimension spelled out."""

@@ -37,7 +37,11 @@ from .backend_config import shm_settings
 from .backends import Backends
 from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
 from .model_repository_manager import ModelFiles, ModelRepositoryManager
+from .requests_in_flight import HeldRequest, survey
+from .watchdog import Watchdog
 
+#: Seconds without a sign of life after which a request is reported.
+WATCHDOG_SECONDS = 10.0
 CONTROL_MODES = ("none", "explicit")
 #: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
@@ -78,6 +82,7 @@ class InferenceServer:
         strict_readiness: bool = True,
         clock: Clock | None = None,
         warm_stubs: int = 2,
+        watchdog_seconds: float = WATCHDOG_SECONDS,
     ) -> None:
         if model_control_mode not in CONTROL_MODES:
             raise InvalidArgumentError(
@@ -95,8 +100,8 @@ class InferenceServer:
         self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
         self._backends = Backends(backend_directory)
-        executor = RequestExecutor(self.infer, self.find)
-        calls = StubCalls(self.metrics, executor, self)
+        self._executor = RequestExecutor(self.infer, self.find)
+        calls = StubCalls(self.metrics, self._executor, self)
         self._services = LoadServices(
             InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls, calls.end),
             self._timer,
@@ -107,6 +112,9 @@ class InferenceServer:
         self._models: dict[str, LoadedModel] = {}
         self._models_lock = threading.Lock()  # guards additions to _models
         self._endings: dict[threading.Thread, ModelVersion] = {}
+        self._watchdog = Watchdog(
+            watchdog_seconds, self.clock, self._timer, self.requests, self._executor.calls, self._on_waiting
+        )
         self._stopped = False
         _servers.add(self)
         self._start(startup_models)
@@ -148,6 +156,8 @@ class InferenceServer:
             version = self.find(request.model_name, request.model_version)
             try:
                 version.enqueue(request)
+                if not self._watchdog.armed:
+                    self._watchdog.arm()
                 return
             except UnavailableError:
                 if version.state is ModelState.READY:
@@ -340,6 +350,16 @@ class InferenceServer:
         return True
 
     # -- observation
+
+    def requests(self) -> list[HeldRequest]:
+        """Every request in flight, also those of versions that are being unloaded, oldest first."""
+        versions = [v for model in self.models() for v in model.versions.values()]
+        return survey([*versions, *list(self._endings.values())], self._executor.calls(), self.clock.now())
+
+    def _on_waiting(self, held: HeldRequest, text: str) -> None:
+        name = held.instance.plan.name if held.instance is not None else ""
+        version = held.version
+        self.log.add(LogRecord(time.time_ns(), version.name, version.version, name, "server", "WARNING", text))
 
     def _on_state(self, version: ModelVersion, reason: str) -> None:
         hook = self.instruments.model_state

@@ -39,7 +39,7 @@ def _summaries(frame: Any) -> List[traceback.FrameSummary]:
 
 def _task_stack(task: Any) -> List[traceback.FrameSummary]:
     """The chain of coroutines that wait for one another; `Task.get_stack` knows the outermost only."""
-    summaries = []
+    summaries: List[traceback.FrameSummary] = []
     coroutine = task.get_coro()
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
