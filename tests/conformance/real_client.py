@@ -36,9 +36,22 @@ class RealClient(Client):
     def __init__(self, server: ReferenceServer) -> None:
         super().__init__(server.repository)
         self.server = server
+        self._connect()
+
+    def _connect(self) -> None:
         sizes = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-        self._channel = grpc.insecure_channel(server.grpc, options=sizes)
+        self._channel = grpc.insecure_channel(self.server.grpc, options=sizes)
         self._rpc = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def revive(self) -> bool:
+        """Starts the server again if it crashed, as 2.51 does now and then; True if it did. Nothing is loaded then."""
+        if self.server.live():
+            return False
+        self.close()
+        self.server.stop()
+        self.server.start()
+        self._connect()
+        return True
 
     def close(self) -> None:
         self._channel.close()

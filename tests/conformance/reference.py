@@ -63,7 +63,10 @@ def backend_directory() -> Path:
         scratch = REFERENCE / f"backends-{version}.{os.getpid()}"
         shutil.copytree(files / "backends", scratch, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy2(files / "python_backend_stubs" / version / "triton_python_backend_stub", scratch / "python")
-        scratch.rename(made)
+        try:
+            scratch.rename(made)
+        except OSError:  # another test process was first
+            shutil.rmtree(scratch)
     return made
 
 
@@ -99,6 +102,11 @@ class ReferenceServer:
     def __init__(self, repository: Path, scratch: Path, arguments: Sequence[str] = ()) -> None:
         self.repository = repository
         self.log_file = scratch / "tritonserver.log"
+        self._arguments = arguments
+        self.start()
+
+    def start(self) -> None:
+        """Also after it crashed: on the same repository, on other ports, with nothing loaded."""
         http_port, grpc_port, metrics_port = free_ports(3)
         self.http = f"127.0.0.1:{http_port}"
         self.grpc = f"127.0.0.1:{grpc_port}"
@@ -107,7 +115,7 @@ class ReferenceServer:
         command = [
             *_dies_with_us(),
             str(_server_files() / "bin" / "tritonserver"),
-            f"--model-repository={repository}",
+            f"--model-repository={self.repository}",
             f"--backend-directory={backend_directory()}",
             f"--backend-config=python,shm-region-prefix-name={self._prefix}",
             "--http-address=127.0.0.1",
@@ -118,9 +126,9 @@ class ReferenceServer:
             "--exit-on-error=false",
             "--exit-timeout-secs=4",  # it waits that long for a model with a dead stub
             "--model-control-mode=explicit",
-            *arguments,  # the last word wins
+            *self._arguments,  # the last word wins
         ]
-        with self.log_file.open("wb") as log:
+        with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 command, env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -136,12 +144,18 @@ class ReferenceServer:
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise RuntimeError(f"tritonserver ended with {self._process.returncode}:\n{self.log()[-4000:]}")
-            try:
-                with urllib.request.urlopen(f"http://{self.http}/v2/health/live", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.05)  # not listening yet; there is nothing to wait on
+            if self.live():
+                return
+            time.sleep(0.05)  # not listening yet; there is nothing to wait on
         raise RuntimeError(f"tritonserver was not live within {START_SECONDS} s:\n{self.log()[-4000:]}")
+
+    def live(self) -> bool:
+        """Whether it answers: one that crashed is a while about it."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}/v2/health/live", timeout=5):
+                return True
+        except OSError:
+            return False
 
     def log(self) -> str:
         """What the server and its stubs printed so far."""
