@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -97,6 +98,38 @@ def test_a_program_that_is_no_stub(descriptors: int, link_reader: LinkReader) ->
     stub = StubProcess(link_reader, interpreter=Interpreter("/bin/true"))
     with pytest.raises((StubStartError, InterpreterError), match="/bin/true"):
         stub.await_hello()
+    assert open_descriptors() == before
+
+
+def test_a_kernel_without_descriptors(descriptors: int, link_reader: LinkReader) -> None:
+    """However far it gets, what it opened is closed again and no process stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before, highest = open_descriptors(), max(map(int, os.listdir("/proc/self/fd")))
+    children = psutil.Process().children()
+    try:
+        for more in range(1, 24):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + more, hard))
+            try:
+                stub = StubProcess(link_reader)
+            except (StubStartError, OSError) as error:
+                assert "Too many open files" in str(error)
+            else:
+                stub.kill()
+                break
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert open_descriptors() == before, more
+        else:
+            raise AssertionError("there were never enough")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert psutil.Process().children() == children
+
+
+def test_a_region_larger_than_its_limit(descriptors: int, link_reader: LinkReader) -> None:
+    before = open_descriptors()
+    with pytest.raises(StubStartError, match="Failed to increase the shared memory pool size to 2097152 bytes"):
+        StubProcess(link_reader, shm=ShmSettings(2 << 20, 1 << 20, 1 << 20))
     assert open_descriptors() == before
 
 

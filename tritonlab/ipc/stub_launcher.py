@@ -11,7 +11,6 @@ import contextlib
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from ..stub._pb_stub.serialization import WIRE_VERSION
-from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from ..stub._pb_stub.shm_manager import Region, RegionReader, SharedMemoryError
 from .fork_links import ForkLinks
 from .interpreter import Interpreter
 from .link_reader import LinkReader, Watch
 from .out_of_memory import memory_limit, memory_words, oom_kills
 from .stub_connection import StubConnection
+from .stub_ends import StubEnds
 from .stub_log import StubOutput
 
 STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
@@ -92,49 +92,22 @@ class StubProcess:
         self._ended = threading.Event()
         self._end_lock = threading.Lock()
         self._oom_kills = oom_kills()
-        region_fd, stub_region_fd = create_region_file("tritonlab kernel"), create_region_file("tritonlab stub")
-        ours, theirs = socket.socketpair()
-        our_monitor, their_monitor = socket.socketpair()
-        life_read, self._life_write = os.pipe()
-        stdout_read, stdout_write = os.pipe()
-        stderr_read, stderr_write = os.pipe()
-        sizes = (shm.default_byte_size, shm.growth_byte_size, shm.limit)
-        self.forks = ForkLinks(link_reader, *sizes)
-        door = self.forks.theirs.fileno()
-        inherited = (theirs.fileno(), their_monitor.fileno(), region_fd, stub_region_fd, life_read, door)
-        numbers = [*inherited[:4], *(size or 0 for size in sizes), life_read, door]
-        region = Region(region_fd, shm.default_byte_size, shm.growth_byte_size, shm.limit)
-        os.ftruncate(stub_region_fd, shm.default_byte_size)
+        self._regions: tuple[Region, RegionReader]
+        ends = StubEnds()
         try:
-            self.process = _Process(
-                [interpreter.executable, str(STUB), *map(str, numbers)],
-                stdin=subprocess.DEVNULL,
-                stdout=stdout_write,
-                stderr=stderr_write,
-                env=self.environment,
-                pass_fds=inherited,
-                start_new_session=True,  # an interrupt of the kernel must not reach it
-            )
-        except OSError as error:
-            for fd in (region_fd, stub_region_fd, self._life_write, stdout_read, stderr_read):
-                os.close(fd)
-            ours.close()
-            our_monitor.close()
-            self.forks.close()
+            self._start(ends, shm)
+        except (OSError, SharedMemoryError) as error:
+            ends.close()
             raise StubStartError(f"cannot start the stub with '{interpreter.executable}': {error}") from error
         finally:
-            for fd in (life_read, stdout_write, stderr_write):
-                os.close(fd)
-            theirs.close()
-            their_monitor.close()
-        self._regions = (region, RegionReader(stub_region_fd))
-        self.output = StubOutput(stdout_read, stderr_read, lambda stream, text: self._early.append((stream, text)))
-        self._exit_fd = os.pidfd_open(self.process.pid)
+            ends.close_theirs()
+        self._life_write = ends.life
+        self.output = StubOutput(ends.stdout, ends.stderr, lambda stream, text: self._early.append((stream, text)))
         try:
             for fd in self.output.fds:
                 self._watch(fd, partial(self._on_output, fd))
-            self.link = StubConnection(ours, *self._regions, link_reader)
-            self.monitor = StubConnection(our_monitor, *self._regions, link_reader)
+            self.link = StubConnection(ends.control, *self._regions, link_reader)
+            self.monitor = StubConnection(ends.monitor, *self._regions, link_reader)
             self._watch(self._exit_fd, self._on_exit)
             self.forks.start()
         except OSError as error:
@@ -143,10 +116,40 @@ class StubProcess:
             self.output.close()
             for fd in (self._life_write, self._exit_fd):
                 os.close(fd)
-            for end in (ours, our_monitor, self.forks, *self._regions):
+            for end in (ends.control, ends.monitor, self.forks, *self._regions):
                 end.close()
             raise StubStartError(f"no stub is started any more: {error}") from error
         _running.add(self)
+
+    def _start(self, ends: StubEnds, shm: ShmSettings) -> None:
+        sizes = (shm.default_byte_size, shm.growth_byte_size, shm.limit)
+        region = Region(ends.region, *sizes)
+        os.ftruncate(ends.stub_region, shm.default_byte_size)
+        self.forks = ForkLinks(self._link_reader, *sizes)
+        try:
+            door = self.forks.theirs.fileno()
+            control, monitor, *regions, life = ends.inherited
+            numbers = [control, monitor, *regions, *(size or 0 for size in sizes), life, door]
+            self.process = _Process(
+                [self.interpreter.executable, str(STUB), *map(str, numbers)],
+                stdin=subprocess.DEVNULL,
+                stdout=ends.stdout_write,
+                stderr=ends.stderr_write,
+                env=self.environment,
+                pass_fds=(*ends.inherited, door),
+                start_new_session=True,  # an interrupt of the kernel must not reach it
+            )
+        except OSError:
+            self.forks.close()
+            raise
+        try:
+            self._exit_fd = os.pidfd_open(self.process.pid)
+        except OSError:
+            self._signal(signal.SIGKILL)
+            self.process.wait()
+            self.forks.close()
+            raise
+        self._regions = (region, RegionReader(ends.stub_region))
 
     def _watch(self, fd: int, callback: Callable[[int], None]) -> None:
         self._watches[fd] = self._link_reader.watch(fd, callback)
