@@ -92,7 +92,6 @@ class StubProcess:
         self._ended = threading.Event()
         self._end_lock = threading.Lock()
         self._oom_kills = oom_kills()
-        self._regions: tuple[Region, RegionReader]
         ends = StubEnds()
         try:
             self._start(ends, shm)
@@ -106,8 +105,9 @@ class StubProcess:
         try:
             for fd in self.output.fds:
                 self._watch(fd, partial(self._on_output, fd))
-            self.link = StubConnection(ends.control, *self._regions, link_reader)
-            self.monitor = StubConnection(ends.monitor, *self._regions, link_reader)
+            region, reader = self._regions
+            self.link = StubConnection(ends.control, region, reader, link_reader)
+            self.monitor = StubConnection(ends.monitor, region, reader, link_reader)
             self._watch(self._exit_fd, self._on_exit)
             self.forks.start()
         except OSError as error:
