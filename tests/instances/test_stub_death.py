@@ -11,7 +11,7 @@ import pytest
 
 from tests.serving import Lab, Script, eventually
 from tritonlab.core.status import Frame, ModelError, RemoteException
-from tritonlab.instances.stub_death import CrashReport, place_of
+from tritonlab.instances.stub_death import CrashReport, blocked_stacks, place_of
 from tritonlab.ipc import stub_launcher
 from tritonlab.ipc.stub_launcher import STUB
 
@@ -102,6 +102,31 @@ def test_the_place_in_a_sentence() -> None:
     assert place_of(RemoteException("SIGSEGV", "", FRAMES[:2]), "/m/1/model.py") == "/m/1/model.py:12 in helper"
     assert place_of(whole, "/elsewhere.py") == "/python/ctypes/__init__.py:519 in string_at"
     assert place_of(RemoteException("SIGSEGV", ""), "/m/1/model.py") == ""
+
+
+def test_of_blocked_stacks_the_authors_lines_are_kept() -> None:
+    ours = f'  File "{STUB.parent}/_pb_stub/main_loop.py", line 60 in run'
+    assert blocked_stacks(
+        [
+            "Current thread 0x1 (most recent call first):",
+            '  File "/m/1/model.py", line 9 in execute',
+            ours,
+            "Thread 0x2 (most recent call first):",
+            ours,
+            "Thread 0x3 (most recent call first):",
+            '  File "/m/1/model.py", line 20 in work',
+            "",
+            "something else",
+            "Thread 0x4 (most recent call first):",
+            ours,
+        ]
+    ).splitlines() == [
+        "Current thread 0x1 (most recent call first):",
+        '  File "/m/1/model.py", line 9 in execute',
+        "Thread 0x3 (most recent call first):",
+        '  File "/m/1/model.py", line 20 in work',
+    ]
+    assert blocked_stacks([]) == ""
 
 
 # -- real stubs
@@ -203,6 +228,15 @@ def test_a_stub_that_ran_out_of_memory(dying: Script, small_group: Path) -> None
     eventually(dying.model.ready)
     (small_group / "cgroup.procs").write_text(str(dying.pid))
     assert "The operating system killed a process because memory ran out: " in died(dying, "MB 400").reason
+
+
+def test_a_stub_that_c_code_blocks_shows_its_stack_all_the_same(script: Script) -> None:
+    responses = script.infer("ctypes.PyDLL(None).sleep(2)\nreturn [answer(OUT=np.float32([1]))]")
+    text = script.model.stacks(timeout=0.2)["script_0_0"]
+    assert text.startswith("C code holds the interpreter's lock (the GIL). ")
+    assert f'  File "{script.instance.plan.source.path}", line ' in text
+    assert "_pb_stub" not in text
+    assert next(responses).outputs["OUT"].numpy() == [1.0]  # and goes on
 
 
 def test_a_crash_of_a_forked_process_is_not_the_stubs(script: Script) -> None:

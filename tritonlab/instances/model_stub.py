@@ -16,11 +16,14 @@ from ..ipc.stub_connection import Answer
 from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
+from ..stub._pb_stub.ipc_message import STACKS_SIGNAL
 from .readiness import ReadinessCheck
 from .response_factory import failure_of
-from .stub_death import CrashReport, place_of
+from .stub_death import CrashReport, blocked_stacks, place_of
 
 _KEPT_LINES = 20
+#: Longest wait for what a signal handler writes.
+_BLOCKED_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class ModelStub:
         self.executing_ids: tuple[str, ...] = ()
         self._log = log
         self._crash = CrashReport()
+        #: lines of stderr, while faulthandler is asked for the stacks
+        self._blocked: list[str] | None = None
         try:
             self.process: StubProcess = pool.acquire(source.interpreter)
         except (StubStartError, OSError) as error:
@@ -85,6 +90,8 @@ class ModelStub:
         level = "INFO" if stream == "stdout" else "WARNING"
         if stream == "stderr":
             self._crash.add(text)
+            if self._blocked is not None:
+                self._blocked.append(text)
         self._log.add(
             LogRecord(
                 time.time_ns(),
@@ -151,8 +158,27 @@ class ModelStub:
     def dump_stacks(self, timeout: float) -> str:
         """What each of its threads is doing, whatever that is; empty if it did not say so in `timeout` seconds."""
         answer = self.process.monitor.ask("DUMP_STACKS", None)
-        done = self.process.monitor.await_answer(answer, timeout)
-        return str(answer.value[1]) if done and not answer.lost else ""
+        if not self.process.monitor.await_answer(answer, timeout):
+            return self._blocked_stacks()
+        return str(answer.value[1]) if not answer.lost else ""
+
+    def _blocked_stacks(self) -> str:
+        """Of a stub whose monitor thread does not come to run. Its lines show among the model's own, too."""
+        if STACKS_SIGNAL is None or self._imported is not None:
+            return ""  # it may not have come to handle it
+        lines: list[str] = []
+        self._blocked = lines
+        self.process.signal_stub(STACKS_SIGNAL)
+        end = time.monotonic() + _BLOCKED_SECONDS
+        while time.monotonic() < end:
+            time.sleep(0.02)  # the handler runs at once; its lines are all there soon after the first
+            before = len(lines)
+            self.process.drain_output()
+            if lines and len(lines) == before:
+                break
+        self._blocked = None
+        stacks = blocked_stacks(lines)
+        return f"C code holds the interpreter's lock (the GIL). {stacks}" if stacks else ""
 
     def finalize(self) -> None:
         """Runs the author's `finalize` and ends the process; what it raises is logged and ignored (rule 2.8.2)."""

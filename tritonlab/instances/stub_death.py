@@ -1,9 +1,10 @@
-"""Where Python was when a stub died of a signal: faulthandler writes it to stderr before the process goes."""
+"""Where Python was when a stub died of a signal, or when C code blocks it: what faulthandler writes to stderr."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterable
 
 from ..core.status import Frame, RemoteException
 from ..ipc.stub_launcher import STUB
@@ -61,6 +62,22 @@ class CrashReport:
                 number = int(found["line"]) if found["line"].isdecimal() else 0
                 frames.append(Frame(found["file"], number, found["function"]))
         return frames[::-1]
+
+
+def blocked_stacks(lines: Iterable[str]) -> str:
+    """The author's part of what faulthandler wrote about all threads, innermost call first as it writes them."""
+    kept: list[str] = []
+    for line in lines:
+        found = _FRAME.fullmatch(line)
+        if found is not None and not found["file"].startswith(f"{STUB.parent}/"):
+            kept.append(line)
+        elif line.startswith(("Current thread ", "Thread ")):
+            if kept and not kept[-1].startswith(" "):
+                kept.pop()  # a thread with nothing of the author's
+            kept.append(line)
+    if kept and not kept[-1].startswith(" "):
+        kept.pop()
+    return "\n".join(kept)
 
 
 def place_of(exception: RemoteException, model_file: str) -> str:

@@ -38,7 +38,7 @@ def main() -> None:
     from _pb_stub import bridge, serialization
     from _pb_stub.connection import Connection, LinkClosed
     from _pb_stub.forked import ForkGuard
-    from _pb_stub.ipc_message import NUMBER
+    from _pb_stub.ipc_message import NUMBER, STACKS_SIGNAL
     from _pb_stub.main_loop import MainLoop
     from _pb_stub.model_context import ModelContext
     from _pb_stub.shm_manager import Region, RegionReader
@@ -52,6 +52,8 @@ def main() -> None:
     stub = StubBridge(control, region, RegionReader(kernel_fd))
     bridge.install(stub)
     ForkGuard(stub, [monitor], socket.socket(fileno=door_fd)).install()
+    if STACKS_SIGNAL is not None:
+        faulthandler.register(STACKS_SIGNAL, all_threads=True)
     control.send(
         NUMBER["HELLO"], 0, [serialization.WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()]
     )

@@ -14,8 +14,13 @@ An outcome is `[true, value]` or `[false, {"text", "code", "exception"?}]`.
 
 from __future__ import annotations
 
+import signal
 import struct
 from typing import NamedTuple
+
+#: A stub whose monitor thread cannot run, because C code holds the interpreter's lock, answers this signal with the
+#: stacks of its threads on stderr (faulthandler). None where there are no such signals.
+STACKS_SIGNAL = getattr(signal, "SIGRTMAX", 0) - 1 if hasattr(signal, "SIGRTMAX") else None
 
 HEADER = struct.Struct("<BBHIQ")
 FREED = struct.Struct("<Q")
