@@ -113,6 +113,7 @@ def test_of_blocked_stacks_the_authors_lines_are_kept() -> None:
             ours,
             "Thread 0x2 (most recent call first):",
             ours,
+            '  File "/python/threading.py", line 982 in run',
             "Thread 0x3 (most recent call first):",
             '  File "/m/1/model.py", line 20 in work',
             "",
@@ -233,7 +234,7 @@ def test_a_stub_that_ran_out_of_memory(dying: Script, small_group: Path) -> None
 def test_a_stub_that_c_code_blocks_shows_its_stack_all_the_same(script: Script) -> None:
     responses = script.infer("ctypes.PyDLL(None).sleep(2)\nreturn [answer(OUT=np.float32([1]))]")
     text = script.model.stacks(timeout=0.2)["script_0_0"]
-    assert text.startswith("C code holds the interpreter's lock (the GIL). ")
+    assert text.startswith("C code holds the interpreter's lock (the GIL).\n")
     assert f'  File "{script.instance.plan.source.path}", line ' in text
     assert "_pb_stub" not in text
     assert next(responses).outputs["OUT"].numpy() == [1.0]  # and goes on

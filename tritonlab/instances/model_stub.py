@@ -178,7 +178,7 @@ class ModelStub:
                 break
         self._blocked = None
         stacks = blocked_stacks(lines)
-        return f"C code holds the interpreter's lock (the GIL). {stacks}" if stacks else ""
+        return f"C code holds the interpreter's lock (the GIL).\n{stacks}" if stacks else ""
 
     def finalize(self) -> None:
         """Runs the author's `finalize` and ends the process; what it raises is logged and ignored (rule 2.8.2)."""

@@ -66,18 +66,16 @@ class CrashReport:
 
 def blocked_stacks(lines: Iterable[str]) -> str:
     """The author's part of what faulthandler wrote about all threads, innermost call first as it writes them."""
-    kept: list[str] = []
+    threads: list[list[str]] = []
     for line in lines:
         found = _FRAME.fullmatch(line)
-        if found is not None and not found["file"].startswith(f"{STUB.parent}/"):
-            kept.append(line)
-        elif line.startswith(("Current thread ", "Thread ")):
-            if kept and not kept[-1].startswith(" "):
-                kept.pop()  # a thread with nothing of the author's
-            kept.append(line)
-    if kept and not kept[-1].startswith(" "):
-        kept.pop()
-    return "\n".join(kept)
+        if line.startswith(("Current thread ", "Thread ")):
+            threads.append([line])
+        elif found is not None and threads and not found["file"].startswith(f"{STUB.parent}/"):
+            threads[-1].append(line)
+    # a thread of ours has nothing but its start left
+    shown = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]
+    return "\n".join(line for thread in shown for line in thread)
 
 
 def place_of(exception: RemoteException, model_file: str) -> str:
