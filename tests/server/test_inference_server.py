@@ -258,10 +258,13 @@ def test_no_version_at_all(lab: Lab) -> None:  # rule 2.1.1
     assert load_failure(lab, "empty").message == f"load failed for model 'empty': {text}\n"
 
 
-def test_an_interrupted_load_leaves_nothing(lab: Lab, name: str) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_interrupted_load_leaves_nothing(lab: Lab, name: str, count: int) -> None:
     assert lab.server.core.pool.wait_warm()
     before = {p.pid for p in stub_processes()}
-    lab.write(name, "import time\nclass TritonPythonModel:\n    def initialize(self, a): time.sleep(600)", "")
+    lab.write(
+        name, "import time\nclass TritonPythonModel:\n    def initialize(self, a): time.sleep(600)", config(count=count)
+    )
 
     def when_it_initializes() -> None:
         eventually(lambda: len({p.pid for p in stub_processes()} - before) >= 1)
