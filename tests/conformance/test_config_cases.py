@@ -122,7 +122,6 @@ def apart(side: Client) -> Iterator[Client]:
 
 NOT_YET = {
     "absent_model": "ensembles are not built yet",
-    "unknown_key_dropped": "an unusable completion fails the load even where there is a config.pbtxt",
 }
 
 

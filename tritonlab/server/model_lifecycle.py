@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_stats import InferStats
@@ -155,12 +156,23 @@ class ModelVersion:
                 auto.await_import()
                 returned = auto.auto_complete(to_json(config))
                 if returned is not None:
-                    config = merge_auto_complete(config, returned)
+                    config = self._merged(config, returned)
             config = normalize_instance_groups(config, gpu_ids=gpus)
             validate_final(config, gpu_ids=gpus)
         except ConfigError as error:
             raise TritonError.of(error.code, error.reason) from error
         return config
+
+    def _merged(self, config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
+        try:
+            return merge_auto_complete(config, returned)
+        except ConfigError as error:
+            if not self.files.configured:
+                raise
+            # the peer goes on with the configuration it has and says nothing (measured)
+            cause = f": {error.detail}" if error.detail else ""
+            self._warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
+            return config
 
     def _prepare(self, first: ModelStub, source: ModelSource) -> None:
         services = self._services.instances

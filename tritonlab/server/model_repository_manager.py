@@ -50,6 +50,12 @@ class ModelFiles:
     #: the directory made for file overrides; it is removed when the last version that uses it is gone
     temporary: TemporaryFolder | None = None
 
+    @property
+    def configured(self) -> bool:
+        """Whether there is a config.pbtxt, or one was passed; else the model's auto_complete_config has to say it
+        all."""
+        return self.override is not None or CONFIG_FILE in self.fingerprint
+
 
 class ModelRepositoryManager:
     """Reads models from one or more repositories; the first that has a model of the name wins."""
