@@ -79,6 +79,12 @@ def test_lines_are_there_before_the_answer_is(script: Script) -> None:
         assert script.lines()[-1] == f"at once {number}"
 
 
+def test_what_was_printed_before_a_log_record_comes_before_it(script: Script) -> None:
+    for number in range(50):
+        script(f"print('printed {number}'); pb_utils.Logger.log_info('logged {number}'); return [answer()]")
+        assert script.lines()[-2:] == [f"printed {number}", f"logged {number}"]
+
+
 def test_a_request_without_an_id_is_a_request(script: Script) -> None:
     script("print('anonymous'); return [answer()]")
     assert script.model.logs()[-1].request_ids == ("",)

@@ -379,6 +379,8 @@ class ModelInstance:
     def _on_log(self, ident: int, body: Any) -> None:
         level, file, line, text = body
         stub = self._stub
+        if stub is not None:
+            stub.process.drain_output()  # what it printed before
         source = self.plan.source
         self._services.log.add(
             LogRecord(
