@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,5 +26,5 @@ def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
         return started[-1]
 
     yield start
-    for server in started:
-        server.stop()
+    with ThreadPoolExecutor(max(len(started), 1)) as pool:
+        list(pool.map(ReferenceServer.stop, started))  # each waits for its models

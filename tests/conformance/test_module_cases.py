@@ -76,31 +76,34 @@ def test_a_snippet_comes_to_the_same(loaded: tuple[Client, Client], code: str) -
 class Frail:
     """A real server of its own: it crashes at random where it refuses (rule 1.14.9), and is then started again."""
 
-    def __init__(self, start: Callable[[Path], ReferenceServer], repository: Path) -> None:
-        self._start = start
-        self._repository = repository
-        self._server: ReferenceServer | None = None
+    def __init__(self, server: ReferenceServer) -> None:
+        self._client = RealClient(server)
+        self._client.load_all(MODELS)
 
     def run(self, code: str) -> str:
         for _ in range(8):
-            if self._server is None or not self._server.running():
-                self._server = self._start(self._repository)
-            client = RealClient(self._server)
-            try:
-                client.load_all(MODELS)
-                answer = run(client, code)
-            except OSError:
-                continue  # gone between two questions
-            finally:
-                client.close()
-            if self._server.running() and "is not healthy" not in answer and "ocket" not in answer:
+            answer = run(self._client, code)
+            if answer == "Deadline Exceeded":
+                self._client.server.stop()
+            if self._client.revive():
+                self._client.load_all(MODELS)
+            elif "is not healthy" in answer or "ocket" in answer:
+                self._client.placed("snippets", MODELS["snippets"])
+            else:
                 return answer
         pytest.skip("the peer crashed at each of eight tries")
 
+    def close(self) -> None:
+        self._client.close()
+
 
 @pytest.fixture(scope="module")
-def frail(reference_server: Callable[[Path], ReferenceServer], tmp_path_factory: pytest.TempPathFactory) -> Frail:
-    return Frail(reference_server, tmp_path_factory.mktemp("frail"))
+def frail(
+    reference_server: Callable[[Path], ReferenceServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Frail]:
+    frail = Frail(reference_server(tmp_path_factory.mktemp("frail")))
+    yield frail
+    frail.close()
 
 
 @pytest.mark.parametrize("code", parameters(REFUSALS))
