@@ -223,3 +223,29 @@ def test_a_device_tensor_has_no_numpy_form_and_says_where_it_is() -> None:
         tensor.as_numpy()
     with pytest.raises(TritonModelException, match="memory of GPU 1"):
         tensor._wire()
+
+
+@pytest.mark.rule("1.4.7")
+def test_who_could_change_what_was_sent() -> None:
+    own = np.ones(2)
+    # made here: pytest keeps what an assertion's expression is made of
+    tensors = {
+        "the author's array": Tensor("a", own),
+        "a view": Tensor("a", np.ones(4)[:2]),
+        "imported": Tensor.from_dlpack("a", Tensor("b", own).to_dlpack()),
+        "nobody's": Tensor("a", np.ones(2)),
+        "encoded": Tensor("a", np.array([b"x"])),
+        "received": Tensor._received("a", 12, [1], memoryview(bytes(8)), None),
+    }
+    changeable = [name for name, tensor in tensors.items() if tensor._may_change()]
+    assert changeable == ["the author's array", "a view", "imported"]
+
+
+@pytest.mark.rule("1.4.7")
+def test_the_array_of_a_sent_tensor_is_a_copy_for_who_had_not_seen_it() -> None:
+    tensor = Tensor("a", np.ones(2))
+    assert not tensor._may_change()
+    array = tensor.as_numpy()
+    assert tensor.as_numpy() is array
+    array[0] = 5
+    assert tensor._wire()[2].tolist() == [1, 1]

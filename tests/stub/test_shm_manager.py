@@ -323,3 +323,37 @@ def test_the_constants_are_those_of_this_machine() -> None:
     fcntl = pytest.importorskip("fcntl")
     assert fcntl.F_ADD_SEALS == shm_manager._ADD_SEALS
     assert fcntl.F_SEAL_SHRINK == shm_manager._SEAL_SHRINK
+
+
+def test_a_held_block_stays_when_the_reader_has_returned_it() -> None:
+    region = Region(create_region_file("test"), 1 << 16)
+    block = region.allocate(100)
+    region.write(block, b"x" * 100)
+    hold = region.hold(block)
+    region.free(block)
+    assert region.used == 128
+    others = [region.allocate(100) for _ in range(20)]
+    assert block not in others
+    assert bytes(region.buffer[block : block + 100]) == b"x" * 100
+    del hold
+    assert region.allocate(100) == block
+
+
+def test_a_block_that_is_let_go_first_waits_for_its_reader() -> None:
+    region = Region(create_region_file("test"), 1 << 16)
+    block = region.allocate(100)
+    hold = region.hold(block)
+    del hold
+    assert region.allocate(100) != block
+    region.free(block)
+    assert region.allocate(100) == block
+
+
+def test_a_held_block_is_returned_once() -> None:
+    region = Region(create_region_file("test"), 1 << 16)
+    block = region.allocate(100)
+    hold = region.hold(block)
+    region.free(block)
+    with pytest.raises(WireError, match="freed twice"):
+        region.free(block)
+    del hold

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from .author_error import outcome_of, peer_text, to_wire
 from .connection import Connection, LinkClosed
@@ -20,7 +20,7 @@ from .ipc_message import NUMBER
 from .model_context import ModelContext, ModelFailure
 from .pb_memory import InferenceTrace
 from .shm_manager import SharedMemoryError
-from .stub_bridge import StubBridge, received_tensors
+from .stub_bridge import Sent, StubBridge, received_tensors
 from .thread_stacks import all_stacks
 
 _RESCHEDULE = 2
@@ -42,6 +42,8 @@ class MainLoop:
         self._model_name = ""
         self._model_version = 1
         self._spin = 0.0
+        #: of the last answers, for `keep_sent`
+        self._sent: Sequence[Sent] = ()
         self._running = True
         self._handlers: Dict[int, Callable[[Any], Any]] = {
             NUMBER["IMPORT"]: self._import,
@@ -127,6 +129,9 @@ class MainLoop:
                 self._bridge.open_requests.pop(entry[0], None)
         # the inputs go back to the kernel with this very message, unless the author kept one
         del requests, returned
+        if self._sent:
+            self._bridge.keep_sent(packed, self._sent)
+            self._sent = ()
         _flush()
         done = time.perf_counter_ns()
         self._connection.send(
@@ -260,7 +265,7 @@ class MainLoop:
                 answers.append((response, requested))
                 slots.append(index)
         self._check_answered(requests, [m or r for m, r in zip(marks, returned)])
-        block, packed = self._bridge.pack_responses(answers)
+        block, packed, self._sent = self._bridge.pack_responses(answers)
         for index, wire in zip(slots, packed):
             marks[index] = wire
         return block, marks

@@ -2,7 +2,8 @@
 
 Three origins, one class:
 
-    built      `Tensor(name, array)`: aliases a numeric array, holds the encoded elements of others (rules 1.4.5, 1.4.7)
+    built      `Tensor(name, array)`: aliases a numeric array until that is sent, holds the encoded elements of others
+               (rules 1.4.5, 1.4.7)
     received   an input or a BLS output: a view of shared memory and its lease; arrays are private copies (rule 1.4.11)
     imported   `from_dlpack`: another library's memory, released with the tensor (rules 1.4.7, 1.5.9)
 
@@ -12,6 +13,7 @@ two arrays in and out with as_numpy() of both inputs 2.7 us. Nothing here takes 
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -114,6 +116,18 @@ class Tensor(NativeObject):
             )
         return self._datatype, self._shape, self._data
 
+    def _may_change(self) -> bool:
+        """Called when it is sent: whether anybody but this object has hands on the bytes that `_wire` gave. They are
+        sent again as they were at the first time, whatever becomes of them (rule 1.4.7)."""
+        data = self._data
+        if type(data) is not _ndarray:
+            return isinstance(self._keep, dlpack.Imported)
+        # its holders: `_array`, `_data`, the name here and the call
+        if data.base is not None or getrefcount(data) > 4:
+            return True
+        self._array = None  # nobody has seen it; who asks for it from now on gets a copy
+        return False
+
     def name(self) -> str:
         """The tensor's name."""
         return self._name
@@ -162,9 +176,11 @@ class Tensor(NativeObject):
         return array
 
     def _private_copy(self) -> "np.ndarray[Any, Any]":
-        """The elements as they came, in memory of the author's own."""
+        """The elements as they came, or as they were sent, in memory of the author's own."""
         view = self._source
-        assert view is not None
+        if view is None:
+            sent: np.ndarray[Any, Any] = self._data.copy()
+            return sent
         dtype = ELEMENT_DTYPES[self._datatype]
         if view.nbytes >= _LARGE and hasattr(self._keep, "private_array"):
             private: Any = self._keep.private_array(view)

@@ -61,7 +61,10 @@ class Region:
         self._lock = threading.Lock()  # guards everything below
         self._free: List[Tuple[int, int]] = []  # (offset, size), sorted, never adjacent
         self._blocks: Dict[int, int] = {}  # offset -> size of blocks in use
+        self._held: Dict[int, bool] = {}  # blocks that we read ourselves -> whether the reader has returned them
         self._recent: Dict[int, List[int]] = {}  # size -> freed small blocks, kept whole for the next one of their size
+        #: held blocks that nobody holds any more; destructors append
+        self._let_go: List[int] = []
         self.size = 0
         self.used = 0
         self._map: mmap.mmap
@@ -72,6 +75,8 @@ class Region:
         """The offset of a new block of at least `nbytes`. Raises SharedMemoryError if the region cannot grow."""
         align = _PAGE if nbytes >= LARGE else _ALIGN
         need = max((nbytes + align - 1) & -align, _ALIGN)
+        if self._let_go:
+            self._drop_holds()
         with self._lock:
             recent = self._recent.get(need)
             if recent:
@@ -94,17 +99,40 @@ class Region:
 
     def free(self, offset: int) -> None:
         """Gives a block back. Raises WireError for an offset that is not allocated: the reader is not honest."""
+        if self._let_go:
+            self._drop_holds()
         with self._lock:
-            size = self._blocks.pop(offset, None)
-            if size is None:
-                raise WireError("block %d was freed twice or never allocated" % offset)
-            self.used -= size
-            if size <= _SMALL:
-                recent = self._recent.setdefault(size, [])
-                if len(recent) < _KEPT:
-                    recent.append(offset)
-                    return
-            self._insert(offset, size)
+            if offset in self._held:
+                if self._held[offset]:
+                    raise WireError("block %d was freed twice" % offset)
+                self._held[offset] = True
+                return
+            self._free_block(offset)
+
+    def _free_block(self, offset: int) -> None:
+        size = self._blocks.pop(offset, None)
+        if size is None:
+            raise WireError("block %d was freed twice or never allocated" % offset)
+        self.used -= size
+        if size <= _SMALL:
+            recent = self._recent.setdefault(size, [])
+            if len(recent) < _KEPT:
+                recent.append(offset)
+                return
+        self._insert(offset, size)
+
+    def hold(self, offset: int) -> "Hold":
+        """Keeps a block as it is until the object is gone, also when the reader has returned it."""
+        with self._lock:
+            self._held[offset] = False
+        return Hold(self._let_go, offset)
+
+    def _drop_holds(self) -> None:
+        with self._lock:
+            while self._let_go:
+                offset = self._let_go.pop()
+                if self._held.pop(offset):
+                    self._free_block(offset)
 
     def _release_recent(self) -> None:
         for size, offsets in self._recent.items():
@@ -255,6 +283,19 @@ class _LeasedMemory:
         self._map = mapped
         self._lease = lease
         self.__array_interface__ = {"data": (address, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+
+
+class Hold:
+    """The writer's wish to read one of its own blocks later. Its end takes no lock: it may come anywhere."""
+
+    __slots__ = ("_let_go", "_offset")
+
+    def __init__(self, let_go: List[int], offset: int) -> None:
+        self._let_go = let_go
+        self._offset = offset
+
+    def __del__(self) -> None:
+        self._let_go.append(self._offset)
 
 
 class Lease:

@@ -14,7 +14,11 @@ import itertools
 import sys
 import threading
 from collections import deque
-from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Set, Tuple
+from sys import getrefcount
+from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from weakref import ref
+
+import numpy as np
 
 from .bridge import Bridge, BridgeError, stderr_line
 from .connection import Connection, LinkClosed, Message
@@ -24,8 +28,8 @@ from .infer_request import InferenceRequest
 from .infer_response import InferenceResponse
 from .ipc_message import NUMBER
 from .pb_tensor import Tensor
-from .shm_manager import Lease, Region, RegionReader, SharedMemoryError
-from .tensor_block import Header, check_header, map_block, pack_tensors
+from .shm_manager import Hold, Lease, Region, RegionReader, SharedMemoryError
+from .tensor_block import Header, Wire, check_header, map_block, pack_tensors
 
 _REPLY = NUMBER["REPLY"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
@@ -33,6 +37,10 @@ _RESPONSE = NUMBER["RESPONSE"]
 _INFER = NUMBER["INFER"]
 _INFER_WAIT = NUMBER["INFER_WAIT"]
 _FINAL = 1
+_ndarray = np.ndarray
+_NOTHING: Any = ()
+#: A tensor whose array somebody else may change, and its header in the block that was packed
+Sent = Tuple["ref[Tensor]", Header]
 #: Threads that never answer a request, by name: the main thread, which asks, and the stub's own.
 _NO_AUTHORS = frozenset(("MainThread", "monitor", "errands", "is_ready", "metric families", "async execute"))
 
@@ -148,10 +156,12 @@ class StubBridge(Bridge):
         block, tensors, error, parameters = None, [], None, ""  # type: Optional[int], List[Header], Any, str
         if response is not None:
             try:
-                block, (wire,) = self.pack_responses([(response, requested)])
+                block, (wire,), sent = self.pack_responses([(response, requested)])
             except SharedMemoryError as failure:
                 raise BridgeError(str(failure)) from None
             tensors, error, parameters = wire
+            if sent:
+                self.keep_sent(block, sent)
         if flags:
             self.open_requests.pop(handle, None)
         self.connection.send(_RESPONSE, handle, [flags, block, tensors, error, parameters])
@@ -176,11 +186,12 @@ class StubBridge(Bridge):
 
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
-    ) -> Tuple[Optional[int], List[List[Any]]]:
-        """One block with the outputs of all `responses` that were asked for, and `[tensors, error, parameters]` for
-        each (rules 1.8.4, 1.9.5)."""
-        wires = []
+    ) -> Tuple[Optional[int], List[List[Any]], "Sequence[Sent]"]:
+        """One block with the outputs of all `responses` that were asked for, `[tensors, error, parameters]` for each
+        (rules 1.8.4, 1.9.5), and what is for `keep_sent`."""
+        wires: List[Wire] = []
         plans = []
+        kept: List[Tuple[int, "ref[Tensor]"]] = []
         for response, requested in responses:
             error = response._error
             count = 0
@@ -188,6 +199,11 @@ class StubBridge(Bridge):
                 for tensor in response._tensors:
                     if tensor._name in requested:
                         datatype, shape, data = tensor._wire()
+                        # mostly nobody but the tensor has the array, and nothing need be kept (`Tensor._may_change`)
+                        if type(data) is _ndarray and data.base is None and getrefcount(data) <= 4:
+                            tensor._array = None
+                        elif tensor._may_change():
+                            kept.append((len(wires), ref(tensor)))
                         wires.append((tensor._name, datatype, shape, data))
                         count += 1
             plans.append((count, error, response._parameters))
@@ -198,16 +214,33 @@ class StubBridge(Bridge):
             tensors = headers[position : position + count]
             position += count
             packed.append([tensors, None, parameters] if error is None else [[], [code_of(error), error.message()], ""])
-        return block, packed
+        return block, packed, [(tensor, headers[index]) for index, tensor in kept] if kept else _NOTHING
+
+    def keep_sent(self, block: Optional[int], tensors: "Sequence[Sent]") -> None:
+        """Has tensors whose arrays others may change remember what was sent of them, for as long as they live: the peer
+        does not read an array again that it has sent once (rule 1.4.7). To be called when those are gone that nobody
+        can send again, and before the kernel can give the block back."""
+        hold: Optional[Hold] = None
+        for reference, header in tensors:
+            tensor = reference()
+            offset, size = header[5:7]
+            if tensor is not None and size:
+                assert block is not None
+                hold = hold or self.region.hold(block)
+                tensor._data = tensor._source = self.region.buffer[offset : offset + size]
+                tensor._keep = hold
 
     # -- BLS
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
+        kept = [(index, ref(tensor)) for index, tensor in enumerate(request._inputs) if tensor._may_change()]
         inputs = [(tensor._name, *tensor._wire()) for tensor in request._inputs]
         try:
             block, tensors = pack_tensors(self.region, inputs)
         except SharedMemoryError as failure:
             raise BridgeError(str(failure)) from None
+        if kept:
+            self.keep_sent(block, [(tensor, tensors[index]) for index, tensor in kept])
         call = InferCall(self, next(self._ids), [request._bls_fields(), decoupled, block, tensors])
         if decoupled:
             call.await_one()  # as the peer's exec does, which returns with the first response (rule 4.1.1)
