@@ -172,9 +172,9 @@ class TritonPythonModel:
 def test_a_model_can_be_unloaded_while_its_stub_is_replaced(lab: Lab) -> None:
     model, hold = lab.held("slow_to_return", "os._exit(1)")
     instance = instances(model)[0]
+    dead = instance.pid
     with pytest.raises(ModelError):
         next(model.infer())
-    dead = instance.pid
     eventually(lambda: instance.pid != dead)  # the new one initializes, and would for ever
     assert instance.pid is not None
     lab.server.unload(model)
