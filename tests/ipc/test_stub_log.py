@@ -146,6 +146,35 @@ def test_draining_ends_though_the_model_prints_on(pipes: Pipes) -> None:
     assert set(pipes.texts) == {"more and more and more"}
 
 
+def test_lines_that_another_thread_has_taken_are_waited_for(pipes: Pipes) -> None:
+    taken, go_on = threading.Event(), threading.Event()
+
+    def hand_on(stream: str, text: str) -> None:
+        taken.set()
+        go_on.wait(5)
+        pipes.lines.append((stream, text))
+
+    pipes.output.retarget(hand_on)
+    os.write(pipes.stdout, b"line\n")
+    first = threading.Thread(target=pipes.output.drain_all)
+    first.start()
+    assert taken.wait(5)
+    seen: list[list[str]] = []
+
+    def drain_too() -> None:
+        pipes.output.drain_all()
+        seen.append(pipes.texts)
+
+    second = threading.Thread(target=drain_too)
+    second.start()
+    second.join(0.05)
+    assert seen == []
+    go_on.set()
+    second.join(5)
+    first.join(5)
+    assert seen == [["line"]]
+
+
 def test_close_emits_what_is_left(pipes: Pipes) -> None:
     os.write(pipes.stdout, b"whole\nunfinished")
     pipes.close()

@@ -108,6 +108,9 @@ class StubOutput:
         """Takes what both pipes hold now; half a microsecond if that is nothing."""
         for fd, _ in self._poll.poll(0):
             self.drain(fd)
+        if self._lock.locked():
+            with self._lock:
+                pass  # another thread has taken lines and is still handing them on
 
     def drain(self, fd: int) -> bool:
         """Takes what the pipe holds; False once it has ended.
