@@ -31,6 +31,17 @@ class TritonPythonModel:
         pass
 """
 
+#: Logs on line 5, when it is initialized.
+LOGS = """
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def initialize(self, args):
+        pb_utils.Logger.log_info("from the file")
+
+    def execute(self, requests):
+        pass
+"""
+
 #: Loads slowly and ends slowly; tells how far it is in files.
 STEPS = """
 import os, time
@@ -52,6 +63,8 @@ class TritonPythonModel:
 
 MODELS = {
     "calls": model(SCRIPTED, config(*TENSORS)),
+    "logs": model(LOGS, config(*TENSORS)),
+    "completes": model(COMPLETES, config(*TENSORS)),
     "tagged": model(SCRIPTED, config(*TENSORS, 'metric_tags { key: "team" value: "a b" }', CPU)),
 }
 
@@ -80,23 +93,14 @@ def test_a_record_has_the_callers_file_and_line_and_every_level_is_forwarded(cli
 
 
 @rule("1.13.2")
-def test_a_record_of_the_model_file_names_it(side: Client) -> None:
-    source = (
-        "import triton_python_backend_utils as pb_utils\n\nclass TritonPythonModel:\n"
-        "    def initialize(self, args):\n        pb_utils.Logger.log_info('from the file')\n"
-        "    def execute(self, requests):\n        pass\n"
-    )
-    assert side.placed("logs", model(source, config(*TENSORS))) is None
-    assert eventually(lambda: side.logged("from the file")) == [("I", "model.py", 5)]
-    side.unload("logs")
+def test_a_record_of_the_model_file_names_it(client: Client) -> None:
+    assert eventually(lambda: client.logged("from the file")) == [("I", "model.py", 5)]
 
 
 @rule("1.13.4", "1.18")
-def test_while_completing_it_logs_to_stderr(side: Client) -> None:
-    assert side.placed("completes", model(COMPLETES, config(*TENSORS))) is None
-    text = eventually(lambda: re.search(r"^.*said while completing.*$", side.log(), re.MULTILINE))[0]
+def test_while_completing_it_logs_to_stderr(client: Client) -> None:
+    text = eventually(lambda: re.search(r"^.*said while completing.*$", client.log(), re.MULTILINE))[0]
     assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ model\.py:7\]  said while completing", text), text
-    side.unload("completes")
 
 
 # the text of metrics
@@ -185,11 +189,11 @@ def test_metrics_of_two_models_are_one_family(client: Client) -> None:
         "self.family.Metric({'of': self.args['model_name']}).increment(1)\n"
         "return told(1)"
     )
-    for name in MODELS:
+    for name in ("calls", "tagged"):
         run(client, name, body)
     samples = ["mt_both 2", 'mt_both{of="calls"} 1', 'mt_both{of="tagged"} 1']
     assert lines_of(client, "mt_both") == ["# HELP mt_both d", "# TYPE mt_both counter", *samples]
-    for name in MODELS:
+    for name in ("calls", "tagged"):
         run(client, name, "self.family = None\ngc.collect()\nreturn told(1)")
 
 
