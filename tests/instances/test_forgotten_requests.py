@@ -51,6 +51,7 @@ FORGOTTEN = {
         "threading.Timer(0.02, request.get_response_sender().send, (response,)).start()",
         [[3.0]],
     ),
+    "taken out of the list": ("requests.pop()", []),
     "in a cycle": (
         "import gc\n"
         "cycle = [request.get_response_sender()]\n"
@@ -82,6 +83,7 @@ ENDED = {
         "threading.Timer(0.02, request.get_response_sender().send, (answer(OUT=np.float32([1])), 1)).start()",
         [[1.0]],
     ),
+    "taken out of the list": ("requests.pop().get_response_sender().send(answer(OUT=np.float32([1])), 1)", [[1.0]]),
     "an exception": ("raise ValueError('x')", [ANY]),
     "a value returned": ("return []", [ANY]),
 }
@@ -109,6 +111,26 @@ def test_a_default_mode_sender_may_answer_after_execute_returned(script: Script)
 
 def test_a_sender_that_was_fetched_but_not_needed_is_no_harm(script: Script) -> None:
     assert outcomes(script, "request.get_response_sender(); return [answer(OUT=np.float32([5]))]") == [[5.0]]
+
+
+@pytest.mark.parametrize(
+    "change", ["requests.pop()", "requests.append(request)", "requests[0] = 5", "requests[:] = [None]"]
+)
+def test_a_changed_list_of_requests_is_refused(script: Script, change: str) -> None:
+    """The peer's server crashes, or answers the wrong request."""
+    restarts = script.instance.restarts
+    (text,) = outcomes(script, f"{change}\nreturn [answer(OUT=np.float32([1]))] * len(requests)")
+    assert text == (
+        "Failed to process the request(s) for model 'script_0_0', message: The execute function changed the list of its "
+        "requests. Work on a copy of it."
+    )
+    assert outcomes(script, "return [answer(OUT=np.float32([1]))]") == [[1.0]]
+    assert script.instance.restarts == restarts
+
+
+def test_a_list_that_is_emptied_while_senders_answer(script: Script) -> None:
+    code = "while requests: requests.pop().get_response_sender().send(answer(OUT=np.float32([3])), 1)"
+    assert outcomes(script, code) == [[3.0]]
 
 
 def test_one_forgotten_request_of_a_batch_fails_alone(lab: Lab) -> None:

@@ -20,7 +20,7 @@ from .ipc_message import NUMBER
 from .model_context import ModelContext, ModelFailure
 from .pb_memory import InferenceTrace
 from .shm_manager import SharedMemoryError
-from .stub_bridge import Sent, StubBridge, received_tensors
+from .stub_bridge import Sent, StubBridge, has_no_sender, received_tensors
 from .thread_stacks import all_stacks
 
 _RESCHEDULE = 2
@@ -108,17 +108,19 @@ class MainLoop:
         spin_us, block, entries = body
         self._spin = spin_us * 1e-6
         requests: List[InferenceRequest] = []
+        given: List[InferenceRequest] = []  # the author's list, which the author may change
         returned: Any = None
         packed: Optional[int] = None
         responses: List[Any] = []
         called = finished = started
         try:
             requests = self._receive_requests(block, entries)
+            given = requests.copy()
             called = time.perf_counter_ns()
-            error, returned = self._call_model(requests)
+            error, returned = self._call_model(requests, given)
             finished = time.perf_counter_ns()
             if error is None:
-                packed, responses = self._check_and_pack(requests, returned)
+                packed, responses = self._check_and_pack(requests, given, returned)
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
             error = {"text": self._failed(str(failure)), "code": 1}
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
@@ -128,7 +130,7 @@ class MainLoop:
             if error is not None or responses[index] is not None:
                 self._bridge.open_requests.pop(entry[0], None)
         # the inputs go back to the kernel with this very message, unless the author kept one
-        del requests, returned
+        del requests, given, returned
         if self._sent:
             self._bridge.keep_sent(packed, self._sent)
             self._sent = ()
@@ -170,13 +172,15 @@ class MainLoop:
             position = end
         return requests
 
-    def _call_model(self, requests: List[InferenceRequest]) -> Tuple[Optional[Dict[str, Any]], Any]:
+    def _call_model(
+        self, requests: List[InferenceRequest], given: List[InferenceRequest]
+    ) -> Tuple[Optional[Dict[str, Any]], Any]:
         """The failed outcome (or None) and what execute returned."""
         bridge = self._bridge
         try:
-            bridge.executing, bridge.batch = requests, len(requests)
+            bridge.executing = requests
             try:
-                returned = self._context.execute(requests)
+                returned = self._context.execute(given)
             finally:
                 bridge.executing = None
                 if bridge.abandoned:
@@ -208,7 +212,7 @@ class MainLoop:
             pause = min(pause * 2, _LONGEST_PAUSE)
             for call in self._context.calls_awaited_by(coroutine, self._bridge.waiting) - told:
                 told.add(call)
-                self._bridge.tell_wait(call[0], 2 if self._bridge.has_no_sender(requests) else 1, call[1])
+                self._bridge.tell_wait(call[0], 2 if has_no_sender(requests) else 1, call[1])
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
         """A decoupled coroutine raised. The peer only logs it and the stream waits for ever (rule 3.8.2); here it
@@ -224,7 +228,9 @@ class MainLoop:
     def _failed(self, text: str) -> str:
         return "Failed to process the request(s) for model '%s', message: %s" % (self._bridge.instance_name, text)
 
-    def _check_and_pack(self, requests: List[InferenceRequest], returned: Any) -> Tuple[Optional[int], List[Any]]:
+    def _check_and_pack(
+        self, requests: List[InferenceRequest], given: List[InferenceRequest], returned: Any
+    ) -> Tuple[Optional[int], List[Any]]:
         """The checks of rules 3.2 and 3.3 in their order, then all responses in one block."""
         marks: List[Any] = [("R" if request._release_flags == _RESCHEDULE else None) for request in requests]
         if "R" in marks:
@@ -240,11 +246,13 @@ class MainLoop:
             return None, self._check_answered(requests, marks)
         if not isinstance(returned, list):
             raise ModelFailure("Expected a list in the execute return, found type '%s'." % type(returned))
-        if len(returned) != len(requests):
+        if len(returned) != len(given):
             raise ModelFailure(
                 "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
-                "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(requests), len(returned))
+                "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(given), len(returned))
             )
+        if given != requests:  # the peer's server crashes here, or answers the wrong one
+            raise ModelFailure("The execute function changed the list of its requests. Work on a copy of it.")
         answers = []
         slots = []
         for index, response in enumerate(returned):

@@ -59,9 +59,8 @@ class StubBridge(Bridge):
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
         self.errands = Errands()
-        #: the requests of the running `execute`, and how many they were when it was called; no coroutine counts
+        #: the requests of the running `execute`; no coroutine counts
         self.executing: Optional[List[InferenceRequest]] = None
-        self.batch = 0
         #: INFER id and number of responses had of the calls that threads wait for, by thread
         self.waiting: Dict[int, Tuple[int, int]] = {}
         self._main = threading.get_ident()
@@ -251,18 +250,19 @@ class StubBridge(Bridge):
         executing = self.executing
         if executing is None or threading.get_ident() != self._main:
             return 0
-        if self.has_no_sender(executing):
+        if has_no_sender(executing):
             return 2
         return 1 if any(thread.name not in _NO_AUTHORS for thread in threading.enumerate()) else 2
-
-    def has_no_sender(self, requests: List[InferenceRequest]) -> bool:
-        """Whether only what `execute` returns can answer its requests."""
-        return len(requests) == self.batch and all(request._sender is None for request in requests)
 
     def tell_wait(self, ident: int, kind: int, received: int) -> None:
         """The running `execute` waits for the next response of the INFER `ident`: so that a call which would wait for
         itself can be refused (rule 4.4.1)."""
         self.connection.send(_INFER_WAIT, ident, [kind, received])
+
+
+def has_no_sender(requests: Sequence[InferenceRequest]) -> bool:
+    """Whether only what `execute` returns can answer its requests."""
+    return all(request._sender is None for request in requests)
 
 
 class InferCall:
