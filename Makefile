@@ -46,8 +46,9 @@ check: $(VENV)/.test
 	$(VENV)/bin/mypy
 	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py
 
+# Two at a time, by file: much of the suite waits for the real server, whose loads take 1.3 s each.
 test: check $(REFERENCE)/.stamp
-	$(PY) -m pytest --nbmake --nbmake-timeout=300 tests notebooks $(PYTEST_ARGS)
+	$(PY) -m pytest -n 2 --dist loadfile --nbmake --nbmake-timeout=300 tests notebooks $(PYTEST_ARGS)
 
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side
