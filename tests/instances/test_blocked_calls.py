@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from tritonlab.core.infer_request import InferenceRequest, RequestEvent
-from tritonlab.instances.blocked_calls import WAITS, WAITS_ALONE, BlockedCalls, BlsCall
+from tritonlab.instances.blocked_calls import NO_WAIT, WAITS, WAITS_ALONE, BlockedCalls, BlsCall, Refusal, Verdict
 from tritonlab.instances.model_instance import ModelInstance
 
 
@@ -46,19 +46,27 @@ def calls() -> BlockedCalls:
     return BlockedCalls()
 
 
-def models_of(refusal: Any) -> list[str]:
-    assert refusal is not None
-    return list(refusal.models)
+def refused(verdict: Verdict) -> Refusal:
+    assert verdict.refusal is not None
+    return verdict.refusal
+
+
+def suspects(verdict: Verdict) -> list[str]:
+    """The models that may wait for one another; nothing is refused."""
+    assert verdict.refusal is None
+    return sorted(instance.plan.source.model for instance in verdict.suspects)
+
+
+NOTHING: Verdict = Verdict()
 
 
 def test_a_call_back_is_the_one_that_is_refused(calls: BlockedCalls) -> None:
     a, b = Model("a"), Model("b")
     first = a.call(b)
-    assert calls.enter(first) is None
+    assert calls.enter(first) == NOTHING
     b.run(first)
     second = b.call(a)
-    refusal = calls.enter(second)
-    assert refusal is not None
+    refusal = refused(calls.enter(second))
     assert refusal.call is second
     assert refusal.models == ["a", "b", "a"]
     assert refusal.text.startswith(
@@ -72,7 +80,7 @@ def test_what_has_ended_holds_nobody(calls: BlockedCalls) -> None:
     calls.enter(first)
     b.run(first)
     calls.leave(first)
-    assert calls.enter(b.call(a)) is None
+    assert calls.enter(b.call(a)) == NOTHING
     calls.leave(first)  # twice is no harm
 
 
@@ -88,14 +96,21 @@ def test_a_caller_that_does_not_wait_any_more_holds_nobody(calls: BlockedCalls, 
         a.instances[0].batch_id = 2
     else:
         first.request.advance(RequestEvent.RELEASE)
-    assert calls.enter(b.call(a)) is None
+    assert calls.enter(b.call(a)) == NOTHING
 
 
 def test_a_caller_without_a_stub_holds_nobody(calls: BlockedCalls) -> None:
     a = Model("a")
     call = a.call(a)
     a.instances[0].stub = None
-    assert calls.enter(call) is None
+    assert calls.enter(call) == NOTHING
+
+
+def test_a_model_whose_execute_has_returned_may_call_itself(calls: BlockedCalls) -> None:
+    """A thread of a decoupled model."""
+    a = Model("a")
+    a.instances[0].batch_id = 0
+    assert calls.enter(a.call(a, NO_WAIT)) == NOTHING
 
 
 def test_a_request_that_its_execute_left_open_may_be_answered(calls: BlockedCalls) -> None:
@@ -105,26 +120,40 @@ def test_a_request_that_its_execute_left_open_may_be_answered(calls: BlockedCall
     calls.enter(first)
     b.run(first)
     b.instances[0].executing.clear()
-    assert calls.enter(b.call(a)) is None
+    assert calls.enter(b.call(a)) == NOTHING
 
 
-def test_a_thread_of_the_model_may_answer_in_its_place(calls: BlockedCalls) -> None:
+def test_a_thread_of_the_model_may_answer_in_its_place_unless_it_takes_for_ever(calls: BlockedCalls) -> None:
     a, b = Model("a"), Model("b")
     first = a.call(b)
     calls.enter(first)
     b.run(first)
-    assert calls.enter(b.call(a, WAITS)) is None
+    second = b.call(a, WAITS)
+    assert suspects(calls.enter(second)) == ["a", "b"]
+    assert suspects(calls.look(second, patient=False)) == ["a", "b"]
+    assert refused(calls.look(second, patient=True)).models == ["a", "b", "a"]
 
 
-def test_a_coroutine_that_waits_later_has_the_queued_call_refused(calls: BlockedCalls) -> None:
-    """`b` called back before `a` awaited: the call that executes cannot be taken back, the queued one can."""
+def test_a_call_that_execute_need_not_wait_for_is_suspicious_only(calls: BlockedCalls) -> None:
+    a = Model("a")
+    call = a.call(a, NO_WAIT)
+    assert suspects(calls.enter(call)) == ["a"]
+    call.waits = WAITS_ALONE  # the stub has said so
+    assert refused(calls.look(call, patient=False)).models == ["a", "a"]
+    calls.leave(call)
+    assert calls.look(call, patient=True) == NOTHING
+
+
+def test_where_the_caller_waits_too_the_queued_call_is_refused(calls: BlockedCalls) -> None:
+    """The call that executes cannot be taken back, the queued one can."""
     a, b = Model("a"), Model("b")
-    first = a.call(b)
+    first = a.call(b, NO_WAIT)
+    assert calls.enter(first) == NOTHING
     b.run(first)
     back = b.call(a)
-    assert calls.enter(back) is None
-    refusal = calls.enter(first)
-    assert refusal is not None
+    assert suspects(calls.enter(back)) == ["a", "b"]
+    first.waits = WAITS_ALONE
+    refusal = refused(calls.look(first, patient=False))
     assert (refusal.call, refusal.models) == (back, ["a", "b", "a"])
 
 
@@ -132,17 +161,27 @@ def test_calls_of_a_gather_are_refused_one_by_one(calls: BlockedCalls) -> None:
     a, b = Model("a"), Model("b")
     other, own = a.call(b), a.call(a)
     b.run(other)
-    assert calls.enter(other) is None
-    assert models_of(calls.enter(own)) == ["a", "a"]
+    assert calls.enter(other) == NOTHING
+    assert refused(calls.enter(own)).models == ["a", "a"]
     calls.leave(own)
-    assert calls.enter(other) is None  # told again, and no longer stuck
+    assert calls.look(other, patient=True) == NOTHING
 
 
 def test_all_instances_must_wait(calls: BlockedCalls) -> None:
     a = Model("a", count=2)
-    assert calls.enter(a.call(a, instance=0)) is None
-    assert models_of(calls.enter(a.call(a, instance=1))) == ["a", "a"]
+    assert calls.enter(a.call(a, instance=0)) == NOTHING
+    assert refused(calls.enter(a.call(a, instance=1))).models == ["a", "a"]
+
+
+def test_an_instance_that_calls_somebody_else_holds_only_what_needs_it(calls: BlockedCalls) -> None:
+    a, b, c = Model("a"), Model("b"), Model("c")
+    first, second = a.call(b), b.call(c)
+    calls.enter(first)
+    b.run(first)
+    calls.enter(second)
+    c.run(second)
+    assert calls.enter(a.call(b)) == NOTHING
 
 
 def test_a_model_without_instances_is_left_alone(calls: BlockedCalls) -> None:
-    assert calls.enter(Model("a").call(Model("ensemble", count=0))) is None
+    assert calls.enter(Model("a").call(Model("ensemble", count=0))) == NOTHING

@@ -154,6 +154,68 @@ def test_of_two_that_call_each_other_one_is_refused(models: Lab) -> None:
     assert sorted(found, key=str) in ([circle("a", "b", "a"), 7], [circle("b", "a", "b"), 7])
 
 
+# threads and loops between execute and its calls
+
+#: `call_own()` is the call that waits for itself
+BETWEEN = {
+    "a thread": (
+        "got = []\nt = threading.Thread(target=lambda: got.append(call_own()))\nt.start()\nt.join()\nreturn say(got[0])"
+    ),
+    "a pool": "with futures.ThreadPoolExecutor(2) as pool: return say(pool.submit(call_own).result())",
+    "a pool's map": (
+        "with futures.ThreadPoolExecutor(2) as pool: return say(list(pool.map(lambda f: f(), [call_own]))[0])"
+    ),
+    "a loop of its own": (
+        "async def body():\n    return said(await request_to('a', CODE).async_exec())\nreturn say(asyncio.run(body()))"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BETWEEN)
+def test_threads_that_execute_waits_for(models: Lab, case: str) -> None:
+    own = "import concurrent.futures as futures\ncall_own = lambda call=call: call('a', CODE)\n"
+    code = (own + BETWEEN[case]).replace("CODE", SEVEN)
+    assert ask(models, "a", code) == circle("a", "a")
+    back = (own + BETWEEN[case]).replace("CODE", SEVEN)
+    assert ask(models, "b", "return say(call('a', $back$))", back=back) == circle("a", "a")
+
+
+def test_a_thread_that_calls_back(models: Lab) -> None:
+    back = f"got = []\nt = threading.Thread(target=lambda call=call: got.append(call('a', {SEVEN})))\n"
+    back += "t.start()\nt.join()\nreturn say(got[0])"
+    assert ask(models, "a", "return say(call('b', $back$))", back=back) == circle("a", "b", "a")
+
+
+def test_two_calls_of_a_pool_to_ones_own_model(models: Lab) -> None:
+    code = f"""
+    import concurrent.futures as futures
+    with futures.ThreadPoolExecutor(4) as pool:
+        return say(list(pool.map(lambda name, call=call: call(name, {SEVEN}), ['a', 'b', 'a'])))
+    """
+    assert ask(models, "a", code) == [circle("a", "a"), 7, circle("a", "a")]
+
+
+def test_a_coroutine_that_blocks_its_loop(models: Lab) -> None:
+    assert ask(models, "sync", f"return say(call('sync', {SEVEN}))") == circle("sync", "sync")
+
+
+def test_what_a_thread_could_still_answer_is_refused_after_the_watchdogs_time(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """`flow` has a thread of its own, which could answer in place of its `execute`, but does not."""
+    lab = Lab(tmp_path_factory.mktemp("patience"), watchdog_seconds=0.3)
+    lab.load("a", CALLER, CONFIG)
+    lab.load("flow", CALLER, CONFIG + DECOUPLED)
+    code = f"""
+    import concurrent.futures as futures
+    self.pool = futures.ThreadPoolExecutor(1)
+    self.pool.submit(int).result()
+    request.get_response_sender().send(saying(call('a', {SEVEN})), 1)
+    """
+    assert ask(lab, "a", "return say(calls('flow', $code$))", code=code) == [circle("a", "flow", "a")]
+    lab.server.stop()
+
+
 # what does not wait is not refused
 
 

@@ -121,8 +121,8 @@ def test_a_changed_list_of_requests_is_refused(script: Script, change: str) -> N
     restarts = script.instance.restarts
     (text,) = outcomes(script, f"{change}\nreturn [answer(OUT=np.float32([1]))] * len(requests)")
     assert text == (
-        "Failed to process the request(s) for model 'script_0_0', message: The execute function changed the list of its "
-        "requests. Work on a copy of it."
+        "Failed to process the request(s) for model 'script_0_0', message: The execute function changed the list of "
+        "its requests. Work on a copy of it."
     )
     assert outcomes(script, "return [answer(OUT=np.float32([1]))]") == [[1.0]]
     assert script.instance.restarts == restarts

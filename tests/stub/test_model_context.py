@@ -19,6 +19,21 @@ STUB = str(Path(triton_python_backend_utils.__file__).parent)
 Load = Callable[..., ModelContext]
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_stub() -> Iterator[None]:
+    """Without what `import tritonlab` puts into this process for notebooks: a stub finds the module by its path."""
+    names = ("triton_python_backend_utils", "c_python_backend_utils")
+    kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    finders = list(sys.meta_path)
+    ours = [f for f in finders if getattr(f, "__module__", type(f).__module__).startswith("tritonlab")]
+    sys.meta_path[:] = [f for f in finders if f not in ours]
+    yield
+    sys.meta_path[:] = finders
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(kept)
+
+
 @pytest.fixture
 def load(tmp_path: Path, fake_bridge: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
     """Imports a model.py as a stub does; this process's modules and paths are as before afterwards."""
@@ -185,7 +200,7 @@ def test_coroutines_run_on_one_loop_in_a_daemon_thread(load: Load) -> None:  # r
     async def where() -> tuple[Any, threading.Thread]:
         return asyncio.get_running_loop(), threading.current_thread()
 
-    (first, thread), (second, _) = (context.run(where()).result(5) for _ in range(2))
+    (first, thread), (second, _) = (context.run(where()).future.result(5) for _ in range(2))
     assert first is second
     assert thread.daemon
     assert thread is not threading.current_thread()

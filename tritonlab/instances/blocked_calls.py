@@ -1,8 +1,10 @@
 """Which instance's `execute` is blocked in which BLS calls, and which call is refused because it would wait for itself.
 
-The stub says whether its `execute` waits for a call (`ipc_message.py`, INFER); nothing else is taken for blocked. Calls
-from other threads, awaitables nobody awaits and decoupled models whose `execute` has returned are not, so they are
-never refused; if they do wait for each other, the watchdog says so.
+With a call its stub says whether `execute`, on the main thread, waits for it; if it does, and that would be for ever,
+the call is refused before it begins. Where calls might wait for one another, but threads, futures or coroutines stand
+between them and `execute`, the stubs are asked a moment later (WAITS), and again while it lasts. Nothing else is taken
+for blocked: awaitables nobody awaits, threads nobody joins, and decoupled models whose `execute` has returned are never
+refused.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.infer_request import InferenceRequest, RequestState
 from ..ipc.stub_connection import StubConnection
 from .model_instance import ModelInstance
-from .wait_graph import Call, Instance, Wait, circle_of
+from .wait_graph import Call, Instance, Wait, circle_of, stuck_instances
 
 #: What the stub says of a call: it need not wait for it; `execute` waits; and no thread could answer in its place.
 NO_WAIT, WAITS, WAITS_ALONE = range(3)
@@ -38,7 +40,7 @@ class Callee(Protocol):
 @dataclass(eq=False, slots=True)
 class BlsCall:
     """One INFER of the stub behind `link`, until its final response. `waits`: one of the constants above; `sent`: how
-    many responses it has had."""
+    many responses it has had; `batch`: the caller's execution that made it, 0 if none was running."""
 
     caller: ModelInstance
     link: StubConnection
@@ -67,34 +69,44 @@ class Refusal(NamedTuple):
         )
 
 
+class Verdict(NamedTuple):
+    """`refusal`: what must be refused. `suspects`: instances that may wait for one another; their stubs know more."""
+
+    refusal: Refusal | None = None
+    suspects: Sequence[ModelInstance] = ()
+
+
+_NOTHING = Verdict()
+
+
 class BlockedCalls:
-    """Guarantees: of calls that close a circle together, exactly the last one is refused."""
+    """All calls of running `execute` calls that are not answered.
+
+    Guarantees: of calls that close a circle together, exactly the last one is refused.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _calls; a call is noted and looked at in one step
         self._calls: dict[Instance, tuple[BlsCall, ...]] = {}
 
-    def enter(self, call: BlsCall) -> Refusal | None:
-        """Notes that the caller's `execute` is blocked in `call` until `leave`; what must be refused, if it would be
-        for ever."""
+    def enter(self, call: BlsCall) -> Verdict:
+        """Notes a new call, until `leave`, and looks at what it closes."""
         with self._lock:
             call.batch = call.caller.batch_id
-            others = self._calls.get(call.caller, ())
-            if call not in others:
-                self._calls[call.caller] = (*others, call)
-            # mostly some instance of the called model does not wait, and that is all there is to ask
+            self._calls[call.caller] = (*self._calls.get(call.caller, ()), call)
+            # mostly some instance of the called model calls nobody, and that is all there is to ask
             if not all(instance in self._calls for instance in call.callee.instances):
-                return None
-            waits = {instance: _wait_of(calls) for instance, calls in self._calls.items()}
-            circle = circle_of(call.caller, waits)
-            if circle is None:
-                return None
-            queued = next(step.tag for step in circle.calls if step.executing is None)
-            assert isinstance(queued, BlsCall)
-            return Refusal(queued, (circle_of(queued.caller, waits) or circle).models)
+                return _NOTHING
+            return self._verdict(call, patient=False)
+
+    def look(self, call: BlsCall, *, patient: bool) -> Verdict:
+        """Looks again at a call. `patient`: it has waited so long that no thread will answer in a blocked `execute`'s
+        place."""
+        with self._lock:
+            return self._verdict(call, patient)
 
     def leave(self, call: BlsCall) -> None:
-        """The caller has got an answer."""
+        """The call is answered."""
         with self._lock:
             others = tuple(other for other in self._calls.get(call.caller, ()) if other is not call)
             if others:
@@ -102,11 +114,32 @@ class BlockedCalls:
             else:
                 self._calls.pop(call.caller, None)
 
+    def _verdict(self, call: BlsCall, patient: bool) -> Verdict:
+        waits = {i: wait for i, calls in self._calls.items() if (wait := _wait_of(calls, patient)) is not None}
+        circle = circle_of(call.caller, waits)
+        if circle is not None:
+            queued = next(step.tag for step in circle.calls if step.executing is None)
+            assert isinstance(queued, BlsCall)
+            return Verdict(Refusal(queued, (circle_of(queued.caller, waits) or circle).models))
+        possible = {i: wait for i, calls in self._calls.items() if (wait := _possible_wait_of(calls)) is not None}
+        stuck = stuck_instances(possible)
+        if call.caller not in stuck:
+            return _NOTHING
+        return Verdict(suspects=[calls[0].caller for instance, calls in self._calls.items() if instance in stuck])
 
-def _wait_of(calls: Sequence[BlsCall]) -> Wait:
+
+def _wait_of(calls: Sequence[BlsCall], patient: bool) -> Wait | None:
+    """What is certain."""
+    certain = [call for call in calls if call.waits]
+    steps = [step for call in certain if (step := _step(call)) is not None]
+    alone = patient or any(call.waits == WAITS_ALONE for call in certain)
+    return Wait(calls[0].caller.plan.source.model, steps, alone) if steps else None
+
+
+def _possible_wait_of(calls: Sequence[BlsCall]) -> Wait | None:
+    """As if `execute` waited for all of them."""
     steps = [step for call in calls if (step := _step(call)) is not None]
-    alone = any(call.waits == WAITS_ALONE for call in calls)
-    return Wait(calls[0].caller.plan.source.model, steps, alone)
+    return Wait(calls[0].caller.plan.source.model, steps) if steps else None
 
 
 def _step(call: BlsCall) -> Call | None:
@@ -114,8 +147,8 @@ def _step(call: BlsCall) -> Call | None:
     stub = call.caller.stub
     if stub is None or call.link is not stub.link:
         return None  # the caller died
-    if call.batch != call.caller.batch_id:
-        return None  # the caller has given it up
+    if not call.batch or call.batch != call.caller.batch_id:
+        return None  # no `execute` is waiting for it
     state = call.request.state
     if state is RequestState.EXECUTING:
         executing = next((i for i in call.callee.instances if i.executes(call.request)), None)

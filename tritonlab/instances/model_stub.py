@@ -162,6 +162,14 @@ class ModelStub:
             return self._blocked_stacks()
         return str(answer.value[1]) if not answer.lost else ""
 
+    def waits(self, timeout: float) -> tuple[int, list[list[int]]]:
+        """What its running `execute` cannot go on without, as WAITS says it; nothing if it did not say so in time."""
+        answer = self.process.monitor.ask("WAITS", None)
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or not answer.value[0]:
+            return 0, []
+        waits, needed = answer.value[1]
+        return waits, needed
+
     def _blocked_stacks(self) -> str:
         """Of a stub whose monitor thread does not come to run. Its lines show among the model's own, too."""
         if STACKS_SIGNAL is None or self._imported is not None:

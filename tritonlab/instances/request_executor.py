@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..core.infer_request import InferenceRequest
+from ..core.clock import Clock
+from ..core.infer_request import InferenceRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.status import Code, InternalError, TritonError
 from ..ipc.stub_connection import StubConnection
@@ -21,15 +22,31 @@ from .model_instance import InstanceState, ModelInstance
 from .response_factory import BlockReader, parse_parameters
 
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
+#: Nanoseconds until the stubs are asked what calls wait for that may wait for one another; then longer and longer.
+_FIRST_LOOK = 50_000_000
+_LAST_LOOK = 3_000_000_000
+#: Seconds a stub has to say what it waits for.
+_ASK_SECONDS = 1.0
 
 
 class RequestExecutor:
     """`infer` starts a checked request and calls back; `find` finds the version that a request is for. Both may raise
-    TritonError."""
+    TritonError. `later` calls a function after so many nanoseconds. `patience`: nanoseconds after which calls that wait
+    for one another are refused even if a thread of the author's could end it (0: never)."""
 
-    def __init__(self, infer: Callable[[InferenceRequest], None], find: Callable[[str, int], Callee]) -> None:
+    def __init__(
+        self,
+        infer: Callable[[InferenceRequest], None],
+        find: Callable[[str, int], Callee],
+        clock: Clock,
+        later: Callable[[int, Callable[[], None]], None],
+        patience: int = 0,
+    ) -> None:
         self._infer = infer
         self._find = find
+        self._clock = clock
+        self._later = later
+        self._patience = patience
         self._blocked = BlockedCalls()
         self._lock = threading.Lock()  # guards _running
         self._running: dict[tuple[int, int], BlsCall] = {}
@@ -85,10 +102,12 @@ class RequestExecutor:
             self._running[id(link), ident] = call
         text = ""
         try:
-            refusal = self._blocked.enter(call) if waits else None
-            if refusal is not None:
-                text = refusal.text
+            verdict = self._blocked.enter(call)
+            if verdict.refusal is not None:
+                text = verdict.refusal.text
             else:
+                if verdict.suspects:
+                    self._later(_FIRST_LOOK, lambda: self._look_again(call, _FIRST_LOOK))
                 self._infer(request)
         except TritonError as error:
             text = _refused(name, error)
@@ -96,24 +115,38 @@ class RequestExecutor:
             self._end(call)
         return text
 
-    def wait(self, link: StubConnection, ident: int, body: list[int]) -> None:
-        """The stub's `execute` waits for the next response of the INFER `ident`: [how, responses it has had]."""
-        waits, received = body
-        with self._lock:
-            call = self._running.get((id(link), ident))
-        if call is None or call.sent != received:
-            return  # the answer is on its way
-        call.waits = waits
-        refusal = self._blocked.enter(call)
-        if refusal is not None and refusal.call.callee.withdraw(refusal.call.request):
-            refusal.call.request.respond_error(InternalError(refusal.text))
+    def _look_again(self, call: BlsCall, pause: int) -> None:
+        """On the timer's thread: asks the stubs, if it still looks as if calls waited for one another."""
+        if call.request.state is RequestState.RELEASED:
+            return
+        verdict = self._blocked.look(call, patient=False)
+        if verdict.refusal or verdict.suspects:
+            name = "bls waits"
+            threading.Thread(target=self._ask, args=(call, verdict.suspects, pause), name=name, daemon=True).start()
+
+    def _ask(self, call: BlsCall, suspects: Sequence[ModelInstance], pause: int) -> None:
+        for instance in suspects:
+            stub = instance.stub
+            waits, needed = stub.waits(_ASK_SECONDS) if stub is not None else (NO_WAIT, [])
+            for ident, received in needed:
+                with self._lock:
+                    known = self._running.get((id(stub.link), ident)) if stub is not None else None
+                if known is not None and known.sent == received:  # else an answer is on its way
+                    known.waits = waits
+        waited = self._clock.now() - call.request.request_start
+        verdict = self._blocked.look(call, patient=0 < self._patience <= waited)
+        refused = verdict.refusal
+        if refused is not None and refused.call.callee.withdraw(refused.call.request):
+            refused.call.request.respond_error(InternalError(refused.text))
+        if verdict.refusal is not None or verdict.suspects:
+            pause = min(pause * 4, _LAST_LOOK)
+            self._later(pause, lambda: self._look_again(call, pause))
 
     def _end(self, call: BlsCall) -> None:
         with self._lock:
             self._running.pop((id(call.link), call.ident), None)
         call.request.on_response = None  # it leads back to the request: its inputs would stay until the collector runs
-        if call.waits:
-            self._blocked.leave(call)
+        self._blocked.leave(call)
 
     def cancel(self, link: StubConnection, ident: int) -> None:
         """Cancels a running INFER; one that is over is ignored (rule 1.10.6)."""
@@ -131,10 +164,7 @@ class RequestExecutor:
         link = call.link
         if response.final:
             self._end(call)
-        elif call.waits:
-            # it goes on with this one; whether it waits for the next, it says itself
-            self._blocked.leave(call)
-            call.waits = NO_WAIT
+        call.waits = NO_WAIT  # it goes on with this one; whether it waits for the next, it says when asked
         call.sent += 1
         if link.lost:
             return

@@ -46,7 +46,6 @@ class StubCalls:
         self._special: dict[int, Callable[[ModelInstance, StubConnection, int, Any], None]] = {
             NUMBER["INFER"]: executor.start,
             NUMBER["INFER_CANCEL"]: lambda instance, link, ident, body: executor.cancel(link, ident),
-            NUMBER["INFER_WAIT"]: lambda instance, link, ident, body: executor.wait(link, ident, body),
         }
         self._quick: dict[int, Callable[[ModelInstance, StubConnection, Any], Any]] = {
             NUMBER["IS_CANCELLED"]: self._is_cancelled,

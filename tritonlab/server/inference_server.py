@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,9 @@ class InferenceServer:
         self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
         self._backends = Backends(backend_directory)
-        self._executor = RequestExecutor(self.infer, self.find)
+        self._executor = RequestExecutor(
+            self.infer, self.find, self.clock, self._call_later, int(watchdog_seconds * 1e9)
+        )
         calls = StubCalls(self.metrics, self._executor, self)
         self._services = LoadServices(
             InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls, calls.end),
@@ -164,6 +166,9 @@ class InferenceServer:
                     raise  # a full queue is counted nowhere (measured)
                 # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
                 request.inputs = inputs  # the check may have reshaped them
+
+    def _call_later(self, ns: int, function: Callable[[], None]) -> None:
+        self._timer.call_at(self.clock.now() + ns, function)
 
     # -- model control
 

@@ -52,6 +52,13 @@ COMMANDS = (
     Command(5, "IS_READY", ">", "null; on the monitor socket; value: bool, or null if there is no such method"),
     Command(6, "DUMP_STACKS", ">", "null; on the monitor socket; value: text of all thread stacks"),
     Command(7, "WAKE", ">", "null; on the monitor socket; the stub sends AWAKE; value: null"),
+    Command(
+        8,
+        "WAITS",
+        ">",
+        "null; on the monitor socket; value: [wait as in INFER, [[id of an INFER, responses received]]], the calls "
+        "that execute cannot go on without",
+    ),
     # execution
     Command(
         10,
@@ -95,7 +102,6 @@ COMMANDS = (
         "1 if execute waits for the next response, 2 if also no other thread could answer its requests, else 0",
     ),
     Command(57, "INFER_CANCEL", "<", "null; id of the INFER; no answer"),
-    Command(58, "INFER_WAIT", "<", "[wait as in INFER, responses received]; id of the INFER; no answer"),
 )
 
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -8,8 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from .author_error import outcome_of, peer_text, to_wire
 from .connection import Connection, LinkClosed
@@ -20,13 +19,11 @@ from .ipc_message import NUMBER
 from .model_context import ModelContext, ModelFailure
 from .pb_memory import InferenceTrace
 from .shm_manager import SharedMemoryError
-from .stub_bridge import Sent, StubBridge, has_no_sender, received_tensors
+from .stub_bridge import Sent, StubBridge, received_tensors
 from .thread_stacks import all_stacks
 
 _RESCHEDULE = 2
 _FINAL = 1
-#: Seconds between looks at a coroutine that takes long.
-_LONGEST_PAUSE = 2.0
 
 
 class MainLoop:
@@ -50,6 +47,12 @@ class MainLoop:
             NUMBER["AUTO_COMPLETE"]: context.auto_complete_config,
             NUMBER["INITIALIZE"]: self._initialize,
             NUMBER["FINALIZE"]: self._finalize,
+        }
+        #: of the monitor thread; quick
+        self._answers: Dict[int, Callable[[Any], Any]] = {
+            NUMBER["DUMP_STACKS"]: lambda body: all_stacks(self._context.loop),
+            NUMBER["WAITS"]: lambda body: bridge.waits(),
+            NUMBER["WAKE"]: lambda body: self._connection.send(NUMBER["AWAKE"], 0),
         }
 
     def run(self) -> None:
@@ -181,38 +184,30 @@ class MainLoop:
             bridge.executing = requests
             try:
                 returned = self._context.execute(given)
+                if self._context.is_async:
+                    returned = self._run(returned, requests)
             finally:
                 bridge.executing = None
                 if bridge.abandoned:
                     _leave(sys.exc_info()[1])
-            if self._context.is_async:
-                coroutine = returned
-                future = self._context.run(coroutine)
-                if self._decoupled:
-                    handles = [request._handle for request in requests]
-                    future.add_done_callback(lambda f: self._coroutine_done(f, handles))
-                    return None, None
-                returned = self._await(future, coroutine, requests)
             return None, returned
         except ModelFailure as failure:
             return {"text": self._failed(str(failure)), "code": 1}, None
         except BaseException as error:
             return outcome_of(error, self._failed(peer_text(error))), None
 
-    def _await(self, future: Any, coroutine: Any, requests: List[InferenceRequest]) -> Any:
-        """What the coroutine returned. When it takes long, the kernel is told what it waits for."""
-        pause = 0.05
-        told: Set[Tuple[int, int]] = set()
-        while True:
-            try:
-                return future.result(pause)
-            except FutureTimeout:
-                if future.done():
-                    return future.result()  # its own TimeoutError, or it has just ended
-            pause = min(pause * 2, _LONGEST_PAUSE)
-            for call in self._context.calls_awaited_by(coroutine, self._bridge.waiting) - told:
-                told.add(call)
-                self._bridge.tell_wait(call[0], 2 if has_no_sender(requests) else 1, call[1])
+    def _run(self, coroutine: Any, requests: List[InferenceRequest]) -> Any:
+        """What the coroutine of `execute` returned; a decoupled model's is not waited for (rule 3.8.2)."""
+        awaited = self._context.run(coroutine)
+        if self._decoupled:
+            handles = [request._handle for request in requests]
+            awaited.future.add_done_callback(lambda f: self._coroutine_done(f, handles))
+            return None
+        self._bridge.awaited = awaited
+        try:
+            return awaited.future.result()
+        finally:
+            self._bridge.awaited = None
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
         """A decoupled coroutine raised. The peer only logs it and the stream waits for ever (rule 3.8.2); here it
@@ -304,19 +299,13 @@ class MainLoop:
                     asked = (ident, self._is_ready)
                     threading.Thread(target=self._answer, args=asked, name="is_ready", daemon=True).start()
                 else:
-                    self._answer(ident, self._wake if command == NUMBER["WAKE"] else self._stacks)
+                    self._answer(ident, self._answers[command])
         except LinkClosed:
             os._exit(1)
 
     def _answer(self, ident: int, handler: Callable[[Any], Any]) -> None:
         with contextlib.suppress(LinkClosed):  # _watch sees it too
             self._monitor.send(NUMBER["RESULT"], ident, self._outcome(handler, None))
-
-    def _wake(self, body: Any) -> None:
-        self._connection.send(NUMBER["AWAKE"], 0)
-
-    def _stacks(self, body: Any) -> str:
-        return all_stacks(self._context.loop)
 
     def _is_ready(self, body: Any) -> Optional[bool]:
         return self._context.is_ready()

@@ -14,10 +14,10 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set
 
-from .awaited_calls import threads_awaited_by
 from .bridge import Bridge
+from .needed_calls import AwaitedCoroutine
 
 #: Seconds a coroutine that blocks its loop may hold up `finalize`.
 _LOOP_END = 1.0
@@ -107,20 +107,15 @@ class ModelContext:
             raise ModelFailure("Python model %s does not implement `execute` method." % self.model_path) from None
         return execute(requests)
 
-    def run(self, coroutine: Any) -> Any:
-        """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8);
-        returns its future."""
+    def run(self, coroutine: Any) -> AwaitedCoroutine:
+        """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8)."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._loop_thread = threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True)
             self._loop_thread.start()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def calls_awaited_by(self, coroutine: Any, waiting: Mapping[int, Tuple[int, int]]) -> Set[Tuple[int, int]]:
-        """Those of the BLS calls that threads wait for without which a coroutine of `run` cannot go on."""
-        assert self._loop is not None
-        task = next((task for task in asyncio.all_tasks(self._loop) if task.get_coro() is coroutine), None)
-        return {waiting[thread] for thread in threads_awaited_by(task) if thread in waiting}
+        assert self._loop_thread is not None
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return AwaitedCoroutine(coroutine, future, self._loop, self._loop_thread.ident or 0)
 
     @property
     def loop(self) -> Optional[asyncio.AbstractEventLoop]:

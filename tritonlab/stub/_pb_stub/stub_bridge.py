@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from sys import getrefcount
-from typing import Any, Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Container, Deque, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 from weakref import ref
 
 import numpy as np
@@ -27,6 +27,7 @@ from .errors import TritonError, code_of
 from .infer_request import InferenceRequest
 from .infer_response import InferenceResponse
 from .ipc_message import NUMBER
+from .needed_calls import AwaitedCoroutine, needed_calls
 from .pb_tensor import Tensor
 from .shm_manager import Hold, Lease, Region, RegionReader, SharedMemoryError
 from .tensor_block import Header, Wire, check_header, map_block, pack_tensors
@@ -35,7 +36,6 @@ _REPLY = NUMBER["REPLY"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 _RESPONSE = NUMBER["RESPONSE"]
 _INFER = NUMBER["INFER"]
-_INFER_WAIT = NUMBER["INFER_WAIT"]
 _FINAL = 1
 _ndarray = np.ndarray
 _NOTHING: Any = ()
@@ -59,8 +59,9 @@ class StubBridge(Bridge):
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
         self.errands = Errands()
-        #: the requests of the running `execute`; no coroutine counts
+        #: the requests of the running `execute`, and its coroutine if the main thread waits for one
         self.executing: Optional[List[InferenceRequest]] = None
+        self.awaited: Optional[AwaitedCoroutine] = None
         #: INFER id and number of responses had of the calls that threads wait for, by thread
         self.waiting: Dict[int, Tuple[int, int]] = {}
         self._main = threading.get_ident()
@@ -248,21 +249,24 @@ class StubBridge(Bridge):
     def wait_kind(self) -> int:
         """What it means for the running `execute` that this thread waits now; see INFER in the COMMANDS table."""
         executing = self.executing
-        if executing is None or threading.get_ident() != self._main:
-            return 0
-        if has_no_sender(executing):
-            return 2
-        return 1 if any(thread.name not in _NO_AUTHORS for thread in threading.enumerate()) else 2
+        return 0 if executing is None or threading.get_ident() != self._main else _kind(executing, ())
 
-    def tell_wait(self, ident: int, kind: int, received: int) -> None:
-        """The running `execute` waits for the next response of the INFER `ident`: so that a call which would wait for
-        itself can be refused (rule 4.4.1)."""
-        self.connection.send(_INFER_WAIT, ident, [kind, received])
+    def waits(self) -> List[Any]:
+        """The answer to WAITS: [wait as in INFER, [[id of the INFER, responses received]]] of the calls without whose
+        answers the running `execute` cannot go on. So the kernel finds calls that wait for themselves (rule 4.4.1)."""
+        executing = self.executing
+        if executing is None:
+            return [0, []]
+        calls, threads = needed_calls(self._main, self.waiting.copy(), self.awaited)
+        return [_kind(executing, threads), sorted(calls)]
 
 
-def has_no_sender(requests: Sequence[InferenceRequest]) -> bool:
-    """Whether only what `execute` returns can answer its requests."""
-    return all(request._sender is None for request in requests)
+def _kind(executing: Sequence[InferenceRequest], waiting: Container[int]) -> int:
+    """2 if nothing but what `execute` returns could answer its requests while these threads wait, else 1."""
+    if all(request._sender is None for request in executing):
+        return 2
+    others = [t for t in threading.enumerate() if t.ident not in waiting and t.name not in _NO_AUTHORS]
+    return 1 if others else 2
 
 
 class InferCall:
@@ -275,9 +279,8 @@ class InferCall:
         self._box: Deque[Any] = deque()
         self._done = False
         self._received = 0
-        self._told = bridge.wait_kind()
         bridge._answers[ident] = self._box
-        bridge.connection.send(_INFER, ident, [*body, self._told])
+        bridge.connection.send(_INFER, ident, [*body, bridge.wait_kind()])
 
     def await_one(self) -> None:
         """Waits until a response is there."""
@@ -286,10 +289,6 @@ class InferCall:
             return
         thread = threading.get_ident()
         bridge.waiting[thread] = (self._ident, self._received)
-        if self._received or not self._told:
-            self._told = bridge.wait_kind()
-            if self._told:
-                bridge.tell_wait(self._ident, self._told, self._received)
         bridge._pump(lambda: bool(box))
         del bridge.waiting[thread]
 
