@@ -1,0 +1,90 @@
+"""The request parameters that have a meaning of their own, and the rest (rule 6.4), the same way for every frontend.
+
+A frontend says with a `ParameterValues` how its protocol's values are read, and what it tells a client whose value has
+the wrong type: the texts differ between HTTP and gRPC, the meaning does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.infer_response import ParameterValue
+from ..core.status import InvalidArgumentError
+
+#: Keys of this beginning are Triton's own: a client may send those only that its protocol names.
+RESERVED_PREFIX = "triton_"
+#: What else no forwarded header may be called (rule 6.14).
+_RESERVED = frozenset(
+    {"sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"}
+)
+
+
+class ParameterValues(Protocol):
+    """Reads the parameter values of one protocol. Each method raises TritonError, in the peer's words, for a value of
+    the wrong type."""
+
+    def correlation_id(self, value: Any) -> int | str: ...
+
+    def boolean(self, key: str, value: Any) -> bool: ...
+
+    def unsigned(self, key: str, value: Any) -> int: ...
+
+    def reserved(self, key: str, value: Any) -> None:
+        """A key that begins with RESERVED_PREFIX; most are refused."""
+
+    def other(self, key: str, value: Any) -> ParameterValue:
+        """What the model sees."""
+
+
+def set_parameters(request: InferenceRequest, parameters: Mapping[str, Any], values: ParameterValues) -> None:
+    """Takes the parameters into the fields of `request`, in their order; what has no meaning of its own becomes one of
+    `request.parameters`."""
+    others: dict[str, ParameterValue] = {}
+    for key, value in parameters.items():
+        field = _FIELDS.get(key)
+        if field is not None:
+            field(request, key, value, values)
+        elif key.startswith(RESERVED_PREFIX):
+            values.reserved(key, value)
+        else:
+            others[key] = values.other(key, value)
+    if others:
+        request.parameters = {**(request.parameters or {}), **others}
+
+
+def check_forwarded(header: str) -> None:
+    """Refuses a header that would be forwarded under a name that is Triton's (rule 6.14)."""
+    name = header.lower()
+    if name in _RESERVED or name.startswith(RESERVED_PREFIX):
+        raise InvalidArgumentError(f"Header '{header}' is reserved for Triton usage and cannot be forwarded.")
+
+
+def _set_correlation_id(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+    request.correlation_id = values.correlation_id(value)
+
+
+def _set_flag(flag: int) -> Callable[[InferenceRequest, str, Any, ParameterValues], None]:
+    def set_flag(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+        if values.boolean(key, value):
+            request.flags |= flag
+
+    return set_flag
+
+
+def _set_priority(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+    request.priority = values.unsigned(key, value)
+
+
+def _set_timeout(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
+    request.timeout = values.unsigned(key, value)
+
+
+_FIELDS: dict[str, Callable[[InferenceRequest, str, Any, ParameterValues], None]] = {
+    "sequence_id": _set_correlation_id,
+    "sequence_start": _set_flag(SEQUENCE_START),
+    "sequence_end": _set_flag(SEQUENCE_END),
+    "priority": _set_priority,
+    "timeout": _set_timeout,
+}
