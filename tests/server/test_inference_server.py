@@ -504,7 +504,7 @@ def test_stop_is_final_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TritonError):
         server.model("m")()
     with pytest.raises(UnavailableError):
-        server.core._load("m", None, None)
+        server.core._control.load_model("m", None, None)
     eventually(lambda: stub_processes() == before and threading.active_count() <= threads)
 
 

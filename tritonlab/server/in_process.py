@@ -16,7 +16,6 @@ from ..core.infer_request import InferenceRequest
 from ..core.infer_response import ParameterValue
 from ..core.instrument import Instruments
 from ..core.model_config import print_pbtxt, to_dict
-from ..core.model_metrics import ModelMetrics
 from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
 from ..ipc.interrupts import shielded
@@ -24,20 +23,6 @@ from ..ipc.stub_log import LogRecord
 from .inference_server import EXIT_TIMEOUT, WATCHDOG_SECONDS, InferenceServer
 from .model_lifecycle import ModelVersion
 from .response_iterator import AsyncResponseIterator, ResponseIterator
-
-SERVER_NAME = "triton"
-#: The release whose newest behaviour the rule book describes (rule 0.1).
-SERVER_VERSION = "2.73.0"
-#: Rule 6.2, in the peer's order; what this server has no surface for is left out.
-EXTENSIONS = (
-    "sequence",
-    "model_repository",
-    "model_repository(unload_dependents)",
-    "schedule_policy",
-    "model_configuration",
-    "parameters",
-    "statistics",
-)
 
 
 class Server:
@@ -126,15 +111,17 @@ class Server:
                 found[model.name, version] = Model(self, model.name, version)
         return found
 
-    def index(self) -> list[dict[str, str]]:
-        """The repository index: `name`, and for versions that were loaded or tried `version`, `state`, `reason`."""
-        return self._core.index()
+    def index(self, ready: bool = False) -> list[dict[str, str]]:
+        """The repository index: `name`, and for versions that were loaded or tried `version`, `state`, `reason`.
+        `ready`: READY versions only."""
+        return self._core.index(ready)
 
     def metadata(self) -> dict[str, Any]:
-        return {"name": SERVER_NAME, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
+        """`name`, `version` and `extensions`, as the peer's `/v2` says them."""
+        return self._core.server_metadata()
 
     def live(self) -> bool:
-        return not self._core._stopped
+        return self._core.live()
 
     def ready(self) -> bool:
         """Whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
@@ -142,11 +129,7 @@ class Server:
 
     def metrics(self) -> str:
         """Prometheus text, as on the peer's /metrics."""
-        versions = [v for model in self._core.models() for v in model.versions.values()]
-        return self._core.metrics.expose(
-            ModelMetrics(v.name, v.version, v.stats, v.scheduler.pending, v.config.metric_tags, v.load_ns)
-            for v in versions
-        )
+        return self._core.metrics_text()
 
     def logs(self, model: str | None = None) -> list[LogRecord]:
         """What models printed and logged, oldest first."""
@@ -215,6 +198,10 @@ class Model:
     def _found(self) -> ModelVersion:
         return self._core.find(self.name, self.version)
 
+    def _version(self) -> str:
+        """As clients say it."""
+        return "" if self.version == -1 else str(self.version)
+
     @property
     def server(self) -> Server:
         return self._server
@@ -260,9 +247,7 @@ class Model:
 
     def metadata(self) -> dict[str, Any]:
         """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2)."""
-        found = self._found()
-        model = self._core.model(self.name)
-        return found.rules.metadata(sorted(model.versions) if model is not None else [])
+        return self._core.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
         """The complete configuration, as the peer's config endpoint prints it (rule 5.2)."""
@@ -274,8 +259,7 @@ class Model:
 
     def statistics(self) -> dict[str, Any]:
         """The statistics of rule 5.12.1, nanoseconds."""
-        found = self._found()
-        return {"model_stats": [found.stats.to_dict(found.name, found.version)]}
+        return self._core.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
         """Each instance's name, kind, device, process id, state, restarts and the reason of its last death."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +15,9 @@ from ..core.clock import Clock, SystemClock
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.instrument import Instruments
 from ..core.metrics import MetricRegistry
-from ..core.model_config_rules import config_differs
-from ..core.status import (
-    InvalidArgumentError,
-    ModelError,
-    ModelLoadError,
-    NotFoundError,
-    TritonError,
-    UnavailableError,
-)
+from ..core.model_config import ModelConfig
+from ..core.model_metrics import ModelMetrics
+from ..core.status import InvalidArgumentError, NotFoundError, UnavailableError
 from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
@@ -35,36 +28,29 @@ from ..ipc.stub_pool import StubPool
 from ..schedulers.timer import Timer
 from .backend_config import shm_settings
 from .backends import Backends
-from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
-from .model_repository_manager import ModelFiles, ModelRepositoryManager
+from .model_control import CONTROL_MODES, LoadedModel, ModelControl
+from .model_lifecycle import LoadServices, ModelState, ModelVersion
+from .model_repository_manager import ModelRepositoryManager
 from .requests_in_flight import HeldRequest, survey
 from .watchdog import Watchdog
 
+SERVER_NAME = "triton"
+#: The release whose newest behaviour the rule book describes (rule 0.1).
+SERVER_VERSION = "2.73.0"
+#: Rule 6.2, in the peer's order; what this server has no surface for is left out.
+EXTENSIONS = (
+    "sequence",
+    "model_repository",
+    "model_repository(unload_dependents)",
+    "schedule_policy",
+    "model_configuration",
+    "parameters",
+    "statistics",
+)
 #: Seconds without a sign of life after which a request is reported.
 WATCHDOG_SECONDS = 10.0
-CONTROL_MODES = ("none", "explicit")
 #: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
-
-
-class LoadedModel:
-    """All a server knows of one model name: its versions, and what became of those that are gone."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lock = threading.RLock()  # one load or unload of the model at a time
-        #: replaced whole, never changed, so that requests read it without the lock
-        self.versions: dict[int, ModelVersion] = {}
-        self.latest: ModelVersion | None = None
-        self.files: ModelFiles | None = None
-        #: version -> (state, reason) of versions that do not serve: failed or unloaded
-        self.ended: dict[int, tuple[ModelState, str]] = {}
-
-    def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
-        """New requests go to these versions from now on."""
-        self.versions = versions
-        self.latest = versions[max(versions)] if versions else None
-        self.files = files
 
 
 class InferenceServer:
@@ -94,7 +80,6 @@ class InferenceServer:
         self.metrics = MetricRegistry(self._on_metric)
         self.log = LogBook(self._on_log)
         self.repository = ModelRepositoryManager(repositories)
-        self.explicit = model_control_mode == "explicit"
         self._strict_readiness = strict_readiness
         self._link_reader = LinkReader()
         self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
@@ -104,30 +89,21 @@ class InferenceServer:
             self.infer, self.find, self.clock, self._call_later, int(watchdog_seconds * 1e9)
         )
         calls = StubCalls(self.metrics, self._executor, self)
-        self._services = LoadServices(
+        services = LoadServices(
             InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls, calls.end),
             self._timer,
             self._backends,
             auto_complete=not strict_model_config,
         )
+        self._control = ModelControl(self.repository, services, model_control_mode, self._on_state)
+        self._models = self._control.models
         self._serials = itertools.count(1)
-        self._models: dict[str, LoadedModel] = {}
-        self._models_lock = threading.Lock()  # guards additions to _models
-        self._endings: dict[threading.Thread, ModelVersion] = {}
         self._watchdog = Watchdog(
             watchdog_seconds, self.clock, self._timer, self.requests, self._executor.calls, self._on_waiting
         )
-        self._stopped = False
         _servers.add(self)
-        self._start(startup_models)
-
-    def _start(self, startup_models: Sequence[str]) -> None:
-        names = list(startup_models) if self.explicit else self.repository.names()
-        if names == ["*"]:
-            names = self.repository.names()
         try:
-            for name in names:
-                self._load(name, None, None)
+            self._control.start(startup_models)
         except BaseException:
             self.stop()
             raise
@@ -180,186 +156,75 @@ class InferenceServer:
 
         Raises ModelLoadError, or UnavailableError outside the explicit mode.
         """
-        self._require_explicit()
-        return self._load(name, config, files)
-
-    def _require_explicit(self) -> None:
-        if not self.explicit:
-            raise UnavailableError("explicit model load / unload is not allowed if polling is enabled")
-
-    def _load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> LoadedModel:
-        with self._models_lock:
-            model = self._models.setdefault(name, LoadedModel(name))  # so that a second load of it waits for this one
-        with model.lock:
-            if self._stopped:
-                raise UnavailableError("Server is stopping")
-            try:
-                found = self.repository.read(name, config, files)
-            except ModelLoadError as error:
-                self._say(name, f"{error.message}: {error.reason}")
-                raise
-            if self._unchanged(model, found):
-                return model
-            if not found.versions:
-                text = f"at least one version must be available under the version policy of model '{name}'"
-                raise ModelLoadError(f"load failed for model '{name}': {text}\n", reason=text)
-            versions = self._load_versions(model, found)
-            failed = {number: error for number, error in versions.items() if isinstance(error, TritonError)}
-            loaded = {number: version for number, version in versions.items() if isinstance(version, ModelVersion)}
-            if failed:
-                for version in loaded.values():
-                    version.advance(ModelEvent.UNLOAD)
-                    version.unload()
-                raise self._load_failure(name, failed)
-            old = model.versions
-            model.serve(loaded, found)
-            for number in loaded:
-                model.ended.pop(number, None)
-        for version in old.values():
-            self._end(model, version)
-        return model
-
-    @staticmethod
-    def _unchanged(model: LoadedModel, found: ModelFiles) -> bool:
-        """Rule 5.11.2: a load that would change nothing does nothing."""
-        now = model.files
-        return (
-            now is not None
-            and bool(model.versions)
-            and found.fingerprint == now.fingerprint
-            and found.versions == now.versions
-            and found.override == now.override
-            and found.temporary is None
-            and not config_differs(now.config, found.config)
-        )
-
-    def _load_versions(self, model: LoadedModel, found: ModelFiles) -> dict[int, ModelVersion | TritonError]:
-        versions: dict[int, ModelVersion | TritonError] = {}
-        try:
-            for number in found.versions:
-                versions[number] = self._load_version(model, found, number)
-        except BaseException:  # an interrupt: nobody will ever serve what was loaded
-            for version in versions.values():
-                if isinstance(version, ModelVersion):
-                    version.abort()
-            raise
-        return versions
-
-    def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
-        version = ModelVersion(found, number, self._services, self._on_state)
-        try:
-            version.load()
-        except TritonError as error:
-            if number not in model.versions:
-                model.ended[number] = (version.state, version.reason)
-            self._say(model.name, f"failed to load '{model.name}' version {number}: {version.reason}")
-            return error
-        return version
-
-    @staticmethod
-    def _load_failure(name: str, failed: dict[int, TritonError]) -> ModelLoadError:
-        lines = [
-            f"version {number} is at UNAVAILABLE state: {error.code.text}: {error.message};\n"
-            for number, error in sorted(failed.items())
-        ]
-        first = failed[min(failed)]
-        error = ModelLoadError(f"load failed for model '{name}': {''.join(lines)}", reason=first.message)
-        if isinstance(first, ModelError):
-            error.exception, error.log = first.exception, first.log
-            error.reason = first.reason or first.message
-        return error
+        return self._control.load(name, config, files)
 
     def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None:
         """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it
-        has ended.
+        has ended. Raises UnavailableError outside the explicit mode."""
+        self._control.unload(name, unload_dependents, wait)
 
-        `unload_dependents` has no effect: only ensembles have dependents, and none can be loaded.
-        """
-        self._require_explicit()
-        model = self._models.get(name)
-        if model is None:
-            return
-        with model.lock:
-            versions = model.versions
-            for number in versions:
-                model.ended[number] = (ModelState.UNLOADING, "")
-            model.serve({}, None)
-        threads = [self._end(model, version) for version in versions.values()]
-        if wait:
-            for thread in threads:
-                thread.join()
+    def index(self, ready: bool = False) -> list[dict[str, str]]:
+        """The repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were loaded or
+        tried. `ready`: READY versions only."""
+        return self._control.index(ready)
 
-    def _end(self, model: LoadedModel, version: ModelVersion) -> threading.Thread:
-        """Unloads a version that no longer serves, in the background."""
-        version.advance(ModelEvent.UNLOAD)
+    def models(self) -> list[LoadedModel]:
+        """Every model that was loaded, or tried, at least once."""
+        return self._control.known()
 
-        def end() -> None:
-            try:
-                version.unload()
-                if version.version not in model.versions:
-                    model.ended[version.version] = (version.state, version.reason)
-            finally:
-                self._endings.pop(threading.current_thread(), None)
-
-        thread = threading.Thread(target=end, name=f"unload {version.name}", daemon=True)
-        self._endings[thread] = version
-        thread.start()
-        return thread
+    def model(self, name: str) -> LoadedModel | None:
+        return self._models.get(name)
 
     # -- state
+
+    def live(self) -> bool:
+        return not self._control.stopped
+
+    def ready(self) -> bool:
+        """Rule 5.11.9: nothing is loading, failed or without a living stub."""
+        return self.live() and (not self._strict_readiness or self._control.all_ready())
 
     def model_ready(self, name: str, version: str = "") -> bool:
         """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no
         number."""
         return self.find(name, parse_version(version)).ready()
 
-    def models(self) -> list[LoadedModel]:
-        """Every model that was loaded, or tried, at least once."""
-        return [model for _, model in sorted(self._models.items()) if model.versions or model.ended]
+    def server_metadata(self) -> dict[str, Any]:
+        """`name`, `version` and `extensions` (rule 6.2)."""
+        return {"name": SERVER_NAME, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
-    def model(self, name: str) -> LoadedModel | None:
-        return self._models.get(name)
+    def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
+        """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2).
 
-    def index(self) -> list[dict[str, str]]:
-        """The repository index (rule 5.11.7): models never loaded have a name only."""
-        entries: list[dict[str, str]] = []
-        for name in sorted({*self.repository.names(), *(model.name for model in self.models())}):
-            model = self._models.get(name)
-            states = (
-                {}
-                if model is None
-                else {
-                    **{v: (s.value, r) for v, (s, r) in model.ended.items()},
-                    **{n: (v.state.value, v.reason) for n, v in model.versions.items()},
-                }
-            )
-            for number, (state, reason) in sorted(states.items()):
-                entry = {"name": name, "version": str(number), "state": state}
-                entries.append({**entry, "reason": reason} if reason else entry)
-            if not states:
-                entries.append({"name": name})
-        return entries
+        Raises NotFoundError, InvalidArgumentError, as all calls for one model here do.
+        """
+        found = self.find(name, parse_version(version))
+        return found.rules.metadata(sorted(self._models[name].versions))
 
-    def ready(self) -> bool:
-        """Rule 5.11.9: nothing is loading, failed or without a living stub."""
-        if self._stopped:
-            return False
-        if not self._strict_readiness:
-            return True
-        for model in self.models():
-            if any(not version.ready() for version in model.versions.values()):
-                return False
-            ended = [pair for number, pair in model.ended.items() if number not in model.versions]
-            if any(state is not ModelState.UNAVAILABLE or reason != "unloaded" for state, reason in ended):
-                return False
-        return True
+    def model_config(self, name: str, version: str = "") -> ModelConfig:
+        """The complete configuration (rule 5.2)."""
+        return self.find(name, parse_version(version)).config
+
+    def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
+        """The statistics of rule 5.12.1, nanoseconds; of all models without a name."""
+        found = [self.find(name, parse_version(version))] if name else self._serving()
+        return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
+
+    def metrics_text(self) -> str:
+        """Prometheus text, as on the peer's /metrics."""
+        return self.metrics.expose(
+            ModelMetrics(v.name, v.version, v.stats, v.scheduler.pending, v.config.metric_tags, v.load_ns)
+            for v in self._serving()
+        )
+
+    def _serving(self) -> list[ModelVersion]:
+        return [version for model in self.models() for version in model.versions.values()]
 
     # -- observation
 
     def requests(self) -> list[HeldRequest]:
         """Every request in flight, also those of versions that are being unloaded, oldest first."""
-        versions = [v for model in self.models() for v in model.versions.values()]
-        return survey([*versions, *list(self._endings.values())], self._executor.calls(), self.clock.now())
+        return survey(self._control.running(), self._executor.calls(), self.clock.now())
 
     def _on_waiting(self, held: HeldRequest, text: str) -> None:
         name = held.instance.plan.name if held.instance is not None else ""
@@ -381,9 +246,6 @@ class InferenceServer:
         if hook is not None:
             hook(name, labels, value, self.clock.now())
 
-    def _say(self, model: str, text: str) -> None:
-        self.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))
-
     # -- end
 
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
@@ -391,23 +253,9 @@ class InferenceServer:
 
         Requests that still execute after `timeout` seconds fail, and their stubs are killed.
         """
-        if self._stopped:
+        if self._control.stopped:
             return
-        self._stopped = True
-        for model in list(self._models.values()):
-            with model.lock:
-                versions = model.versions
-                model.serve({}, None)
-            for version in versions.values():
-                self._end(model, version)
-        end = time.monotonic() + timeout
-        endings = list(self._endings.items())
-        for thread, _ in endings:
-            thread.join(max(end - time.monotonic(), 0))
-        for thread, version in endings:
-            if thread.is_alive():
-                version.abort()
-                thread.join()
+        self._control.stop(timeout)
         self.pool.close()
         self._timer.close()
         self._backends.close()
@@ -419,10 +267,9 @@ _servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """In a forked child: the stubs are the parent's. Nothing here may talk to them, least of all end them at exit."""
+    """In a forked child."""
     for server in _servers:
-        server._models = {}
-        server._stopped = True
+        server._control.forget()
 
 
 os.register_at_fork(after_in_child=_forget_all)
