@@ -14,10 +14,12 @@ from typing import Any
 from ..core.clock import Clock, SystemClock
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.instrument import Instruments
+from ..core.log_settings import LogSetting, LogSettings
 from ..core.metrics import MetricRegistry
 from ..core.model_config import ModelConfig
 from ..core.model_metrics import ModelMetrics
 from ..core.status import InvalidArgumentError, NotFoundError, UnavailableError
+from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
@@ -46,6 +48,8 @@ EXTENSIONS = (
     "model_configuration",
     "parameters",
     "statistics",
+    "trace",
+    "logging",
 )
 #: Seconds without a sign of life after which a request is reported.
 WATCHDOG_SECONDS = 10.0
@@ -69,6 +73,8 @@ class InferenceServer:
         clock: Clock | None = None,
         warm_stubs: int = 2,
         watchdog_seconds: float = WATCHDOG_SECONDS,
+        trace_setting: TraceSetting | None = None,
+        log_setting: LogSetting | None = None,
     ) -> None:
         if model_control_mode not in CONTROL_MODES:
             raise InvalidArgumentError(
@@ -79,6 +85,8 @@ class InferenceServer:
         self.instruments = Instruments()
         self.metrics = MetricRegistry(self._on_metric)
         self.log = LogBook(self._on_log)
+        self.trace_settings = TraceSettings(trace_setting or TraceSetting(), self.model_ready)
+        self.log_settings = LogSettings(log_setting or LogSetting())
         self.repository = ModelRepositoryManager(repositories)
         self._strict_readiness = strict_readiness
         self._link_reader = LinkReader()

@@ -1,0 +1,68 @@
+"""The log settings of a server: which records are shown, and how they look (rule 5.14.3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .status import UnavailableError, UnsupportedError
+
+FORMATS = ("default", "ISO8601")
+
+
+@dataclass(frozen=True)
+class LogSetting:
+    """The values at one moment, named as the peer names them."""
+
+    log_file: str = ""
+    log_info: bool = True
+    log_warning: bool = True
+    log_error: bool = True
+    log_verbose_level: int = 0
+    log_format: str = "default"
+
+    def shows(self, level: str) -> bool:
+        """Whether a record of that level (`INFO`, `WARNING`, `ERROR`, `VERBOSE`) is written."""
+        if level == "VERBOSE":
+            return self.log_verbose_level >= 1
+        return bool({"INFO": self.log_info, "WARNING": self.log_warning, "ERROR": self.log_error}[level])
+
+
+class LogSettings:
+    """Any thread may call any method."""
+
+    def __init__(self, setting: LogSetting, on_change: Callable[[], None] | None = None) -> None:
+        """`setting`: what the server starts with."""
+        self._on_change = on_change
+        self._lock = threading.Lock()  # one update at a time; the setting is replaced whole, so readers need no lock
+        self.setting = setting
+
+    def get(self) -> dict[str, Any]:
+        """The fields of rule 5.14.3, in the peer's order."""
+        return dict(vars(self.setting))
+
+    def update(self, settings: Mapping[str, Any]) -> None:
+        """Sets what is named; the caller has checked the types (its protocol's texts). Unknown fields are ignored.
+
+        As on the peer, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for
+        a format that does not exist.
+        """
+        if "log_file" in settings:
+            raise UnsupportedError("log file location can not be updated through network protocol")
+        with self._lock:
+            for name in ("log_info", "log_warning", "log_error"):
+                if name in settings:
+                    self._set(name, bool(settings[name]))
+            if "log_verbose_level" in settings:
+                self._set("log_verbose_level", int(settings["log_verbose_level"]) & 0xFFFFFFFF)
+            if "log_format" in settings:
+                if settings["log_format"] not in FORMATS:
+                    raise UnavailableError(f"invalid argument for --log_format, got: {settings['log_format']}")
+                self._set("log_format", settings["log_format"])
+
+    def _set(self, name: str, value: Any) -> None:
+        self.setting = replace(self.setting, **{name: value})
+        if self._on_change is not None:
+            self._on_change()

@@ -1,0 +1,221 @@
+"""The trace settings of a server: global, and what models override (rule 5.14.1).
+
+Order of preference for each field of a model: its own override, the global setting, the value the server started with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .status import InvalidArgumentError, UnsupportedError
+
+OFF = "OFF"
+#: What can be traced, in the order the peer prints them.
+LEVELS = ("TIMESTAMPS", "TENSORS")
+MODES = ("triton", "opentelemetry")
+
+_MAX_UINT32 = (1 << 32) - 1
+_MAX_INT32 = (1 << 31) - 1
+
+#: field -> values, as clients read and write them
+Values = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class TraceSetting:
+    """What holds for one model. `rate`: one request of so many is traced. `count`: how many more will be, -1 for any
+    number. `log_frequency`: traces per file, 0 for all in one. `options`: of mode opentelemetry, as the server was
+    given them."""
+
+    level: tuple[str, ...] = ()
+    rate: int = 1000
+    count: int = -1
+    log_frequency: int = 0
+    file: str = ""
+    mode: str = "triton"
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def flaw(self) -> str:
+        """Why nothing can be traced with it; only OFF may stay so (rule 5.14.2)."""
+        if not self.level:
+            return "tracing is disabled"
+        if self.rate == 0:
+            return "sample rate must be non-zero"
+        if self.mode == "triton" and not self.file:
+            return "trace file name is not given"
+        return ""
+
+    def values(self) -> Values:
+        """As clients read it, in the peer's order."""
+        common = {
+            "trace_level": list(self.level) or [OFF],
+            "trace_rate": [str(self.rate)],
+            "trace_count": [str(self.count)],
+        }
+        if self.mode == "opentelemetry":
+            return {**common, "trace_mode": [self.mode], **{name: [value] for name, value in self.options}}
+        return {
+            **common,
+            "log_frequency": [str(self.log_frequency)],
+            "trace_file": [self.file],
+            "trace_mode": [self.mode],
+        }
+
+
+class _Sampler:
+    """The setting of the server or of one model, with its count of requests seen."""
+
+    def __init__(self, setting: TraceSetting, own: frozenset[str]) -> None:
+        self.setting = setting
+        self.own = own  # fields that do not follow the fallback
+        self.seen = 0
+
+
+class TraceSettings:
+    """Any thread may call any method."""
+
+    def __init__(
+        self, setting: TraceSetting, model_ready: Callable[[str], bool], on_change: Callable[[], None] | None = None
+    ) -> None:
+        """`setting`: what the server starts with. `model_ready(name)` raises NotFoundError for an unknown model.
+        `on_change()` is called after each change, and when a count has run out."""
+        self._start = setting
+        self._model_ready = model_ready
+        self._on_change = on_change
+        self._lock = threading.Lock()  # guards all of the below
+        self._global = _Sampler(setting, frozenset())
+        self._models: dict[str, _Sampler] = {}
+
+    def get(self, model: str = "") -> Values:
+        """The values that hold for a model, or the global ones. Raises NotFoundError for an unknown model, and
+        InvalidArgumentError for one that is not ready (rule 5.14.2)."""
+        self._require(model)
+        with self._lock:
+            return self._models.get(model, self._global).setting.values()
+
+    def update(self, model: str, settings: Mapping[str, Sequence[str] | None]) -> None:
+        """Sets what is named; None clears an override; unknown fields and levels are ignored (rule 5.14.1).
+
+        Raises the errors of `get`, UnsupportedError for a file, InvalidArgumentError for a value that cannot be.
+        """
+        self._require(model)
+        if "trace_file" in settings:
+            raise UnsupportedError("trace file location can not be updated through network protocol")
+        parsed = {name: _parse(name, settings[name]) for name in _FIELDS if name in settings}
+        with self._lock:
+            if model:
+                self._models[model] = self._updated(self._models.get(model), self._global.setting, parsed)
+            else:
+                changed = self._updated(self._global, self._start, parsed)
+                self._models = {n: self._updated(s, changed.setting, {}) for n, s in self._models.items()}
+                self._global = changed
+        if self._on_change is not None:
+            self._on_change()
+
+    def _updated(
+        self, sampler: _Sampler | None, fallback: TraceSetting, parsed: Mapping[str, _Parsed | None]
+    ) -> _Sampler:
+        """The sampler that takes the place of `sampler`; it counts from the start, as the peer's does."""
+        own = dict.fromkeys(sampler.own) if sampler is not None else {}
+        changes: dict[str, _Parsed] = {name: getattr(sampler.setting, name) for name in own} if sampler else {}
+        for field, value in parsed.items():
+            name = _FIELDS[field]
+            if value is None:
+                changes.pop(name, None)
+            elif value != _UNCHANGED:
+                changes[name] = value
+        setting = replace(fallback, **changes)  # type: ignore[arg-type]
+        if setting.level and setting.flaw:
+            raise InvalidArgumentError(f"Attempting to set invalid trace setting :{setting.flaw}")
+        return _Sampler(setting, frozenset(changes))
+
+    def start(self, file: str, level: Sequence[str], rate: int = 1, count: int = -1, log_frequency: int = 0) -> None:
+        """What only the server's owner may say: traces every model to `file` from now on, overrides forgotten."""
+        self._replace(TraceSetting(tuple(level), rate, count, log_frequency, file))
+
+    def stop(self) -> None:
+        """Back to what the server started with."""
+        self._replace(self._start)
+
+    def _replace(self, setting: TraceSetting) -> None:
+        if setting.level and setting.flaw:
+            raise InvalidArgumentError(f"Attempting to set invalid trace setting :{setting.flaw}")
+        with self._lock:
+            self._global = _Sampler(setting, frozenset())
+            self._models = {}
+        if self._on_change is not None:
+            self._on_change()
+
+    def sample(self, model: str) -> TraceSetting | None:
+        """The setting to trace this request of `model` by, or None if it is not its turn (every `rate`-th is)."""
+        with self._lock:
+            sampler = self._models.get(model, self._global)
+            setting = sampler.setting
+            if setting.flaw or setting.count == 0:
+                return None
+            sampler.seen += 1
+            if sampler.seen % setting.rate:
+                return None
+            if setting.count > 0:
+                sampler.setting = replace(setting, count=setting.count - 1)
+            return setting
+
+    def active(self) -> bool:
+        """Whether any request of any model can still be traced."""
+        with self._lock:
+            samplers = [self._global, *self._models.values()]
+            return any(not s.setting.flaw and s.setting.count != 0 for s in samplers)
+
+    def _require(self, model: str) -> None:
+        if model and not self._model_ready(model):
+            raise InvalidArgumentError(f"Request for unknown model : {model}")
+
+
+_Parsed = int | tuple[str, ...]
+
+#: A list that names no level that exists changes nothing (measured).
+_UNCHANGED: tuple[str, ...] = ("",)
+
+#: What clients may write, in the order the peer reads it.
+_FIELDS = {"trace_level": "level", "trace_rate": "rate", "trace_count": "count", "log_frequency": "log_frequency"}
+
+
+def _parse(name: str, values: Sequence[str] | None) -> _Parsed | None:
+    if values is None:
+        return None
+    if name == "trace_level":
+        return _levels(values)
+    if len(values) != 1:
+        raise InvalidArgumentError(f"expect only 1 value for '{name}'")
+    if name != "trace_count":
+        return _number(name, values[0], 0, _MAX_UINT32)
+    count = _number(name, values[0], -1, _MAX_INT32)
+    if count < -1:
+        raise InvalidArgumentError(f"Unable to parse 'trace_count'. Expecting value >= -1, got:{values[0]}")
+    return count
+
+
+def _levels(values: Sequence[str]) -> tuple[str, ...]:
+    if OFF in values:
+        if len(values) > 1:
+            raise InvalidArgumentError("Expect only one trace level 'OFF' is specified")
+        return ()
+    return tuple(level for level in LEVELS if level in values) or _UNCHANGED
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    """As C's strtol reads it: what follows the digits is ignored, and an unsigned number may be written negative."""
+    digits = text.strip()
+    end = 1 if digits[:1] in ("-", "+") else 0
+    while digits[end : end + 1].isdigit() and digits[end].isascii():
+        end += 1
+    try:
+        number = int(digits[:end])
+    except ValueError:
+        raise InvalidArgumentError(f"Unable to parse '{name}', got: {text}") from None
+    if abs(number) > most:
+        raise InvalidArgumentError(f"Unable to parse '{name}', value is out of range [ {least}, {most} ], got: {text}")
+    return number & _MAX_UINT32 if least == 0 else number
