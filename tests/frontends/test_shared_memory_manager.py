@@ -1,0 +1,201 @@
+"""Regions of clients: registration, bounds, and keys that cannot leave their place. Texts were asked of 2.51."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tritonlab.core.status import (
+    AlreadyExistsError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    TritonError,
+    UnsupportedError,
+)
+from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.fixture
+def key() -> Iterator[str]:
+    """A region of two pages; its 32-bit words count from 0."""
+    name = f"tritonlab_test_{uuid.uuid4().hex}"
+    path = Path("/dev/shm") / name
+    path.write_bytes(np.arange(2 * PAGE // 4, dtype=np.uint32).tobytes())
+    yield f"/{name}"
+    path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def manager() -> SharedMemoryManager:
+    return SharedMemoryManager(allowed=True)
+
+
+def refusal(error: type[TritonError], text: str) -> AbstractContextManager[object]:
+    return pytest.raises(error, match=f"^{re.escape(text)}$")
+
+
+def test_everything_is_refused_unless_allowed(key: str) -> None:
+    manager = SharedMemoryManager()
+    text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+    for call in (
+        lambda: manager.register_system("a", key, 0, 8),
+        lambda: manager.register_cuda("a"),
+        lambda: manager.unregister("a"),
+        lambda: manager.unregister_all(),
+        lambda: manager.unregister_cuda(),
+        lambda: manager.status(),
+        lambda: manager.cuda_status(),
+        lambda: manager.read("a", 0, 8),
+        lambda: manager.write("a", 0, b"12345678"),
+        lambda: manager.check("a", 0, 8),
+    ):
+        with refusal(UnsupportedError, text):
+            call()
+
+
+def test_a_region_is_read_and_written_where_it_was_registered(manager: SharedMemoryManager, key: str) -> None:
+    manager.register_system("a", key, PAGE, 64)
+    assert np.frombuffer(manager.read("a", 8, 8), np.uint32).tolist() == [PAGE // 4 + 2, PAGE // 4 + 3]
+    manager.write("a", 60, np.array([7], np.int32))
+    manager.write("a", 0, np.array([[1, 2]], np.uint16))
+    manager.write("a", 0, b"")
+    content = np.frombuffer((Path("/dev/shm") / key[1:]).read_bytes(), np.uint32)
+    assert content[PAGE // 4 + 15] == 7
+    assert content[PAGE // 4] == 2 << 16 | 1
+
+
+def test_what_is_read_is_the_region_itself_and_outlives_its_registration(
+    manager: SharedMemoryManager, key: str
+) -> None:
+    manager.register_system("a", key, 0, 8)
+    view = manager.read("a", 0, 8)
+    assert view.readonly
+    manager.write("a", 0, b"abcdefgh")
+    manager.unregister("a")
+    assert bytes(view) == b"abcdefgh"
+
+
+def test_two_names_may_share_a_key(manager: SharedMemoryManager, key: str) -> None:
+    """2.51 fails here: it remembers the descriptor it has closed (measured)."""
+    manager.register_system("a", key, 0, 8)
+    manager.register_system("b", key[1:], 0, 16)
+    assert manager.status() == [
+        {"name": "a", "key": key, "offset": 0, "byte_size": 8},
+        {"name": "b", "key": key[1:], "offset": 0, "byte_size": 16},
+    ]
+
+
+def test_a_name_is_taken_until_it_is_unregistered(manager: SharedMemoryManager, key: str) -> None:
+    manager.register_system("a", key, 0, 8)
+    with refusal(AlreadyExistsError, "shared memory region 'a' already in manager"):
+        manager.register_system("a", key, 0, 8)
+    manager.unregister("a")
+    manager.unregister("never there")
+    with refusal(NotFoundError, "Unable to find system shared memory region: 'a'"):
+        manager.status("a")
+    manager.register_system("a", key, 0, 8)
+    manager.unregister_all()
+    assert manager.status() == []
+
+
+@pytest.mark.parametrize("name", ["", "/", ".", "..", "/../etc/passwd", "sub/x", "x" * 300, "tritonlab_not_there"])
+def test_a_key_cannot_leave_the_place_of_shared_memory(manager: SharedMemoryManager, name: str) -> None:
+    with refusal(InternalError, f"Unable to open shared memory region: '{name}'"):
+        manager.register_system("a", name, 0, 8)
+
+
+def test_a_key_that_is_a_link_is_not_followed(manager: SharedMemoryManager, tmp_path: Path, key: str) -> None:
+    (tmp_path / "secret").write_bytes(bytes(PAGE))
+    link = Path("/dev/shm") / f"{key[1:]}_link"
+    link.symlink_to(tmp_path / "secret")
+    try:
+        with refusal(InternalError, f"Unable to open shared memory region: '{link.name}'"):
+            manager.register_system("a", link.name, 0, 8)
+    finally:
+        link.unlink()
+
+
+def test_regions_of_the_peers_stubs_are_reserved(manager: SharedMemoryManager) -> None:
+    with refusal(
+        InvalidArgumentError,
+        "cannot register shared memory region 'a' - invalid shm key 'triton_python_backend_shm_region_1' as the key "
+        "contains the reserved prefix 'triton_python_backend_shm_region_'",
+    ):
+        manager.register_system("a", "triton_python_backend_shm_region_1", 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "why"),
+    [
+        (0, 2 * PAGE + 1, "invalid args"),
+        (2 * PAGE, PAGE, "invalid args"),
+        (2**63, 2**63, "invalid args"),
+        (0, 0, "unable to process address spaceInvalid argument"),
+        (100, 100, "unable to process address spaceInvalid argument"),
+    ],
+)
+def test_what_does_not_fit_the_region_is_not_registered(
+    manager: SharedMemoryManager, key: str, offset: int, size: int, why: str
+) -> None:
+    with refusal(InvalidArgumentError, f"failed to register shared memory region 'a': {why}"):
+        manager.register_system("a", key, offset, size)
+    assert manager.status() == []
+
+
+@pytest.mark.parametrize("registered", [0, PAGE])
+@pytest.mark.parametrize(
+    ("offset", "size", "what"),
+    [
+        (64, 1, "offset"),
+        (-1, 8, "offset"),
+        (0, 65, "offset + byte size"),
+        (63, 2, "offset + byte size"),
+        (0, 0, "offset + byte size"),
+        (8, -8, "offset + byte size"),
+        (16, 2**64 - 8, "offset + byte size"),
+    ],
+)
+def test_no_byte_outside_a_region_is_reached(
+    manager: SharedMemoryManager, key: str, registered: int, offset: int, size: int, what: str
+) -> None:
+    manager.register_system("a", key, registered, 64)
+    for call in (manager.read, manager.check):
+        with refusal(InvalidArgumentError, f"Invalid {what} for shared memory region: 'a'"):
+            call("a", offset, size)
+
+
+def test_unknown_regions_are_not_found(manager: SharedMemoryManager) -> None:
+    with refusal(NotFoundError, "Unable to find shared memory region: 'zz'"):
+        manager.read("zz", 0, 8)
+    with refusal(NotFoundError, "Unable to find shared memory region: 'zz'"):
+        manager.write("zz", 0, b"1")
+
+
+def test_a_region_made_smaller_is_refused_not_a_bus_error(manager: SharedMemoryManager, key: str) -> None:
+    manager.register_system("a", key, 0, 2 * PAGE)
+    os.truncate(Path("/dev/shm") / key[1:], PAGE)
+    assert len(manager.read("a", 0, PAGE)) == PAGE
+    with refusal(InvalidArgumentError, "Invalid offset + byte size for shared memory region: 'a'"):
+        manager.read("a", PAGE, 8)
+
+
+def test_cuda_regions_are_refused_and_none_are_known(manager: SharedMemoryManager, key: str) -> None:
+    with refusal(InvalidArgumentError, "failed to register CUDA shared memory region: 'a', GPUs not supported"):
+        manager.register_cuda("a")
+    assert manager.cuda_status() == []
+    manager.unregister_cuda("a")
+    with refusal(NotFoundError, "Unable to find cuda shared memory region: 'a'"):
+        manager.cuda_status("a")
+    manager.register_system("a", key, 0, 8)
+    with refusal(NotFoundError, "The region named 'a' is registered as system shared memory, not CUDA shared memory"):
+        manager.cuda_status("a")

@@ -1,0 +1,152 @@
+"""The shared-memory regions that clients have registered, one table for all frontends (rule 6.10).
+
+A key is a POSIX shared-memory name and nothing else: `shm_open` takes no path and follows no link, so a client can name
+a file of /dev/shm and no other.
+"""
+
+from __future__ import annotations
+
+import _posixshmem  # type: ignore[import-not-found]  # typeshed lacks it
+import mmap
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
+
+_DISABLED = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+#: What the peer's stubs call theirs; a client has no business there.
+_RESERVED = "triton_python_backend_shm_region_"
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One registered region. The mapping lives on while a request reads it, registered or not."""
+
+    name: str
+    key: str
+    offset: int
+    byte_size: int
+    memory: mmap.mmap
+
+
+class SharedMemoryManager:
+    """Registers regions and reads and writes them, all within their bounds; from any thread.
+
+    Every method raises UnsupportedError unless `allowed` (rule 6.10.1). Sizes and offsets are in bytes.
+    """
+
+    def __init__(self, allowed: bool = False) -> None:
+        self._allowed = allowed
+        self._regions: dict[str, Region] = {}
+        self._lock = threading.Lock()  # of register: a name is given once
+
+    def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
+        """Maps `byte_size` bytes from `offset`, a multiple of the page size, of the region `key`."""
+        self._check_allowed()
+        if key.startswith(_RESERVED):
+            raise InvalidArgumentError(
+                f"cannot register shared memory region '{name}' - invalid shm key '{key}' as the key contains the "
+                f"reserved prefix '{_RESERVED}'"
+            )
+        with self._lock:
+            if name in self._regions:
+                raise AlreadyExistsError(f"shared memory region '{name}' already in manager")
+            self._regions[name] = _map(name, key, offset, byte_size)
+
+    def register_cuda(self, name: str) -> None:
+        """Always refused: this server opens no memory of a client's GPU."""
+        self._check_allowed()
+        # The peer's text where it was built without GPU support (rule 6.10.5).
+        raise InvalidArgumentError(f"failed to register CUDA shared memory region: '{name}', GPUs not supported")
+
+    def unregister(self, name: str) -> None:
+        """Takes a region away; an unknown one is ignored."""
+        self._check_allowed()
+        self._regions.pop(name, None)
+
+    def unregister_all(self) -> None:
+        self._check_allowed()
+        self._regions.clear()
+
+    def status(self, name: str = "") -> list[dict[str, Any]]:
+        """`name`, `key`, `offset` and `byte_size` of one region, or of all. Raises NotFoundError."""
+        self._check_allowed()
+        if not name:
+            regions = sorted(self._regions.copy().values(), key=lambda region: region.name)
+        elif (region := self._regions.get(name)) is not None:
+            regions = [region]
+        else:
+            raise NotFoundError(f"Unable to find system shared memory region: '{name}'")
+        return [{"name": r.name, "key": r.key, "offset": r.offset, "byte_size": r.byte_size} for r in regions]
+
+    def cuda_status(self, name: str = "") -> list[dict[str, Any]]:
+        """Of CUDA regions there are none. Raises NotFoundError for any name."""
+        self._check_allowed()
+        if name in self._regions:
+            raise NotFoundError(
+                f"The region named '{name}' is registered as system shared memory, not CUDA shared memory"
+            )
+        if name:
+            raise NotFoundError(f"Unable to find cuda shared memory region: '{name}'")
+        return []
+
+    def unregister_cuda(self, name: str = "") -> None:
+        """Nothing to do: see `register_cuda`."""
+        self._check_allowed()
+
+    def read(self, name: str, offset: int, size: int) -> memoryview:
+        """The bytes themselves, no copy: what the client writes there later is seen."""
+        return memoryview(self._find(name, offset, size).memory)[offset : offset + size].toreadonly()
+
+    def write(self, name: str, offset: int, data: NDArray[Any] | bytes | memoryview) -> None:
+        """Puts the bytes of `data`, which is C-contiguous, at `offset`."""
+        view = data.reshape(-1).view(np.uint8).data if isinstance(data, np.ndarray) else memoryview(data)
+        if view.nbytes:
+            self._find(name, offset, view.nbytes).memory[offset : offset + view.nbytes] = view
+
+    def check(self, name: str, offset: int, size: int) -> None:
+        """Raises what `read` and `write` would, before the request runs."""
+        self._find(name, offset, size)
+
+    def _find(self, name: str, offset: int, size: int) -> Region:
+        self._check_allowed()
+        region = self._regions.get(name)
+        if region is None:
+            raise NotFoundError(f"Unable to find shared memory region: '{name}'")
+        # The peer adds the registered offset to both ends and reads beyond the mapping then (measured); not here.
+        if not 0 <= offset < region.byte_size:
+            raise InvalidArgumentError(f"Invalid offset for shared memory region: '{name}'")
+        # The peer compares with the last byte: nothing at offset 0 is out of bounds, too (measured).
+        if size < 0 or not 0 <= offset + size - 1 < region.byte_size:
+            raise InvalidArgumentError(f"Invalid offset + byte size for shared memory region: '{name}'")
+        # A client that made the region smaller meanwhile would kill this process with SIGBUS.
+        if region.memory.size() < region.offset + offset + size:
+            raise InvalidArgumentError(f"Invalid offset + byte size for shared memory region: '{name}'")
+        return region
+
+    def _check_allowed(self) -> None:
+        if not self._allowed:
+            raise UnsupportedError(_DISABLED)
+
+
+def _map(name: str, key: str, offset: int, byte_size: int) -> Region:
+    try:
+        fd = _posixshmem.shm_open(key, os.O_RDWR, mode=0o600)
+    except (OSError, ValueError) as error:
+        raise InternalError(f"Unable to open shared memory region: '{key}'") from error
+    try:
+        if os.fstat(fd).st_size < offset + byte_size:
+            raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
+        if byte_size == 0 or offset % mmap.ALLOCATIONGRANULARITY:
+            # The peer's words run into one another like this (measured).
+            raise InvalidArgumentError(
+                f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
+            )
+        return Region(name, key, offset, byte_size, mmap.mmap(fd, byte_size, offset=offset))
+    finally:
+        os.close(fd)  # the mapping has one of its own
