@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from tritonlab.core.status import (
@@ -71,3 +73,12 @@ def test_exceptions_survive_the_wire() -> None:
     error = RemoteException("ValueError", "bad", (Frame("m.py", 3, "execute"),), cause, True, {"line": 4}, ("a note",))
     assert RemoteException.from_wire(error.to_wire()) == error
     assert RemoteException.from_wire({"type": "E", "text": "t", "frames": []}) == RemoteException("E", "t")
+
+
+def test_what_only_the_author_is_told_stands_below_the_message() -> None:
+    error = ModelError("Stub process 'm_0_0' is not healthy.", reason="It ended with signal SIGKILL.")
+    assert traceback.format_exception_only(error) == [
+        "tritonlab.core.status.ModelError: Stub process 'm_0_0' is not healthy.\n",
+        "It ended with signal SIGKILL.\n",
+    ]
+    assert ModelLoadError("load failed: no such file", reason="no such file").__notes__ == []

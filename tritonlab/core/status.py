@@ -181,6 +181,11 @@ class ModelError(InternalError):
         self.exception = exception
         self.log = log
 
+    @property
+    def __notes__(self) -> list[str]:
+        """What Python prints below the message: the reason, unless the message says it."""
+        return [] if self.reason in self.message else [self.reason]
+
 
 class ModelLoadError(ModelError):
     """A model could not be loaded. `reason` is what the peer hides in its server log (rule 2.5.3), or the text
