@@ -12,7 +12,6 @@ import pytest
 from tests.serving import Lab, Script, eventually
 from tritonlab.core.status import Frame, ModelError, RemoteException
 from tritonlab.instances.stub_death import CrashReport, blocked_stacks, place_of
-from tritonlab.ipc import stub_launcher
 from tritonlab.ipc.stub_launcher import STUB
 
 REPORT = f"""\
@@ -195,13 +194,6 @@ def test_a_kill_leaves_no_place(dying: Script) -> None:
     )
 
 
-def test_a_kill_with_much_memory_is_suspicious(dying: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stub_launcher, "memory_limit", lambda: 400 << 20)
-    reason = died(dying, "MB 250").reason
-    assert "Memory probably ran out: it had used up to " in reason
-    assert reason.endswith(" MB of 400 MB.")
-
-
 @pytest.fixture
 def small_group() -> Iterator[Path]:
     """A memory cgroup of 200 MB."""
@@ -228,7 +220,7 @@ def small_group() -> Iterator[Path]:
 def test_a_stub_that_ran_out_of_memory(dying: Script, small_group: Path) -> None:
     eventually(dying.model.ready)
     (small_group / "cgroup.procs").write_text(str(dying.pid))
-    assert "The operating system killed a process because memory ran out: " in died(dying, "MB 400").reason
+    assert "The operating system killed a process because memory ran out" in died(dying, "MB 400").reason
 
 
 def test_a_stub_that_c_code_blocks_shows_its_stack_all_the_same(script: Script) -> None:

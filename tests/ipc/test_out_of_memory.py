@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonlab.ipc.out_of_memory import memory_limit, memory_words, oom_kills
+from tritonlab.ipc.out_of_memory import memory_limit, memory_words, oom_kills, own_peak, peak_memory
 
 GB = 1 << 30
 MB = 1 << 20
@@ -28,6 +28,7 @@ def test_a_machine_without_cgroups(tmp_path: Path) -> None:
 def test_a_machine_that_says_nothing(tmp_path: Path) -> None:
     assert oom_kills(tmp_path) == 0
     assert memory_limit(tmp_path) == 0
+    assert peak_memory(tmp_path) == 0
 
 
 def test_cgroups_of_version_two(tmp_path: Path) -> None:
@@ -67,6 +68,21 @@ def test_no_limit_is_no_limit(tmp_path: Path) -> None:
 def test_this_machine_says_how_much_memory_it_has() -> None:
     assert memory_limit() > 100 * MB
     assert oom_kills() >= 0
+    assert peak_memory() > 10 * MB
+
+
+@pytest.mark.parametrize(
+    ("reported", "inherited", "own"),
+    [
+        (300 * MB, 100 * MB, 300 * MB),
+        (300 * MB, 300 * MB, 0),
+        (310 * MB, 300 * MB, 0),  # the counters are not exact
+        (300 * MB, 0, 300 * MB),
+        (0, 300 * MB, 0),
+    ],
+)
+def test_of_the_peak_only_what_is_above_the_parents_is_known(reported: int, inherited: int, own: int) -> None:
+    assert own_peak(reported, inherited) == own
 
 
 @pytest.mark.parametrize(

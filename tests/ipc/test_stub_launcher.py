@@ -391,6 +391,31 @@ def shared_memory_files() -> set[str]:
     }
 
 
+def test_a_kill_with_much_memory_is_suspicious(kernel: Callable[[str], Kernel]) -> None:
+    process = kernel(
+        "from tritonlab.ipc import stub_launcher; stub_launcher.memory_limit = lambda: 400 << 20\n"
+        "say(script.fails('self.kept = np.ones(250 << 17); os.kill(os.getpid(), 9)').reason)"
+    )
+    reason = process.hear()
+    assert "Memory probably ran out: it had used up to " in reason
+    assert reason.endswith(" MB of 400 MB.")
+
+
+def test_the_memory_that_the_kernel_had_is_not_the_stubs(kernel: Callable[[str], Kernel]) -> None:
+    """The operating system counts it among the stub's, which was a copy of the kernel until its exec."""
+    process = kernel(
+        "from tritonlab.ipc.stub_launcher import StubProcess\n"
+        "def peak():\n"
+        "    stub = StubProcess(server.core._link_reader)\n"
+        "    stub.await_hello()\n"
+        "    stub.kill()\n"
+        "    return stub.process.peak\n"
+        "held = b'x' * (300 << 20)\n"
+        "say(peak())"
+    )
+    assert process.hear() == 0
+
+
 PIDS = "server.core.pool.wait_warm(); say([p.pid for p in __import__('tests.serving').serving.stub_processes()])\n"
 SLEEP = "__import__('time').sleep(600)\n"
 

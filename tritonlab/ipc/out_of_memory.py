@@ -9,6 +9,8 @@ _GB = 1 << 30
 _MB = 1 << 20
 #: A killed process that had used this share of all memory probably had it coming.
 _SUSPICIOUS = 0.5
+#: The counters of a process are exact to some pages per processor only.
+_INEXACT = 16 * _MB
 #: cgroup v1 writes a number like this where there is no limit.
 _NO_LIMIT = 1 << 62
 
@@ -32,6 +34,17 @@ def memory_limit(root: Path = Path("/")) -> int:
         if text.isdecimal() and int(text) < _NO_LIMIT:
             limits.append(int(text))
     return min(limits, default=0)
+
+
+def peak_memory(root: Path = Path("/")) -> int:
+    """Bytes that this process had at most; 0 if unknown."""
+    return (_number(root / "proc/self/status", "VmHWM:") or 0) * 1024
+
+
+def own_peak(reported: int, inherited: int) -> int:
+    """Bytes that an ended process had at most, 0 if that cannot be told: its usage counts what its parent had had when
+    it started the process (`inherited`), and only what is more is its own for certain."""
+    return reported if reported > inherited + _INEXACT else 0
 
 
 def memory_words(peak: int, limit: int, kills: int) -> str:

@@ -26,7 +26,7 @@ from ..stub._pb_stub.shm_manager import Region, RegionReader, SharedMemoryError
 from .fork_links import ForkLinks
 from .interpreter import Interpreter
 from .link_reader import LinkReader, Watch
-from .out_of_memory import memory_limit, memory_words, oom_kills
+from .out_of_memory import memory_limit, memory_words, oom_kills, own_peak, peak_memory
 from .stub_connection import StubConnection
 from .stub_ends import StubEnds
 from .stub_log import StubOutput
@@ -62,6 +62,12 @@ class _Process(subprocess.Popen[bytes]):
     """A process that also tells how much memory it had, in bytes (0: unknown)."""
 
     peak = 0
+    #: what the operating system says of it even if it used less: until its exec it was a copy of this process
+    _inherited = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._inherited = peak_memory()
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         # Popen's own, with wait4 for waitpid: nothing public gives the usage of one ended child
@@ -70,7 +76,7 @@ class _Process(subprocess.Popen[bytes]):
         except ChildProcessError:
             return self.pid, 0
         if pid == self.pid:
-            self.peak = usage.ru_maxrss * 1024
+            self.peak = own_peak(usage.ru_maxrss * 1024, self._inherited)
         return pid, status
 
 
