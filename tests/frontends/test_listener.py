@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from tritonlab.core.status import InvalidArgumentError, UnavailableError
+from tritonlab.frontends.listener import check_free, listen, port_owner
+
+
+def test_port_0_is_any_free_one() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)):
+            pass
+
+
+def test_a_port_in_use_is_refused_and_its_owner_named() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(UnavailableError) as refusal:
+            listen("127.0.0.1", port)
+        assert str(refusal.value).startswith(f"Socket '127.0.0.1:{port}' already in use by process {os.getpid()} (")
+        with pytest.raises(UnavailableError):
+            check_free("127.0.0.1", port)
+    check_free("127.0.0.1", port)
+
+
+def test_nobody_owns_a_free_port() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+    assert port_owner(port) == ""
+
+
+@pytest.mark.parametrize(("address", "port"), [("192.0.2.1", 0), ("no.such.host.invalid", 0), ("127.0.0.1", 70000)])
+def test_what_nothing_can_listen_on(address: str, port: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=address):
+        listen(address, port)
+
+
+def test_an_address_of_version_6() -> None:
+    try:
+        listener = listen("::1", 0)
+    except InvalidArgumentError:
+        pytest.skip("this machine has no IPv6")
+    with listener, socket.create_connection(("::1", listener.getsockname()[1])):
+        pass

@@ -1,0 +1,76 @@
+"""The socket an endpoint listens on, and who holds the port if another does."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from pathlib import Path
+
+from ..core.status import InvalidArgumentError, UnavailableError
+
+BACKLOG = 2048
+_LISTEN = "0A"  # of /proc/net/tcp: linux/tcp_states.h
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A listening socket; port 0 is any free one. Raises UnavailableError if the port is in use, InvalidArgumentError
+    if the address is none of this machine."""
+    if not 0 <= port <= 65535:  # the peer takes it modulo 65536
+        raise InvalidArgumentError(f"cannot listen on '{address}:{port}': a port is a number from 0 to 65535")
+    try:
+        family, _, _, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        raise InvalidArgumentError(f"cannot listen on '{address}:{port}': {error}") from None
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # not SO_REUSEPORT, with which two servers would share the port and its requests
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise refused(address, port, error) from None
+    return listener
+
+
+def check_free(address: str, port: int) -> None:
+    """Raises what `listen` would."""
+    if port:
+        listen(address, port).close()
+
+
+def refused(address: str, port: int, error: OSError) -> UnavailableError | InvalidArgumentError:
+    """Why nothing can listen there; begins as the peer's text does."""
+    where = f"Socket '{address}:{port}'"
+    if isinstance(error, PermissionError):
+        return InvalidArgumentError(f"{where} cannot be opened: {error.strerror}; choose a port above 1023")
+    if error.errno == errno.EADDRINUSE:
+        owner = port_owner(port)
+        return UnavailableError(f"{where} already in use {f'by {owner}' if owner else ''}".rstrip())
+    return InvalidArgumentError(f"{where} cannot be opened: {error.strerror}")
+
+
+def port_owner(port: int) -> str:
+    """Who listens on the port: `process 123 (python3 -m http.server)`; "" where the system does not tell."""
+    inodes = _listening(port)
+    for process in Path("/proc").glob("[0-9]*") if inodes else ():
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            for fd in (process / "fd").iterdir():
+                if os.readlink(fd) in inodes:
+                    words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    return f"process {process.name} ({' '.join(words).strip()[:100]})"
+    return ""
+
+
+def _listening(port: int) -> set[str]:
+    """The sockets that listen on the port, as /proc/<pid>/fd names them."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add(f"socket:[{fields[9]}]")
+    return found
