@@ -172,8 +172,8 @@ class ModelStub:
 
     def _blocked_stacks(self) -> str:
         """Of a stub whose monitor thread does not come to run. Its lines show among the model's own, too."""
-        if STACKS_SIGNAL is None or self._imported is not None:
-            return ""  # it may not have come to handle it
+        if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
+            return ""  # it would die of a signal that it does not handle yet
         lines: list[str] = []
         self._blocked = lines
         self.process.signal_stub(STACKS_SIGNAL)

@@ -246,9 +246,10 @@ class StubProcess:
 
     def signal_stub(self, number: int) -> None:
         """Sends a signal to the stub alone, not to what it forked; nothing if it has ended."""
-        if not self._ended.is_set():
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._exit_fd, number)
+        with self._end_lock:  # until then the descriptor is not another process's
+            if not self._ended.is_set():
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(self._exit_fd, number)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
