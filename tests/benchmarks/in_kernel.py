@@ -1,16 +1,10 @@
-"""What `make bench` measures. Each function returns (ours, real) as the medians of rounds that take turns."""
+"""The server in the notebook's process, beside the peer over its network. Each function returns (ours, real) as the
+medians of rounds that take turns."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
-import os
-import signal
-import statistics
-import subprocess
-import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,50 +18,23 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import tritonlab
 from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG, config
-from tests.conformance.reference import ROOT, ReferenceServer
+from tests.conformance.reference import ReferenceServer
 
-ROUNDS = 7
-
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse(
-                [pb_utils.Tensor("OUT", pb_utils.get_input_tensor_by_name(request, "IN").as_numpy())]
-            )
-            for request in requests
-        ]
-"""
-IDENTITY_CONFIG = config("IN FP32 -1", "OUT FP32 -1")
-BATCHING_CONFIG = ADD_SUB_CONFIG + "max_batch_size: 32\ndynamic_batching { }\n"
-
-A = np.arange(4, dtype=np.float32)
-B = np.ones(4, dtype=np.float32)
-
-
-def in_turn(ours: Callable[[], float], real: Callable[[], float], rounds: int = ROUNDS) -> tuple[float, float]:
-    """The median of each side's rounds; the side that goes first changes from round to round."""
-    results: dict[Callable[[], float], list[float]] = {ours: [], real: []}
-    for number in range(rounds):
-        for side in (ours, real) if number % 2 == 0 else (real, ours):
-            results[side].append(side())
-    return statistics.median(results[ours]), statistics.median(results[real])
-
-
-def place(repository: Path, name: str, source: str, text: str) -> None:
-    directory = repository / name
-    (directory / "1").mkdir(parents=True, exist_ok=True)
-    (directory / "config.pbtxt").write_text(text)
-    (directory / "1" / "model.py").write_text(source)
-
-
-def server(scratch: Path) -> tritonlab.Server:
-    repository = scratch / "ours"
-    repository.mkdir(exist_ok=True)
-    return tritonlab.Server(repository, model_control_mode="explicit")
+from .measuring import (
+    BATCHING_CONFIG,
+    IDENTITY,
+    IDENTITY_CONFIG,
+    REPEAT,
+    REPEAT_CONFIG,
+    A,
+    B,
+    Flow,
+    in_turn,
+    place,
+    server,
+    stream_reader,
+    timed,
+)
 
 
 def cell_to_ready(real: ReferenceServer, scratch: Path) -> tuple[float, float]:
@@ -126,47 +93,11 @@ def one_caller(real: ReferenceServer, scratch: Path, requests: int = 1000) -> tu
         def ours_once() -> Any:
             return model(INPUT0=A, INPUT1=B)
 
-        def timed(once: Callable[[], Any]) -> Callable[[], float]:
-            def round_() -> float:
-                times = []
-                for _ in range(requests):
-                    started = time.perf_counter()
-                    once()
-                    times.append(time.perf_counter() - started)
-                return statistics.median(times)
-
-            return round_
-
         assert np.array_equal(ours_once()["OUTPUT0"], theirs_once()[0])
-        timed(ours_once)(), timed(theirs_once)()
-        found = in_turn(timed(ours_once), timed(theirs_once))
+        timed(ours_once, requests)(), timed(theirs_once, requests)()
+        found = in_turn(timed(ours_once, requests), timed(theirs_once, requests))
     client.close()
     return found
-
-
-class Flow:
-    """Keeps `depth` requests of tritonclient under way until `requests` are answered."""
-
-    def __init__(self, requests: int, depth: int) -> None:
-        self._requests = requests
-        self._room = threading.Semaphore(depth)
-        self._done = threading.Semaphore(0)
-
-    def answered(self, result: Any, error: Any) -> None:
-        assert error is None, error
-        result.as_numpy("OUTPUT0"), result.as_numpy("OUTPUT1")
-        self._room.release()
-        self._done.release()
-
-    def run(self, send: Callable[[], object]) -> float:
-        """Answers per second."""
-        started = time.perf_counter()
-        for _ in range(self._requests):
-            self._room.acquire()
-            send()
-        for _ in range(self._requests):
-            self._done.acquire()
-        return self._requests / (time.perf_counter() - started)
 
 
 def in_flight(real: ReferenceServer, scratch: Path, requests: int = 4000, depth: int = 32) -> tuple[float, float]:
@@ -175,20 +106,6 @@ def in_flight(real: ReferenceServer, scratch: Path, requests: int = 4000, depth:
     client = tritonclient.grpc.InferenceServerClient(real.grpc)
     client.load_model("add_sub_batch")
     a, b = A.reshape(1, 4), B.reshape(1, 4)
-    inputs = [tritonclient.grpc.InferInput(name, [1, 4], "FP32") for name in ("INPUT0", "INPUT1")]
-    for tensor, array in zip(inputs, (a, b), strict=True):
-        tensor.set_data_from_numpy(array)
-
-    def by_stream() -> float:
-        client.start_stream(lambda result, error: flow.answered(result, error))
-        taken = flow.run(lambda: client.async_stream_infer("add_sub_batch", inputs))
-        client.stop_stream()
-        return taken
-
-    def by_calls() -> float:
-        return flow.run(lambda: client.async_infer("add_sub_batch", inputs, flow.answered))
-
-    flow = Flow(requests, depth)
     with server(scratch) as lab:
         place(scratch / "ours", "add_sub_batch", ADD_SUB, BATCHING_CONFIG)
         model = lab.load("add_sub_batch")
@@ -209,8 +126,7 @@ def in_flight(real: ReferenceServer, scratch: Path, requests: int = 4000, depth:
             outputs["OUTPUT0"].numpy(), outputs["OUTPUT1"].numpy()
 
         ours()
-        # The peer gets the faster of tritonclient's two ways to keep requests under way.
-        found = in_turn(ours, max(by_stream, by_calls, key=lambda way: way()))
+        found = in_turn(ours, Flow(client, "add_sub_batch", requests, depth).fastest())
     client.close()
     return found
 
@@ -287,39 +203,25 @@ def strings(real: ReferenceServer, scratch: Path, count: int = 10_000, requests:
     return found
 
 
-def child(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A kernel of its own: `python -m tests.benchmarks.kernel_process ...`, which prints JSON lines."""
-    repository = scratch / "child"
-    place(repository, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
-    place(repository, "pair", ADD_SUB, ADD_SUB_CONFIG.replace("KIND_CPU", "KIND_CPU count: 2"))
-    command = [sys.executable, "-m", "tests.benchmarks.kernel_process", str(repository), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+def streamed(real: ReferenceServer, scratch: Path, responses: int = 5000) -> tuple[float, float]:
+    """Responses per second of one decoupled request; the peer: over a gRPC stream."""
+    place(real.repository, "repeat", REPEAT, REPEAT_CONFIG)
+    client = tritonclient.grpc.InferenceServerClient(real.grpc)
+    client.load_model("repeat")
+    count = np.array([responses], dtype=np.int32)
+    with server(scratch) as lab:
+        place(scratch / "ours", "repeat", REPEAT, REPEAT_CONFIG)
+        model = lab.load("repeat")
 
+        def ours() -> float:
+            started = time.perf_counter()
+            got = sum(response.outputs["OUT"].numpy().size for response in model.infer(inputs={"IN": count}))
+            taken = time.perf_counter() - started
+            assert got == 4 * responses
+            return responses / taken
 
-def growth(scratch: Path) -> float:
-    """MB by which kernel and stub together grew between request 1,000 and request 20,000."""
-    with child(scratch, "soak") as process:
-        assert process.stdout is not None
-        early, late = (json.loads(process.stdout.readline()) for _ in range(2))
-    return float(max(late["kernel"] - early["kernel"], late["stub"] - early["stub"])) / 1e6
-
-
-def left_after_sigkill(scratch: Path) -> int:
-    """How many processes of a killed kernel are there 2 s later, and how many new names in /dev/shm."""
-    before = set(os.listdir("/dev/shm"))
-    with child(scratch, "wait") as process:
-        assert process.stdout is not None
-        pids = json.loads(process.stdout.readline())["children"]
-        assert pids, "the kernel started no stub"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    time.sleep(2)
-    alive = [pid for pid in pids if running(pid)]
-    return len(alive) + len(set(os.listdir("/dev/shm")) - before)
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+        theirs = stream_reader(client, "repeat", count)
+        ours(), theirs()
+        found = in_turn(ours, theirs)
+    client.close()
+    return found
