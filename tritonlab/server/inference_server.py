@@ -18,7 +18,7 @@ from ..core.log_settings import LogSetting, LogSettings
 from ..core.metrics import MetricRegistry
 from ..core.model_config import ModelConfig
 from ..core.model_metrics import ModelMetrics
-from ..core.status import InvalidArgumentError, NotFoundError, UnavailableError
+from ..core.status import InvalidArgumentError, NotFoundError, TritonError, UnavailableError
 from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
@@ -75,7 +75,9 @@ class InferenceServer:
         watchdog_seconds: float = WATCHDOG_SECONDS,
         trace_setting: TraceSetting | None = None,
         log_setting: LogSetting | None = None,
+        load_models: bool = True,
     ) -> None:
+        """`load_models=False`: `load_startup_models` is called later, when listeners have been added."""
         if model_control_mode not in CONTROL_MODES:
             raise InvalidArgumentError(
                 f"model_control_mode is '{model_control_mode}', expected one of {', '.join(CONTROL_MODES)}"
@@ -110,8 +112,16 @@ class InferenceServer:
             watchdog_seconds, self.clock, self._timer, self.requests, self._executor.calls, self._on_waiting
         )
         _servers.add(self)
+        self._startup_models = startup_models
+        if load_models:
+            for error in self.load_startup_models().values():
+                self.stop()
+                raise error
+
+    def load_startup_models(self) -> dict[str, TritonError]:
+        """Loads what is to be loaded at the start, all that can be; the failures by model name."""
         try:
-            self._control.start(startup_models)
+            return self._control.start(self._startup_models)
         except BaseException:
             self.stop()
             raise

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.model_config_rules import config_differs
-from ..core.status import ModelError, ModelLoadError, TritonError, UnavailableError
+from ..core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError, UnavailableError
 from ..ipc.stub_log import LogRecord
 from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
 from .model_repository_manager import ModelFiles, ModelRepositoryManager
@@ -57,13 +57,21 @@ class ModelControl:
         self._lock = threading.Lock()  # guards additions to models
         self._endings: dict[threading.Thread, ModelVersion] = {}
 
-    def start(self, startup_models: Sequence[str]) -> None:
-        """Loads what is to be loaded at the start. Raises ModelLoadError."""
+    def start(self, startup_models: Sequence[str]) -> dict[str, TritonError]:
+        """Loads what is to be loaded at the start, all that can be; the failures by model name. Raises
+        InvalidArgumentError if `*` is named beside others."""
+        if "*" in startup_models and len(startup_models) > 1:
+            raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
         names = list(startup_models) if self.explicit else self.repository.names()
         if names == ["*"]:
             names = self.repository.names()
+        failed: dict[str, TritonError] = {}
         for name in names:
-            self.load_model(name, None, None)
+            try:
+                self.load_model(name, None, None)
+            except TritonError as error:
+                failed[name] = error
+        return failed
 
     # -- load
 
