@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from ..core.model_config import ModelConfig
 from ..core.status import CancelledError, TritonError, UnavailableError
 from ..core.tensor import Tensor
 from ..instances.payload import Payload
+from ..instances.rate_limiter import RateLimiter
 from .policy_queue import PolicyQueue, QueuePolicies
 from .response_order import ResponseOrder
 from .scheduler import STOPPING, Instance, WakeUp
@@ -167,6 +168,7 @@ class DynamicBatchScheduler:
         policies: QueuePolicies | None = None,
         preserve_ordering: bool = False,
         stats: InferStats | None = None,
+        limiter: RateLimiter | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -180,6 +182,8 @@ class DynamicBatchScheduler:
         self._policies = PolicyQueue(policies) if policies is not None else None
         self._queue: deque[InferenceRequest] | PolicyQueue = deque() if self._policies is None else self._policies
         self._idle: deque[Instance] = deque()
+        self._limiter = limiter
+        self._take_idle: Callable[[], Instance | None] = self._idle.popleft if limiter is None else self._take_admitted
         self._away: set[int] = set()  # ids of instances whose stubs are being replaced
         self._instances = 0
         self._wake_at = 0
@@ -314,12 +318,25 @@ class DynamicBatchScheduler:
                 self._remove(cancelled)
                 queue = self._queue
                 continue
+            instance = self._take_idle()
+            if instance is None:
+                break
             for _ in requests:
                 queue.popleft()
-            work.append((self._idle.popleft(), requests, decision))
+            work.append((instance, requests, decision))
         if not queue:
             self._empty.notify_all()
         return work
+
+    def _take_admitted(self) -> Instance | None:
+        """The idle instance that is next by its priority, or None while its resources are taken: what is queued stays
+        there, and makes a larger batch when they are free (rule 5.10.2)."""
+        assert self._limiter is not None
+        instance: Instance = self._limiter.first(self._idle)
+        if not self._limiter.admit(instance, self.wake):
+            return None
+        self._idle.remove(instance)
+        return instance
 
     def _wait(self, until: int) -> None:
         if self._policies is not None:

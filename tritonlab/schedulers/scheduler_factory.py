@@ -10,6 +10,7 @@ from ..core.clock import Clock
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.model_config import ModelConfig
+from ..instances.rate_limiter import RateLimiter
 from .dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
 from .policy_queue import QueuePolicies
 from .scheduler import Scheduler, WakeUp
@@ -20,13 +21,15 @@ from .sequence_inputs import SequenceInputs
 
 @dataclass(frozen=True)
 class SchedulerServices:
-    """What any scheduler of a model version is given. `warn` gets what the peer would write into its log."""
+    """What any scheduler of a model version is given. `warn` gets what the peer would write into its log; `limiter` is
+    None where executions share no resources."""
 
     clock: Clock
     instruments: Instruments
     timer: WakeUp
     stats: InferStats
     warn: Callable[[str], None]
+    limiter: RateLimiter | None = None
 
 
 def make_scheduler(
@@ -39,7 +42,7 @@ def make_scheduler(
         inputs = SequenceInputs(config, directory)
         rules = SequenceConfig.of(config)
         return SequenceBatchScheduler(
-            name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn
+            name, version, rules, inputs, clock, instruments, timer, services.stats, services.warn, services.limiter
         )
     return DynamicBatchScheduler(
         name,
@@ -51,4 +54,5 @@ def make_scheduler(
         policies=QueuePolicies.of(config),
         preserve_ordering=config.dynamic_batching.preserve_ordering,
         stats=services.stats,
+        limiter=services.limiter,
     )

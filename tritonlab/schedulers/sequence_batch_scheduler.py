@@ -10,7 +10,6 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from ..core.clock import Clock
 from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent
@@ -18,47 +17,15 @@ from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.status import CancelledError, ModelError, TritonError, UnavailableError
 from ..instances.payload import Payload
+from ..instances.rate_limiter import RateLimiter
 from .direct_batch import take_slots
 from .dynamic_batch_scheduler import Wait, take_batch
 from .response_order import ResponseOrder
 from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig
+from .sequence_host import Candidate, Host, Work
 from .sequence_inputs import SequenceInputs
-from .sequence_table import Failures, SequenceTable, Slot
-
-
-class Candidate:
-    """A sequence's next request in the dynamic batcher of the oldest strategy; `queue_start` is when it came there."""
-
-    __slots__ = ("batch_size", "inputs", "queue_start", "request", "slot")
-
-    def __init__(self, slot: Slot, request: InferenceRequest, now: int) -> None:
-        self.slot = slot
-        self.request = request
-        self.batch_size = request.batch_size
-        self.inputs = request.inputs
-        self.queue_start = now
-
-
-class _Host:
-    """An instance: whether it can take a payload, what it executes, and the candidates that wait for it."""
-
-    def __init__(self, index: int, instance: Instance, order: ResponseOrder | None) -> None:
-        self.index = index
-        self.instance = instance
-        self.idle = False
-        self.away = False
-        self.executing: dict[int, Slot] = {}  # by serial of the request
-        self.candidates: deque[Candidate] = deque()
-        self.order = order
-
-
-@dataclass
-class _Work:
-    """What a decision wants done, after the lock."""
-
-    payloads: list[tuple[Instance, Payload]] = field(default_factory=list)
-    failures: Failures = field(default_factory=list)
+from .sequence_table import SequenceTable, Slot
 
 
 class SequenceBatchScheduler:
@@ -80,6 +47,7 @@ class SequenceBatchScheduler:
         timer: WakeUp,
         stats: InferStats,
         warn: Callable[[str], None],
+        limiter: RateLimiter | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -90,9 +58,10 @@ class SequenceBatchScheduler:
         self._timer = timer
         self._stats = stats
         self._warn = warn
+        self._limiter = limiter
         self._lock = threading.Lock()  # guards everything below
         self._table = SequenceTable(name, config)
-        self._hosts: dict[int, _Host] = {}
+        self._hosts: dict[int, Host] = {}
         self._next_index = 0
         self._wake_at: int | None = None
         self._refusal: TritonError | None = None
@@ -158,8 +127,8 @@ class SequenceBatchScheduler:
         self._do(work, now)
         return True
 
-    def _queued(self, slot: Slot | None, now: int) -> _Work:
-        work = _Work()
+    def _queued(self, slot: Slot | None, now: int) -> Work:
+        work = Work()
         if slot is not None:
             self._nominate(slot, now, work)
             self._fill(self._hosts[slot.host], now, work)
@@ -184,21 +153,21 @@ class SequenceBatchScheduler:
         """A new instance takes part, with slots of its own."""
         now = self._clock.now()
         with self._lock:
-            host = _Host(self._next_index, instance, ResponseOrder() if self.config.preserve_ordering else None)
+            host = Host(self._next_index, instance, ResponseOrder() if self.config.preserve_ordering else None)
             self._next_index += 1
             self._hosts[host.index] = host
             self._table.add_host(host.index, now)
-            work = self._nominate_all(host, now, _Work())
+            work = self._nominate_all(host, now, Work())
         self._do(work, now)
         self.instance_idle(instance)
 
-    def _host_of(self, instance: Instance) -> _Host | None:
+    def _host_of(self, instance: Instance) -> Host | None:
         return next((host for host in self._hosts.values() if host.instance is instance), None)
 
     def instance_idle(self, instance: Instance) -> None:
         """The instance executed its payload: the next requests of those sequences may go."""
         now = self._clock.now()
-        work = _Work()
+        work = Work()
         with self._lock:
             host = self._host_of(instance)
             if host is None:
@@ -216,7 +185,7 @@ class SequenceBatchScheduler:
     def instance_away(self, instance: Instance) -> bool:
         """The stub died, and with it what the model knew of its sequences: those that had started end."""
         now = self._clock.now()
-        work = _Work()
+        work = Work()
         with self._lock:
             host = self._host_of(instance)
             if host is None:
@@ -236,7 +205,7 @@ class SequenceBatchScheduler:
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
         """The instance's slots are gone; with the last instance, so is the backlog."""
         now = self._clock.now()
-        work = _Work()
+        work = Work()
         with self._lock:
             host = self._host_of(instance)
             if host is None:
@@ -254,15 +223,13 @@ class SequenceBatchScheduler:
     def wake(self) -> None:
         """Looks at idle sequences, timeouts and delays; the timer calls it, and tests do."""
         now = self._clock.now()
-        work = _Work()
+        work = Work()
         with self._lock:
             if self._wake_at is None or now < self._wake_at:
                 return  # a later deadline that was asked for before an earlier one
             self._wake_at = None
             work.failures += self._table.reap(now)
-            for host in self._hosts.values():
-                self._nominate_all(host, now, work)
-                self._fill(host, now, work)
+            self._fill_all(now, work)
             self._arm(self._table.deadline())
         self._do(work, now)
 
@@ -271,17 +238,23 @@ class SequenceBatchScheduler:
             self._wake_at = when
             self._timer.call_at(when, self.wake)
 
+    def _retry(self) -> None:
+        """The rate limiter has resources for an instance that was refused them."""
+        now = self._clock.now()
+        work = Work()
+        with self._lock:
+            self._fill_all(now, work)
+        self._do(work, now)
+
     def stop(self) -> None:
         """Refuses new requests and waits until all that were taken are executed. The peer keeps backlogged sequences
         waiting until those before them are idle for long enough; here sequences that can only wait end at once."""
         now = self._clock.now()
-        work = _Work()
+        work = Work()
         with self._lock:
             self._refusal = UnavailableError(STOPPING)
             self._table.end_idle(now)
-            for host in self._hosts.values():
-                self._nominate_all(host, now, work)
-                self._fill(host, now, work)
+            self._fill_all(now, work)
         self._do(work, now)
         with self._lock:
             while self._hosts and (self._waiting() or not all(h.idle or h.away for h in self._hosts.values())):
@@ -290,7 +263,7 @@ class SequenceBatchScheduler:
 
     # -- decisions, under the lock
 
-    def _nominate(self, slot: Slot, now: int, work: _Work) -> None:
+    def _nominate(self, slot: Slot, now: int, work: Work) -> None:
         """Puts the slot's next request into the dynamic batcher of its instance, if none of it is on its way."""
         if self.config.direct or slot.busy:
             return
@@ -303,12 +276,17 @@ class SequenceBatchScheduler:
                 host.order.admit(request)  # once, at its first iteration
             host.candidates.append(Candidate(slot, request, now))
 
-    def _nominate_all(self, host: _Host, now: int, work: _Work) -> _Work:
+    def _nominate_all(self, host: Host, now: int, work: Work) -> Work:
         for slot in self._table.slots(host.index):
             self._nominate(slot, now, work)
         return work
 
-    def _fill(self, host: _Host, now: int, work: _Work) -> None:
+    def _fill_all(self, now: int, work: Work) -> None:
+        for host in self._hosts.values():
+            self._nominate_all(host, now, work)
+            self._fill(host, now, work)
+
+    def _fill(self, host: Host, now: int, work: Work) -> None:
         """Gives the instance its next payload, if it is idle and there is one."""
         if not host.idle:
             return
@@ -319,7 +297,7 @@ class SequenceBatchScheduler:
         elif self._refusal is not None:
             self._settled.notify_all()
 
-    def _direct_payload(self, host: _Host, now: int, work: _Work) -> Payload | None:
+    def _direct_payload(self, host: Host, now: int, work: Work) -> Payload | None:
         slots = self._table.slots(host.index)
         for slot in slots:
             while failures := self._table.drop_cancelled(slot, now):
@@ -329,6 +307,8 @@ class SequenceBatchScheduler:
             return None
         if isinstance(decision, Wait):
             self._arm(decision.until)
+            return None
+        if not self._admitted(host):
             return None
         numbers = set(decision.numbers)
         first = slots[decision.numbers[0]].queue[0]
@@ -342,7 +322,7 @@ class SequenceBatchScheduler:
                 requests.append(self._inputs.null_request(first))
         return Payload(requests, len(requests), decision.reason, nulls=len(requests) - len(numbers))
 
-    def _payload(self, host: _Host, now: int, work: _Work) -> Payload | None:
+    def _payload(self, host: Host, now: int, work: Work) -> Payload | None:
         if any(candidate.request.cancelled for candidate in host.candidates):
             self._drop_candidates(host, now, work)
         decision = take_batch(host.candidates, self.config.batch, now)
@@ -351,11 +331,17 @@ class SequenceBatchScheduler:
         if isinstance(decision, Wait):
             self._arm(decision.until)
             return None
+        if not self._admitted(host):
+            return None
         taken = [host.candidates.popleft() for _ in range(decision.count)]
         host.executing = {candidate.request.serial: candidate.slot for candidate in taken}
         return Payload([candidate.request for candidate in taken], decision.size, decision.reason)
 
-    def _drop_candidates(self, host: _Host, now: int, work: _Work) -> None:
+    def _admitted(self, host: Host) -> bool:
+        """Whether the instance has the resources for a payload; if not, they are offered to it later."""
+        return self._limiter is None or self._limiter.admit(host.instance, self._retry)
+
+    def _drop_candidates(self, host: Host, now: int, work: Work) -> None:
         """A cancelled candidate ends its sequence, as it would in its slot. The peer executes it, or with a delay
         leaves it out and goes on with the next request of the sequence, which the model cannot notice."""
         dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]
@@ -372,7 +358,7 @@ class SequenceBatchScheduler:
 
     # -- after the lock
 
-    def _do(self, work: _Work, now: int) -> None:
+    def _do(self, work: Work, now: int) -> None:
         for request, error in work.failures:
             if isinstance(error, (CancelledError, UnavailableError)):
                 reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
