@@ -641,7 +641,7 @@ def test_new_requests_join_between_iterations(client: Client, name: str) -> None
 @rule("3.9.6")
 def test_with_the_direct_strategy_a_slot_that_ended_is_a_null_request(client: Client) -> None:
     pending = []
-    for count in (2, 5):
+    for count in (5, 9):
         pending.append(client.submit("counting_direct", value(count)))
         time.sleep(0.03)
     ids = [ids for _, _, ids in said(pending[1].answer.result(30))[1]]

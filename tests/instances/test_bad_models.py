@@ -109,7 +109,7 @@ def test_an_answer_that_does_not_fit_the_region(lab: Lab) -> None:  # rule 2.9.1
         with pytest.raises(TritonError, match="Failed to increase the shared memory pool size to "):
             script("return [answer()]", X=np.zeros(8 << 20, np.float32))
         assert script.value("1") == 1
-        assert script.instance.restarts == 0
+        assert script.instance.replacement.count == 0
     finally:
         small.server.stop()
 

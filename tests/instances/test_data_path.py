@@ -374,7 +374,7 @@ def test_interrupts_at_any_moment_leave_the_model_usable(script: Script) -> None
         while not stop.wait(0.0007):
             os.kill(os.getpid(), signal.SIGINT)
 
-    restarts = script.instance.restarts
+    restarts = script.instance.replacement.count
     code = {"CODE": np.array([b"return [answer(OUT=np.float32([1]))]"], dtype=np.object_)}
     interrupted = 0
     shooter = threading.Thread(target=interrupt)
@@ -393,5 +393,5 @@ def test_interrupts_at_any_moment_leave_the_model_usable(script: Script) -> None
             except KeyboardInterrupt:
                 pass
     assert script.value("3") == 3
-    assert script.instance.restarts == restarts
+    assert script.instance.replacement.count == restarts
     eventually(lambda: script.instance.inflight == {})

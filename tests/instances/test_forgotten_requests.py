@@ -118,14 +118,14 @@ def test_a_sender_that_was_fetched_but_not_needed_is_no_harm(script: Script) -> 
 )
 def test_a_changed_list_of_requests_is_refused(script: Script, change: str) -> None:
     """The peer's server crashes, or answers the wrong request."""
-    restarts = script.instance.restarts
+    restarts = script.instance.replacement.count
     (text,) = outcomes(script, f"{change}\nreturn [answer(OUT=np.float32([1]))] * len(requests)")
     assert text == (
         "Failed to process the request(s) for model 'script_0_0', message: The execute function changed the list of "
         "its requests. Work on a copy of it."
     )
     assert outcomes(script, "return [answer(OUT=np.float32([1]))]") == [[1.0]]
-    assert script.instance.restarts == restarts
+    assert script.instance.replacement.count == restarts
 
 
 def test_a_list_that_is_emptied_while_senders_answer(script: Script) -> None:

@@ -73,14 +73,14 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_its_requests_fail_and_the_server_lives(script: Script, lie: str) -> None:
-    restarts = script.instance.restarts
+    restarts = script.instance.replacement.count
     batch = script.instance._batches + 1
     error = script.fails(f"BATCH = {batch}\n" + LINK + LIES[lie])
     assert isinstance(error, ModelError)
     assert error.message == "Stub process 'script_0_0' is not healthy."
     assert error.reason.startswith("The stub process of 'script_0_0' ended with signal SIGKILL (Killed). (")
     assert script.value("6 * 7") == 42
-    assert script.instance.restarts == restarts + 1
+    assert script.instance.replacement.count == restarts + 1
     eventually(lambda: script.instance.inflight == {})
 
 

@@ -29,7 +29,7 @@ NOT_HEALTHY = "Stub process 'script_0_0' is not healthy."
 def test_a_dead_stub_fails_its_request_says_why_and_is_replaced(
     script: Script, code: str, reason: str, last_line: str | None
 ) -> None:
-    restarts, pid = script.instance.restarts, script.pid
+    restarts, pid = script.instance.replacement.count, script.pid
     error = script.fails(f"print('before the end'); {code}")
     assert isinstance(error, ModelError)
     assert error.message == NOT_HEALTHY  # the peer's text, rule 2.6.1
@@ -37,10 +37,10 @@ def test_a_dead_stub_fails_its_request_says_why_and_is_replaced(
     assert "before the end" in error.log
     assert last_line is None or any(last_line in line for line in error.log)
     assert script.value("6 * 7") == 42  # the next request waits for the new stub
-    assert script.instance.restarts == restarts + 1
+    assert script.instance.replacement.count == restarts + 1
     assert script.pid != pid
     assert not alive(pid)
-    assert script.instance.last_death == error.reason
+    assert script.instance.replacement.last_death == error.reason
 
 
 def test_readiness_is_false_until_the_stub_is_replaced(lab: Lab) -> None:  # rule 2.6.2
@@ -78,27 +78,27 @@ def test_all_requests_of_a_batch_fail_with_errors_of_their_own(lab: Lab) -> None
 
 
 def test_a_stub_killed_while_idle_is_replaced_once(script: Script) -> None:
-    restarts = script.instance.restarts
+    restarts = script.instance.replacement.count
     os.kill(script.pid, signal.SIGKILL)
-    eventually(lambda: script.instance.restarts == restarts + 1)
+    eventually(lambda: script.instance.replacement.count == restarts + 1)
     # an instance that its scheduler counted twice would get two batches at once
     assert in_threads(8, lambda index: script.value(str(index))) == list(range(8))
-    assert script.instance.restarts == restarts + 1
+    assert script.instance.replacement.count == restarts + 1
 
 
 def test_a_request_that_comes_while_the_stub_is_replaced_waits_for_the_new_one(script: Script) -> None:
-    restarts = script.instance.restarts
+    restarts = script.instance.replacement.count
     os.kill(script.pid, signal.SIGKILL)
-    eventually(lambda: script.instance.state is not InstanceState.READY or script.instance.restarts > restarts)
+    eventually(lambda: script.instance.state is not InstanceState.READY or script.instance.replacement.count > restarts)
     assert in_threads(8, lambda index: script.value(str(index))) == list(range(8))
 
 
 def test_death_under_load_answers_every_request(script: Script) -> None:
-    before = script.instance.restarts
+    before = script.instance.replacement.count
     failed: list[str] = []
 
     def send(index: int) -> None:
-        while script.instance.restarts == before:
+        while script.instance.replacement.count == before:
             try:
                 assert script.value("1") == 1
             except ModelError as error:
@@ -108,7 +108,7 @@ def test_death_under_load_answers_every_request(script: Script) -> None:
     in_threads(6, send)
     assert set(failed) <= {"Stub process 'script_0_0' is not healthy."}
     assert script.value("2") == 2
-    assert script.instance.restarts == before + 1
+    assert script.instance.replacement.count == before + 1
     assert script.instance.inflight == {}
 
 
@@ -117,11 +117,11 @@ def test_with_two_instances_the_other_one_goes_on(lab: Lab) -> None:  # rule 2.6
     first, second = instances(model)
     assert first.pid is not None
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: first.state is not InstanceState.READY or first.restarts)
+    eventually(lambda: first.state is not InstanceState.READY or first.replacement.count)
     for _ in range(20):
         assert model(INPUT0=[1.0], INPUT1=[2.0])["OUTPUT0"] == [3.0]
     eventually(model.ready)
-    assert [first.restarts, second.restarts] == [1, 0]
+    assert [first.replacement.count, second.replacement.count] == [1, 0]
     lab.server.unload(model)
 
 
@@ -167,7 +167,7 @@ class TritonPythonModel:
 """,
     )
     eventually(lambda: instances(model)[0].state is InstanceState.FAILED)
-    assert instances(model)[0].restarts == 2
+    assert instances(model)[0].replacement.count == 2
     assert model.logs()[-1].text == "'suicidal_0' died 3 times without a request and is not started again."
     lab.server.unload(model)
 

@@ -109,12 +109,12 @@ def test_a_callee_that_dies_is_an_error_response(caller: Script, callee: Script)
 
 
 def test_a_caller_that_dies_leaves_the_callee_alone(caller: Script, callee: Script) -> None:
-    restarts = callee.instance.restarts
+    restarts = callee.instance.replacement.count
     slow = "time.sleep(0.1); return [answer(OUT=np.zeros(1 << 20, np.float32))]"
     with pytest.raises(ModelError):
         caller(f"threading.Timer(0.03, os._exit, (1,)).start(); call({slow!r})")
     assert callee.value("5") == 5
-    assert callee.instance.restarts == restarts
+    assert callee.instance.replacement.count == restarts
     assert used(callee) == [0, 0]
     assert caller.value("6") == 6
 

@@ -481,7 +481,7 @@ if not child:
         say(str(error))
     sys.exit(0)
 os.waitpid(child, 0)
-say([script.value("3").item(), script.instance.restarts])
+say([script.value("3").item(), script.instance.replacement.count])
 """
     )
     assert process.hear() == "Request for unknown model: 'script' is not found"
@@ -495,7 +495,7 @@ def test_multiprocessing_by_fork_works_beside_stubs(kernel: Callable[[str], Kern
 import multiprocessing
 with multiprocessing.get_context("fork").Pool(2) as pool:
     squares = pool.map(abs, range(-4, 0))
-say([squares, script.value("5").item(), script.instance.restarts])
+say([squares, script.value("5").item(), script.instance.replacement.count])
 """
     )
     assert process.hear() == [[4, 3, 2, 1], 5.0, 0]
@@ -512,7 +512,7 @@ for attempt in range(3):
         next(iterator)
     except KeyboardInterrupt:
         say(float(next(iterator).outputs["OUT"].numpy()[0]))
-    say([script.value("7").item(), script.instance.restarts])
+    say([script.value("7").item(), script.instance.replacement.count])
 """
     )
     for _ in range(3):

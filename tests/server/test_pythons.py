@@ -133,7 +133,7 @@ def test_a_stub_that_dies_is_restarted_in_its_environment(lab: Lab) -> None:
     instance = instances(model)[0]
     assert instance.pid is not None
     os.kill(instance.pid, 9)
-    eventually(lambda: instance.restarts == 1)
+    eventually(lambda: instance.replacement.count == 1)
     assert told(model)["version"] == "3.9"
     lab.server.unload("dies")
 

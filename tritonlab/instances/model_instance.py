@@ -1,14 +1,10 @@
-"""One instance of a model: the batch its stub executes, the responses that come back, and what happens when the stub
-dies."""
+"""One instance of a model: the batch its stub executes and the responses that come back."""
 
 from __future__ import annotations
 
-import copy
 import enum
-import logging
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +14,6 @@ from ..core.instrument import ExecuteTimes
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
 from ..ipc.spin import SPIN_US
 from ..ipc.stub_connection import StubConnection
-from ..ipc.stub_log import LogRecord
 from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
 from ..stub._pb_stub.shm_manager import SharedMemoryError
 from ..stub._pb_stub.tensor_block import pack_tensors
@@ -27,16 +22,13 @@ from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from .model_stub import ModelStub
 from .payload import Payload
 from .response_factory import BlockReader, build_response, failure_of
-
-_log = logging.getLogger(__name__)
+from .stub_replacement import StubReplacement
 
 _EXECUTE = NUMBER["EXECUTE"]
 _CALLS = tuple(number for number in BY_NUMBER if number >= NUMBER["IS_CANCELLED"])
 _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 _RESCHEDULE = "R"
 _EXITED = "Server exited before the request completed"
-#: Deaths in a row without a request in execution after which an instance is given up: its own threads kill it.
-_IDLE_DEATHS = 3
 
 
 class InstanceState(enum.Enum):
@@ -80,21 +72,16 @@ class ModelInstance:
     ) -> None:
         self.plan = plan
         self.state = InstanceState.STARTING
-        self.restarts = 0
-        self.last_death = ""
         self.inflight = InflightRequests(plan.source.version, services.clock, services.instruments, events.reschedule)
         self._services = services
         self._stats = stats
         self._events = events
-        self._lock = threading.Lock()  # guards state, _stub, _payload and _waiting
+        self.replacement = StubReplacement(self, events)
+        self._lock = threading.Lock()  # guards state, _stub and _payload
         self._stub: ModelStub | None = None
         self._payload: Payload | None = None
-        #: came while the stub was being replaced; the new one gets it first
-        self._waiting: Payload | None = None
-        self._restarter: threading.Thread | None = None
         self._batches = 0
         self._quick = True  # the last execution was short enough to poll for its end
-        self._idle_deaths = 0
 
     # -- life
 
@@ -114,9 +101,7 @@ class ModelInstance:
             stub.await_import()
             stub.initialize(plan.args, plan.outputs, plan.decoupled)
         except BaseException:
-            with self._lock:
-                if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
-                    self._advance(InstanceEvent.GAVE_UP)
+            self.give_up()
             if stub is not None:
                 stub.kill()
             raise
@@ -148,6 +133,16 @@ class ModelInstance:
     def _advance(self, event: InstanceEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
 
+    def give_up(self) -> None:
+        """It will not come up (again)."""
+        with self._lock:
+            if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
+                self._advance(InstanceEvent.GAVE_UP)
+
+    @property
+    def stopped(self) -> bool:
+        return self.state is InstanceState.STOPPED
+
     @property
     def pid(self) -> int | None:
         return self._stub.process.pid if self._stub is not None else None
@@ -176,7 +171,7 @@ class ModelInstance:
                 stub.finalize()
             else:
                 stub.kill()
-        self._end_restart()
+        self.replacement.end(UnavailableError(_EXITED))
 
     def abort(self) -> None:
         """Ends the instance at once; requests in flight fail."""
@@ -189,21 +184,9 @@ class ModelInstance:
             stub.link.on_lost = None
             stub.kill()
         self._services.spin.leave(id(self))
-        self._end_restart()
+        self.replacement.end(UnavailableError(_EXITED))
         self.inflight.fail(list(self.inflight.values()), UnavailableError(_EXITED))
         self.inflight.drained.set()
-
-    def _end_restart(self) -> None:
-        """After STOP: nothing starts a stub any more, and nobody waits for one."""
-        if self._restarter is not None and self._restarter is not threading.current_thread():
-            self._restarter.join()
-        self._refuse_waiting(UnavailableError(_EXITED))
-
-    def _refuse_waiting(self, error: TritonError) -> None:
-        with self._lock:
-            waiting, self._waiting = self._waiting, None
-        for request in waiting.requests if waiting is not None else ():
-            request.respond_error(copy.copy(error))
 
     # -- execution
 
@@ -216,7 +199,7 @@ class ModelInstance:
             stub = self._stub
             if self.state is not InstanceState.READY or stub is None:
                 if self.state is InstanceState.RESTARTING:
-                    self._waiting = payload  # the scheduler chose this instance while its stub was dying
+                    self.replacement.hold(payload)
                     return
                 stub = None
             else:
@@ -345,7 +328,6 @@ class ModelInstance:
             if self._payload is not payload:
                 return False
             self._payload = None
-        self._idle_deaths = 0
         if self._stub is not None:
             self._stub.executing_ids = ()
         self._services.spin.leave(id(self))
@@ -379,23 +361,9 @@ class ModelInstance:
     def _on_log(self, ident: int, body: Any) -> None:
         level, file, line, text = body
         stub = self._stub
-        if stub is not None:
-            stub.process.drain_output()  # what it printed before
-        source = self.plan.source
-        self._services.log.add(
-            LogRecord(
-                time.time_ns(),
-                source.model,
-                source.version,
-                self.plan.name,
-                "log",
-                _LEVELS[level],
-                text,
-                file,
-                line,
-                stub.executing_ids if stub is not None else (),
-            )
-        )
+        assert stub is not None
+        stub.process.drain_output()  # what it printed before
+        stub.log("log", _LEVELS[level], text, file, line)
 
     # -- death and restart
 
@@ -406,57 +374,15 @@ class ModelInstance:
             self._advance(InstanceEvent.DIED)
             requests = list(self.inflight.values())
             payload, self._payload = self._payload, None
-            self._idle_deaths = 0 if requests else self._idle_deaths + 1
-            self._restarter = threading.Thread(
-                target=self._bury_and_restart,
-                args=(stub, payload, requests),
-                name=f"restart {self.plan.name}",
-                daemon=True,
-            )
+            self.replacement.begin(stub, payload, requests, self._batches)
         self._services.spin.leave(id(self))
-        self._restarter.start()
 
-    def _bury_and_restart(self, stub: ModelStub, payload: Payload | None, requests: list[InferenceRequest]) -> None:
-        # whoever takes the instance from the scheduler gives it back: here, unless a payload is on its way to `execute`
-        returns = self._events.away(self) or payload is not None
-        error = stub.unhealthy()
-        self.last_death = error.reason
-        self._say(f"{error.message} {error.reason}")
+    def bury(self, payload: Payload | None, requests: Sequence[InferenceRequest], error: TritonError) -> None:
+        """Fails what was in flight when the stub died."""
         if payload is not None:
             self._record(payload, ExecuteTimes(0, 0, 0), failed=True)
         self.inflight.fail(requests, error)
         self.inflight.drained.set()
-        if self._idle_deaths >= _IDLE_DEATHS:
-            with self._lock:
-                if self.state is InstanceState.RESTARTING:
-                    self._advance(InstanceEvent.GAVE_UP)
-            self._say(f"'{self.plan.name}' died {_IDLE_DEATHS} times without a request and is not started again.")
-            self._give_up(error)
-            return
-        try:
-            self.start()
-        except TritonError as failure:
-            if self.state is not InstanceState.STOPPED:
-                self._say(f"'{self.plan.name}' could not be started again: {failure.message}")
-            self._give_up(error)
-            return
-        with self._lock:
-            waiting, self._waiting = self._waiting, None
-        self.restarts += 1
-        if waiting is not None:
-            self.execute(waiting)
-        elif returns:
-            self._events.idle(self)
-
-    def _give_up(self, error: TritonError) -> None:
-        self._refuse_waiting(error)
-        self._events.gone(self)
-
-    def _say(self, text: str) -> None:
-        source = self.plan.source
-        self._services.log.add(
-            LogRecord(time.time_ns(), source.model, source.version, self.plan.name, "server", "ERROR", text)
-        )
 
     def __repr__(self) -> str:
         return (

@@ -92,16 +92,23 @@ class ModelStub:
             self._crash.add(text)
             if self._blocked is not None:
                 self._blocked.append(text)
+        self.log(stream, level, text)
+
+    def log(self, stream: str, level: str, text: str, file: str = "", line: int = 0) -> None:
+        """Adds a line to the server's log, in the name of the instance and of the requests in execution."""
+        source = self.source
         self._log.add(
             LogRecord(
                 time.time_ns(),
-                self.source.model,
-                self.source.version,
+                source.model,
+                source.version,
                 self.instance,
                 stream,
                 level,
                 text,
-                request_ids=self.executing_ids,
+                file,
+                line,
+                self.executing_ids,
             )
         )
 
@@ -193,17 +200,7 @@ class ModelStub:
         outcome = self.process.finalize()
         self.on_end()
         if outcome is not None and not outcome[0]:
-            self._log.add(
-                LogRecord(
-                    time.time_ns(),
-                    self.source.model,
-                    self.source.version,
-                    self.instance,
-                    "server",
-                    "INFO",
-                    f"finalize failed: {outcome[1]['text']}",
-                )
-            )
+            self.log("server", "INFO", f"finalize failed: {outcome[1]['text']}")
 
     def kill(self) -> None:
         self.process.kill()

@@ -270,8 +270,8 @@ class Model:
                 "device_id": instance.plan.device_id,
                 "pid": instance.pid,
                 "state": instance.state.value,
-                "restarts": instance.restarts,
-                "last_death": instance.last_death,
+                "restarts": instance.replacement.count,
+                "last_death": instance.replacement.last_death,
             }
             for instance in self._found().instances
         ]

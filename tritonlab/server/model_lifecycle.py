@@ -220,7 +220,7 @@ class ModelVersion:
             self._warn("response_cache has no effect here: every request is executed")
 
     def _instance_gone(self, instance: ModelInstance) -> None:
-        reason = instance.last_death
+        reason = instance.replacement.last_death
         error = ModelError(f"Stub process '{instance.plan.name}' is not healthy.", reason=reason)
         self.scheduler.instance_gone(instance, error)
 
