@@ -10,6 +10,10 @@ from pathlib import Path
 
 from ..core.status import InvalidArgumentError, UnavailableError
 
+#: The peer listens on every address; a notebook's server lets in nobody it was not told to.
+LOOPBACK = "127.0.0.1"
+HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
+
 BACKLOG = 2048
 _LISTEN = "0A"  # of /proc/net/tcp: linux/tcp_states.h
 

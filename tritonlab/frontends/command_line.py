@@ -1,0 +1,124 @@
+"""Reads a command line as tritonserver's getopt does: `--flag value`, `--flag=value`, flags that repeat, the beginning
+of a flag's name where it is unambiguous. What the flags are is one table, `flags.py`."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .flag_values import SWITCH, CommandLineError, Kind
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag.
+
+    `place`: where its value goes, `<part>.<field>`, the same for flags that mean the same; empty for a flag that is
+    known and has no effect here, whose `about` then says why. Without a `default`, a flag that is not given has no
+    value, or an empty list of them.
+    """
+
+    name: str
+    kind: Kind
+    place: str
+    default: Any
+    about: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Flags that belong together, as the peer's help groups them."""
+
+    title: str
+    flags: tuple[Flag, ...]
+
+
+class CommandLine:
+    """What a command line says. `values`: part -> field -> value, with the defaults of what was not given. `inert`: the
+    flags that were given and have no effect here. `given`: the names of all flags that were given."""
+
+    def __init__(self, groups: Sequence[Group], arguments: Sequence[str]) -> None:
+        """Raises CommandLineError with the peer's text, and for an unknown flag the nearest one that there is."""
+        self._flags = {flag.name: flag for group in groups for flag in group.flags}
+        self.values: dict[str, dict[str, Any]] = {}
+        self.inert: list[Flag] = []
+        self.given: set[str] = set()
+        for flag in self._flags.values():
+            if flag.place and flag.kind.many:
+                self._put(flag, [])
+            elif flag.place and flag.default is not None:
+                self._put(flag, flag.default)
+        for flag, value in self._read(list(arguments)):
+            self._take(flag, flag.kind.read(f"--{flag.name}", value))
+
+    def _read(self, arguments: list[str]) -> Iterator[tuple[Flag, str]]:
+        while arguments:
+            word = arguments.pop(0)
+            if not word.startswith("--"):
+                raise CommandLineError(
+                    f"unrecognized option '{word}'" if word.startswith("-") else f"Unexpected argument: {word}"
+                )
+            name, equals, value = word[2:].partition("=")
+            flag = self._find(name, word)
+            if flag.kind is SWITCH:
+                if equals:
+                    raise CommandLineError(f"option '--{flag.name}' doesn't allow an argument")
+            elif not equals:
+                if not arguments:
+                    raise CommandLineError(f"option '--{flag.name}' requires an argument")
+                value = arguments.pop(0)
+            yield flag, value
+
+    def _find(self, name: str, word: str) -> Flag:
+        if name in self._flags:
+            return self._flags[name]
+        begun = [known for known in self._flags if known.startswith(name)]
+        if len(begun) == 1:
+            return self._flags[begun[0]]
+        if begun:
+            names = " ".join(f"'--{known}'" for known in begun)
+            raise CommandLineError(f"option '--{name}' is ambiguous; possibilities: {names}")
+        nearest = difflib.get_close_matches(name, self._flags, n=1)
+        hint = f"; did you mean '--{nearest[0]}'?" if nearest else ""
+        raise CommandLineError(f"unrecognized option '{word}'{hint}")
+
+    def _take(self, flag: Flag, value: Any) -> None:
+        if not flag.place:
+            if flag not in self.inert:
+                self.inert.append(flag)
+        elif flag.kind.many:
+            part, field = flag.place.split(".")
+            self.values[part][field].append(value)
+        else:
+            self._put(flag, value)
+        self.given.add(flag.name)
+
+    def _put(self, flag: Flag, value: Any) -> None:
+        part, field = flag.place.split(".")
+        self.values.setdefault(part, {})[field] = value
+
+
+def usage(groups: Sequence[Group]) -> Iterator[str]:
+    """The table as `--help` prints it, line by line."""
+    for group in groups:
+        yield f"\n{group.title}:"
+        for flag in group.flags:
+            yield f"  --{flag.name} {flag.kind.shown}".rstrip()
+            default = _shown(flag.default)
+            text = f"{flag.about}{f' Default: {default}.' if default else ''}"
+            yield from textwrap.wrap(
+                text if flag.place else f"No effect here: {text}",
+                76,
+                initial_indent="      ",
+                subsequent_indent="      ",
+                break_on_hyphens=False,
+            )
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return str(default).lower()
+    return "" if default is None or default == () else str(default)

@@ -1,0 +1,207 @@
+"""What the values of tritonserver's flags look like: one reader per kind, with the peer's texts for what cannot be
+read (measured)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+#: The parts of the protocols that can be restricted (rule 6.1.3).
+CATEGORIES = (
+    "health",
+    "metadata",
+    "inference",
+    "shared-memory",
+    "model-config",
+    "model-repository",
+    "statistics",
+    "trace",
+    "logging",
+)
+_TRUE = ("true", "1", "on")
+_FALSE = ("false", "0", "off")
+_INT32 = 1 << 31
+
+
+class CommandLineError(Exception):
+    """A command line that cannot be read; the text is for its author."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`shown` stands for the value in the help; `read(flag, text)` is the value, or raises CommandLineError. `many`: a
+    flag that is given again adds to what was given, others replace it."""
+
+    shown: str
+    read: Callable[[str, str], Any]
+    many: bool = False
+
+
+def _text(flag: str, text: str) -> str:
+    return text
+
+
+def _boolean(flag: str, text: str) -> bool:
+    value = text.lower()
+    if value not in _TRUE + _FALSE:
+        raise CommandLineError(f'Bad option: "{flag}".\ninvalid value for bool option: {text}')
+    return value in _TRUE
+
+
+def _integer(flag: str, text: str) -> int:
+    """The peer reads `8000x` as 8000; here that is refused, with the same text as `x`."""
+    value = int(_number(int, text))
+    if not -_INT32 <= value < _INT32:
+        raise CommandLineError(f"Provided option value is out of bound. Got {text}")
+    return value
+
+
+def _size(flag: str, text: str) -> int:
+    return int(_number(int, text))
+
+
+def _number(kind: type[int] | type[float], text: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise CommandLineError(f"Invalid option value. Got {text}") from None
+
+
+def one_of(*choices: str) -> Kind:
+    def read(flag: str, text: str) -> str:
+        for choice in choices:
+            if text.lower() == choice.lower():
+                return choice
+        raise CommandLineError(f'Bad option: "{flag}".\ninvalid argument for {flag}')
+
+    return Kind("{" + ",".join(choices) + "}", read)
+
+
+def _setting(flag: str, text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not name or not value or "," in name:
+        raise CommandLineError(f"{flag} option format is <setting>=<value>. Got {text}")
+    return name, value
+
+
+def _backend_setting(flag: str, text: str) -> tuple[str, str, str]:
+    """(backend, setting, value); the backend is "" where none is named: a setting for all of them."""
+    if text.startswith(","):
+        raise CommandLineError(
+            f"No backend specified. {flag} option format is <backend name>,<setting>=<value> or <setting>=<value>. "
+            f"Got {text}"
+        )
+    return _named_setting(flag, text, "backend name", optional=True)
+
+
+def _cache_setting(flag: str, text: str) -> tuple[str, str, str]:
+    if "," not in text or text.startswith(","):
+        raise CommandLineError(
+            f"No cache specified. {flag} option format is <cache name>,<setting>=<value>. Got {text}"
+        )
+    return _named_setting(flag, text, "cache name")
+
+
+def _policy_setting(flag: str, text: str) -> tuple[str, str, str]:
+    return _named_setting(flag, text, "policy name")
+
+
+def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
+    """(mode, setting, value); the mode is "" for what all modes share. The level is one word of rule 5.14.1."""
+    if text.startswith(","):
+        raise CommandLineError(
+            f"No trace mode specified. {flag} option format is <trace mode>,<setting>=<value> or <setting>=<value>. "
+            f"Got {text}"
+        )
+    mode, setting, value = _named_setting(flag, text, "trace mode", optional=True)
+    known = ("triton", "opentelemetry")
+    where, named = (flag, mode) if mode else (f"{flag} mode", value if setting == "mode" else known[0])
+    if named.lower() not in known:
+        raise CommandLineError(
+            f'Bad option: "{where}".\ninvalid value for trace mode option: {named}. '
+            'Available options are "triton" and "opentelemetry"'
+        )
+    if setting == "level" and value.upper() not in ("OFF", "TIMESTAMPS", "TENSORS"):
+        raise CommandLineError(f'Bad option: "{flag} level".\ninvalid value for trace level option: {value.lower()}')
+    if setting in ("rate", "count") or (mode and setting == "log-frequency"):
+        _integer(flag, value)
+    return mode.lower(), setting, value
+
+
+def _named_setting(flag: str, text: str, what: str, optional: bool = False) -> tuple[str, str, str]:
+    """(name, setting, value). `optional`: the name may be left out."""
+    head, equals, value = text.partition("=")
+    name, comma, setting = head.partition(",")
+    if not comma and optional:
+        name, setting = "", head
+    if not (equals and setting and value and (name or optional)):
+        raise CommandLineError(f"{flag} option format is '<{what}>,<setting>=<value>'. Got {text}")
+    return name, setting, value
+
+
+def _pair(flag: str, text: str) -> tuple[int, int]:
+    first, colon, second = text.partition(":")
+    if not colon:
+        raise CommandLineError(
+            "Cannot parse pair option due to incorrect number of inputs."
+            f"--<pair option> argument requires format <first>:<second>. Found: {text}"
+        )
+    return _integer(flag, first), int(_number(int, second))
+
+
+def _resource(flag: str, text: str) -> tuple[str, int, int]:
+    """(name, count, device); device -1 is every one."""
+    parts = text.split(":")
+    if len(parts) not in (2, 3):
+        raise CommandLineError(
+            f'Bad option: "{flag}".\n{flag} option format is '
+            f"'<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got {text}"
+        )
+    return parts[0], _integer(flag, parts[1]), _integer(flag, parts[2]) if len(parts) == 3 else -1
+
+
+def _restriction(what: str) -> Callable[[str, str], tuple[tuple[str, ...], str, str]]:
+    def read(flag: str, text: str) -> tuple[tuple[str, ...], str, str]:
+        """(categories, header, value)"""
+        names, colon, rest = text.partition(":")
+        header, equals, value = rest.partition("=")
+        if not (names and colon and header and equals and value):
+            raise CommandLineError(f"{flag} option format is '<config name>:<setting>=<value>'. Got {text}")
+        categories = tuple(names.split(","))
+        for category in categories:
+            if category not in CATEGORIES:
+                raise CommandLineError(f"unknown restricted {what} '{category}' ")
+        return categories, header, value
+
+    return read
+
+
+def restricted(what: str, restrictions: list[tuple[tuple[str, ...], str, str]]) -> dict[str, tuple[str, str]]:
+    """Category -> (header, value) that a request must carry. Raises CommandLineError if one is named twice."""
+    found: dict[str, tuple[str, str]] = {}
+    for categories, header, value in restrictions:
+        for category in categories:
+            if category in found:
+                raise CommandLineError(f"restricted {what} '{category}' can not be specified in multiple config groups")
+            found[category] = (header, value)
+    return found
+
+
+TEXT = Kind("<string>", _text)
+TEXTS = Kind("<string>", _text, many=True)
+BOOLEAN = Kind("<boolean>", _boolean)
+INTEGER = Kind("<integer>", _integer)
+SIZE = Kind("<integer>", _size)
+FLOAT = Kind("<float>", lambda flag, text: _number(float, text))
+#: takes no value: given or not
+SWITCH = Kind("", lambda flag, text: True)
+SETTINGS = Kind("<setting>=<value>", _setting, many=True)
+BACKEND_SETTINGS = Kind("<backend>,<setting>=<value>", _backend_setting, many=True)
+CACHE_SETTINGS = Kind("<cache>,<setting>=<value>", _cache_setting, many=True)
+POLICY_SETTINGS = Kind("<policy>,<setting>=<value>", _policy_setting, many=True)
+TRACE_SETTINGS = Kind("[<mode>,]<setting>=<value>", _trace_setting, many=True)
+PAIRS = Kind("<device>:<integer>", _pair, many=True)
+RESOURCES = Kind("<name>:<count>[:<device>]", _resource, many=True)
+RESTRICTED_APIS = Kind("<api>[,…]:<header>=<value>", _restriction("api"), many=True)
+RESTRICTED_PROTOCOLS = Kind("<protocol>[,…]:<header>=<value>", _restriction("protocol"), many=True)

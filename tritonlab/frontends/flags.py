@@ -1,0 +1,306 @@
+"""The flags of `tritonlab serve`: tritonserver's, its newest ones included, and two of ours for access (`access.py`).
+
+A flag that has no effect here is accepted, so that a command line that works there works here, and is named once at
+the start, with the reason that stands in its help.
+"""
+
+from __future__ import annotations
+
+from .command_line import Flag, Group
+from .flag_values import (
+    BACKEND_SETTINGS,
+    BOOLEAN,
+    CACHE_SETTINGS,
+    FLOAT,
+    INTEGER,
+    PAIRS,
+    POLICY_SETTINGS,
+    RESOURCES,
+    RESTRICTED_APIS,
+    RESTRICTED_PROTOCOLS,
+    SETTINGS,
+    SIZE,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    TRACE_SETTINGS,
+    Kind,
+    one_of,
+)
+from .listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT
+
+
+def _inert(name: str, kind: Kind, why: str) -> Flag:
+    return Flag(name, kind, "", None, why)
+
+
+_OUTSIDE = "Where it listens; 0.0.0.0 lets other machines in."
+_PORT = "The port; 0 is any free one."
+_FORWARD = "Headers that match this regular expression become request parameters."
+_RESTRICT = "Parts of the protocol that need a header with this value."
+_ORIGIN = "A web page's origin that may send requests, or *. May be repeated."
+_HOST = "A host name clients may use beside addresses, localhost and the machine's own, or *. May be repeated."
+_STRICT = "Have every config.pbtxt say all there is to say."
+
+GROUPS = (
+    Group(
+        "Server",
+        (
+            Flag("help", SWITCH, "process.help", False, "Shows this."),
+            Flag("id", TEXT, "server.server_id", "triton", "The server's name, in its metadata."),
+            Flag(
+                "exit-timeout-secs", INTEGER, "process.exit_timeout", 30, "Seconds requests in flight get at the end."
+            ),
+        ),
+    ),
+    Group(
+        "Logging",
+        (
+            Flag("log-verbose", INTEGER, "log.log_verbose_level", 0, "Verbose records are written from 1 on."),
+            Flag("log-info", BOOLEAN, "log.log_info", True, "Whether INFO records are written."),
+            Flag("log-warning", BOOLEAN, "log.log_warning", True, "Whether WARNING records are written."),
+            Flag("log-error", BOOLEAN, "log.log_error", True, "Whether ERROR records are written."),
+            Flag("log-format", one_of("default", "ISO8601"), "log.log_format", "default", "How time and level look."),
+            Flag("log-file", TEXT, "log.log_file", None, "The file for records; what models print stays on stdout."),
+        ),
+    ),
+    Group(
+        "Model repository",
+        (
+            Flag("model-store", TEXTS, "server.repositories", None, "The same as --model-repository."),
+            Flag("model-repository", TEXTS, "server.repositories", None, "A directory of models. May be repeated."),
+            Flag(
+                "exit-on-error", BOOLEAN, "process.exit_on_error", True, "End if a model cannot be loaded at the start."
+            ),
+            Flag("disable-auto-complete-config", SWITCH, "server.strict_model_config", None, _STRICT),
+            Flag("strict-readiness", BOOLEAN, "server.strict_readiness", True, "Ready only if all models are."),
+            Flag(
+                "model-control-mode",
+                one_of("none", "poll", "explicit"),
+                "server.model_control_mode",
+                "none",
+                "none: load all models at the start. poll: follow the repository. explicit: load what clients ask for.",
+            ),
+            Flag("repository-poll-secs", INTEGER, "server.repository_poll_secs", 15, "Seconds between polls."),
+            Flag(
+                "load-model",
+                TEXTS,
+                "server.startup_models",
+                None,
+                "In explicit mode: what to load at the start; * is all.",
+            ),
+            _inert("model-config-name", TEXT, "a model has one config.pbtxt."),
+            _inert("model-load-thread-count", INTEGER, "a load is mostly the model's own process."),
+            _inert("model-load-retry-count", INTEGER, "what fails to load is not tried again by itself."),
+            _inert("model-namespacing", BOOLEAN, "the first repository that has a model of the name wins."),
+            _inert("enable-peer-access", BOOLEAN, "the server holds no GPU memory of its own."),
+        ),
+    ),
+    Group(
+        "HTTP",
+        (
+            Flag("allow-http", BOOLEAN, "endpoints.http", True, "Whether HTTP is served."),
+            Flag("http-address", TEXT, "endpoints.http_address", LOOPBACK, _OUTSIDE),
+            Flag("http-port", INTEGER, "endpoints.http_port", HTTP_PORT, _PORT),
+            _inert("reuse-http-port", BOOLEAN, "two servers never share a port."),
+            Flag("http-header-forward-pattern", TEXT, "http.header_forward_pattern", None, _FORWARD),
+            _inert("http-thread-count", INTEGER, "one event loop serves HTTP."),
+            Flag("http-restricted-api", RESTRICTED_APIS, "http.restricted", None, _RESTRICT),
+            Flag("http-allowed-origin", TEXTS, "access.origins", None, _ORIGIN),
+            Flag("http-allowed-host", TEXTS, "access.hosts", None, _HOST),
+        ),
+    ),
+    Group(
+        "gRPC",
+        (
+            Flag("allow-grpc", BOOLEAN, "endpoints.grpc", True, "Whether gRPC is served."),
+            Flag("grpc-address", TEXT, "endpoints.grpc_address", LOOPBACK, _OUTSIDE),
+            Flag("grpc-port", INTEGER, "endpoints.grpc_port", GRPC_PORT, _PORT),
+            _inert("reuse-grpc-port", BOOLEAN, "two servers never share a port."),
+            Flag("grpc-header-forward-pattern", TEXT, "grpc.header_forward_pattern", None, _FORWARD),
+            _inert("grpc-infer-allocation-pool-size", INTEGER, "messages are not kept for reuse."),
+            Flag("grpc-use-ssl", BOOLEAN, "grpc.use_ssl", False, "Whether the server shows a certificate."),
+            Flag("grpc-use-ssl-mutual", BOOLEAN, "grpc.use_ssl_mutual", False, "Whether clients must show one, too."),
+            Flag("grpc-server-cert", TEXT, "grpc.server_cert", None, "File of the server's certificate, PEM."),
+            Flag("grpc-server-key", TEXT, "grpc.server_key", None, "File of the server's key, PEM."),
+            Flag("grpc-root-cert", TEXT, "grpc.root_cert", None, "File of the root certificate, PEM."),
+            Flag(
+                "grpc-infer-response-compression-level",
+                one_of("none", "low", "medium", "high"),
+                "grpc.compression",
+                "none",
+                "How much responses are compressed.",
+            ),
+            Flag("grpc-keepalive-time", INTEGER, "grpc.keepalive_time_ms", None, "Milliseconds between pings."),
+            Flag(
+                "grpc-keepalive-timeout", INTEGER, "grpc.keepalive_timeout_ms", None, "Milliseconds to answer a ping."
+            ),
+            Flag(
+                "grpc-keepalive-permit-without-calls",
+                BOOLEAN,
+                "grpc.keepalive_permit_without_calls",
+                None,
+                "Whether an idle connection is pinged.",
+            ),
+            Flag(
+                "grpc-http2-max-pings-without-data",
+                INTEGER,
+                "grpc.http2_max_pings_without_data",
+                None,
+                "Pings sent while there is nothing else to send; 0 is any number.",
+            ),
+            Flag(
+                "grpc-http2-min-recv-ping-interval-without-data",
+                INTEGER,
+                "grpc.http2_min_recv_ping_interval_without_data_ms",
+                None,
+                "Milliseconds between a client's pings below which they are bad.",
+            ),
+            Flag(
+                "grpc-http2-max-ping-strikes",
+                INTEGER,
+                "grpc.http2_max_ping_strikes",
+                None,
+                "Bad pings that close a connection; 0 is any number.",
+            ),
+            Flag(
+                "grpc-max-connection-age",
+                INTEGER,
+                "grpc.max_connection_age_ms",
+                None,
+                "Milliseconds a connection lasts.",
+            ),
+            Flag(
+                "grpc-max-connection-age-grace",
+                INTEGER,
+                "grpc.max_connection_age_grace_ms",
+                None,
+                "Milliseconds the calls of a connection of that age get.",
+            ),
+            Flag("grpc-restricted-protocol", RESTRICTED_PROTOCOLS, "grpc.restricted", None, _RESTRICT),
+        ),
+    ),
+    Group(
+        "Clients' shared memory",
+        (Flag("allow-client-shm", BOOLEAN, "endpoints.client_shm", False, "Whether clients may register any."),),
+    ),
+    Group(
+        "Clouds",
+        (
+            _inert("allow-sagemaker", BOOLEAN, "SageMaker's protocol is not served."),
+            _inert("sagemaker-port", INTEGER, "SageMaker's protocol is not served."),
+            _inert("sagemaker-safe-port-range", TEXT, "SageMaker's protocol is not served."),
+            _inert("sagemaker-thread-count", INTEGER, "SageMaker's protocol is not served."),
+            _inert("allow-vertex-ai", BOOLEAN, "Vertex AI's protocol is not served."),
+            _inert("vertex-ai-port", INTEGER, "Vertex AI's protocol is not served."),
+            _inert("vertex-ai-thread-count", INTEGER, "Vertex AI's protocol is not served."),
+            _inert("vertex-ai-default-model", TEXT, "Vertex AI's protocol is not served."),
+        ),
+    ),
+    Group(
+        "Metrics",
+        (
+            Flag("allow-metrics", BOOLEAN, "endpoints.metrics", True, "Whether /metrics is served."),
+            Flag("allow-gpu-metrics", BOOLEAN, "metrics.gpu", True, "Whether GPUs are measured."),
+            Flag("allow-cpu-metrics", BOOLEAN, "metrics.cpu", True, "Whether CPU and memory are measured."),
+            Flag(
+                "metrics-address",
+                TEXT,
+                "endpoints.metrics_address",
+                None,
+                "Where it listens; where HTTP does if left out.",
+            ),
+            Flag("metrics-port", INTEGER, "endpoints.metrics_port", METRICS_PORT, _PORT),
+            Flag("metrics-interval-ms", FLOAT, "metrics.interval_ms", None, "Milliseconds between two measurements."),
+            Flag(
+                "metrics-config",
+                SETTINGS,
+                "metrics.settings",
+                None,
+                "A setting such as summary_latencies=true. May be repeated.",
+            ),
+        ),
+    ),
+    Group(
+        "Tracing",
+        (
+            Flag(
+                "trace-config",
+                TRACE_SETTINGS,
+                "trace.settings",
+                None,
+                "level, rate, count, mode; triton,file and triton,log-frequency. May be repeated.",
+            ),
+        ),
+    ),
+    Group(
+        "Backend",
+        (
+            Flag("backend-directory", TEXT, "server.backend_directory", None, "Where Python-based backends are."),
+            Flag(
+                "backend-config",
+                BACKEND_SETTINGS,
+                "backend.settings",
+                None,
+                "A setting of the Python backend. May be repeated.",
+            ),
+            _inert("repoagent-directory", TEXT, "there are no repository agents."),
+        ),
+    ),
+    Group(
+        "Response cache",
+        (
+            Flag("cache-config", CACHE_SETTINGS, "cache.settings", None, "local,size=<bytes> switches it on."),
+            _inert("cache-directory", TEXT, "the local cache is the only one, and needs no library."),
+        ),
+    ),
+    Group(
+        "Rate limiter",
+        (
+            Flag(
+                "rate-limit",
+                one_of("execution_count", "off"),
+                "rate_limit.mode",
+                "off",
+                "Whether rate_limiter of a config counts.",
+            ),
+            Flag(
+                "rate-limit-resource",
+                RESOURCES,
+                "rate_limit.resources",
+                None,
+                "How much there is of a resource. May be repeated.",
+            ),
+        ),
+    ),
+    Group(
+        "Memory and devices",
+        (
+            _inert("pinned-memory-pool-byte-size", SIZE, "tensors cross in memory the model's process shares."),
+            _inert("cuda-memory-pool-byte-size", PAIRS, "the server holds no GPU memory of its own."),
+            _inert("cuda-virtual-address-size", PAIRS, "the server holds no GPU memory of its own."),
+            _inert("min-supported-compute-capability", FLOAT, "which GPUs will do is up to the model."),
+            _inert("buffer-manager-thread-count", INTEGER, "a tensor is copied by the thread that sends it."),
+            _inert("host-policy", POLICY_SETTINGS, "model processes run where the system puts them."),
+            _inert("model-load-gpu-limit", TEXT, "a model that does not fit fails to load."),
+        ),
+    ),
+    Group(
+        "Deprecated",
+        (
+            Flag("strict-model-config", BOOLEAN, "server.strict_model_config", False, _STRICT),
+            Flag("response-cache-byte-size", SIZE, "cache.byte_size", None, "The same as --cache-config local,size."),
+            Flag("trace-file", TEXT, "trace.file", None, "The same as --trace-config triton,file."),
+            Flag("trace-level", TEXTS, "trace.levels", None, "The same as --trace-config level."),
+            Flag("trace-rate", INTEGER, "trace.rate", None, "The same as --trace-config rate."),
+            Flag("trace-count", INTEGER, "trace.count", None, "The same as --trace-config count."),
+            Flag(
+                "trace-log-frequency",
+                INTEGER,
+                "trace.log_frequency",
+                None,
+                "The same as --trace-config triton,log-frequency.",
+            ),
+        ),
+    ),
+)
