@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from tests.serving import ADD_SUB
+
 from .clients import Files
+
+__all__ = ["ADD_SUB", "ADD_SUB_CONFIG", "CPU", "ECHO", "SCRIPTED", "config", "model"]
 
 CPU = "instance_group { kind: KIND_CPU }"
 
@@ -23,22 +27,6 @@ class TritonPythonModel:
         scope = {"np": np, "pb_utils": pb_utils}
         exec("def script(self, requests):\\n" + textwrap.indent(code, "    "), scope)
         return scope["script"](self, requests)
-"""
-
-ADD_SUB = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        responses = []
-        for request in requests:
-            a = pb_utils.get_input_tensor_by_name(request, "INPUT0").as_numpy()
-            b = pb_utils.get_input_tensor_by_name(request, "INPUT1").as_numpy()
-            responses.append(
-                pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", a + b), pb_utils.Tensor("OUTPUT1", a - b)])
-            )
-        return responses
 """
 
 ADD_SUB_CONFIG = """
