@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from .metrics_config import MetricsConfig
 from .model_metrics import MODEL_METRIC_KINDS, ModelMetrics, model_families
 from .prometheus_text import Family, Sample, number_text, render
 from .status import InvalidArgumentError, NotFoundError, UnsupportedError
 
 COUNTER, GAUGE, HISTOGRAM = range(3)
 _KINDS = ("counter", "gauge", "histogram")
+_ORDER = {"counter": 0, "gauge": 1, "histogram": 2, "summary": 3}
 
 #: Names starting with two underscores are Prometheus's own.
 _METRIC_NAME = re.compile(r"(?!__)[a-zA-Z_:][a-zA-Z0-9_:]*\Z", re.ASCII)
@@ -153,8 +155,14 @@ class MetricRegistry:
             self._on_change(found.name, dict(found.labels), shown)
         return result
 
-    def expose(self, models: Iterable[ModelMetrics] = (), families: Iterable[Family] = ()) -> str:
-        """The text of /metrics: the models' counters, `families` of the caller (the machine's), then custom ones."""
+    def expose(
+        self,
+        models: Iterable[ModelMetrics] = (),
+        families: Iterable[Family] = (),
+        config: MetricsConfig | None = None,
+    ) -> str:
+        """The text of /metrics. By kind, as the peer prints them (counters, gauges, histograms, summaries), and of each
+        kind the models' own, then `families` of the caller (the machine's), then custom ones."""
         with self._lock:
             custom = [
                 Family(
@@ -165,7 +173,8 @@ class MetricRegistry:
                 )
                 for family in self._families.values()
             ]
-        return render([*model_families(models), *families, *custom])
+        found = [*model_families(models, config), *families, *custom]
+        return render(sorted(found, key=lambda family: _ORDER[family.kind]))
 
 
 _FAMILY_DELETED = (

@@ -1,18 +1,21 @@
-"""The `nv_` metrics that every model has, read from its statistics (rule 5.13.1)."""
+"""The `nv_` metrics that every model has, read from its statistics (rules 5.13.1 to 5.13.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .infer_stats import InferStats
-from .prometheus_text import Family
+from .latency_stats import Histogram, LatencyStats
+from .metrics_config import FIRST_RESPONSE, MetricsConfig
+from .prometheus_text import Family, Sample
 
 
 class ModelMetrics(NamedTuple):
     """What `expose` needs to know of one model version.
 
-    `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache.
+    `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache. `first_response`: times
+    until the first response, milliseconds.
     """
 
     name: str
@@ -22,18 +25,37 @@ class ModelMetrics(NamedTuple):
     tags: Mapping[str, str] = {}
     load_ns: int = 0
     cached: bool = False
+    first_response: Histogram | None = None
 
 
-def model_families(models: Iterable[ModelMetrics]) -> list[Family]:
+#: Counters that `counter_latencies=false` takes away (measured).
+_LATENCIES = ("_duration_", "nv_cache_")
+
+
+def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None = None) -> list[Family]:
     """One family per metric with the samples of all `models`; `metric_tags` become labels with a leading underscore."""
-    families = [Family(name, kind, text) for name, kind, text, _ in _PER_MODEL]
+    config = config or MetricsConfig()
+    shown = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
+    families = [Family(name, kind, text) for name, kind, text, _ in shown]
+    first_responses = Family(FIRST_RESPONSE, "histogram", "Duration from request to first response in milliseconds")
+    summaries = [Family(name, "summary", text) for name, text, _ in _SUMMARIES]
     for model in models:
         tags = [(f"_{name}", value) for name, value in model.tags.items()]
         labels = sorted([*tags, ("model", model.name), ("version", str(model.version))])
         stats = model.stats.to_dict(model.name, model.version)
-        for family, (_, _, _, read) in zip(families, _PER_MODEL, strict=True):
+        for family, (_, _, _, read) in zip(families, shown, strict=True):
             family.samples += [("", _with(labels, extra), value) for extra, value in read(model, stats)]
-    return families
+        if model.first_response is not None:
+            first_responses.samples += model.first_response.samples(labels)
+        for family, (_, _, of) in zip(summaries, _SUMMARIES, strict=True):
+            family.samples += _summary(model, of, labels)
+    return [*families, first_responses, *summaries]
+
+
+def _summary(model: ModelMetrics, of: str, labels: Sequence[tuple[str, str]]) -> list[Sample]:
+    if not isinstance(model.stats, LatencyStats) or (of.startswith("cache") and not model.cached):
+        return []
+    return model.stats.summary(of, labels)
 
 
 def _with(labels: list[tuple[str, str]], extra: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -157,6 +179,45 @@ _PER_MODEL: tuple[tuple[str, str, str, _Reader], ...] = (
         "gauge",
         "Model load time in seconds",
         lambda model, stats: [({}, model.load_ns / 1e9)],
+    ),
+)
+
+#: Rule 5.13.3: name, help, and which durations.
+_SUMMARIES: tuple[tuple[str, str, str], ...] = (
+    (
+        "nv_inference_request_summary_us",
+        "Summary of inference request duration in microseconds (includes cached requests)",
+        "request",
+    ),
+    (
+        "nv_inference_queue_summary_us",
+        "Summary of inference queuing duration in microseconds (includes cached requests)",
+        "queue",
+    ),
+    (
+        "nv_inference_compute_input_summary_us",
+        f"Cumulative compute input duration in microseconds {_NOT_CACHED}",
+        "compute_input",
+    ),
+    (
+        "nv_inference_compute_infer_summary_us",
+        f"Cumulative compute inference duration in microseconds {_NOT_CACHED}",
+        "compute_infer",
+    ),
+    (
+        "nv_inference_compute_output_summary_us",
+        f"Cumulative inference compute output duration in microseconds {_NOT_CACHED}",
+        "compute_output",
+    ),
+    (
+        "nv_cache_hit_summary_per_model",
+        "Summary of cache hit counts/durations per model, in microseconds.",
+        "cache_hit",
+    ),
+    (
+        "nv_cache_miss_summary_per_model",
+        "Summary of cache miss counts/durations per model, in microseconds.",
+        "cache_miss",
     ),
 )
 

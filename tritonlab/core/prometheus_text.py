@@ -20,7 +20,7 @@ Sample = tuple[str, Sequence[tuple[str, str]], float]
 
 @dataclass
 class Family:
-    """All samples of one name. `kind` is counter, gauge or histogram."""
+    """All samples of one name. `kind` is counter, gauge, histogram or summary."""
 
     name: str
     kind: str

@@ -16,8 +16,8 @@ from ..core.infer_request import InferenceRequest, RequestState
 from ..core.instrument import Instruments
 from ..core.log_settings import LogSetting, LogSettings
 from ..core.metrics import MetricRegistry
+from ..core.metrics_config import MetricsConfig
 from ..core.model_config import ModelConfig
-from ..core.model_metrics import ModelMetrics
 from ..core.status import InvalidArgumentError, NotFoundError, TritonError, UnavailableError
 from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.instance_plan import InstanceServices
@@ -34,6 +34,7 @@ from .model_control import CONTROL_MODES, LoadedModel, ModelControl
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
 from .model_repository_manager import ModelRepositoryManager
 from .requests_in_flight import HeldRequest, survey
+from .server_metrics import FirstResponses, ServerMetrics
 from .watchdog import Watchdog
 
 SERVER_NAME = "triton"
@@ -75,6 +76,7 @@ class InferenceServer:
         watchdog_seconds: float = WATCHDOG_SECONDS,
         trace_setting: TraceSetting | None = None,
         log_setting: LogSetting | None = None,
+        metrics_config: MetricsConfig | None = None,
         load_models: bool = True,
     ) -> None:
         """`load_models=False`: `load_startup_models` is called later, when listeners have been added."""
@@ -86,6 +88,7 @@ class InferenceServer:
         self.clock = clock or SystemClock()
         self.instruments = Instruments()
         self.metrics = MetricRegistry(self._on_metric)
+        self._metrics = ServerMetrics(metrics_config or MetricsConfig(), self.metrics, self.clock)
         self.log = LogBook(self._on_log)
         self.trace_settings = TraceSettings(trace_setting or TraceSetting(), self.model_ready)
         self.log_settings = LogSettings(log_setting or LogSetting())
@@ -95,6 +98,8 @@ class InferenceServer:
         self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
         self._backends = Backends(backend_directory)
+        if metrics_config is not None and metrics_config.histogram_latencies:
+            self.instruments.add(FirstResponses(self.find))
         self._executor = RequestExecutor(
             self.infer, self.find, self.clock, self._call_later, int(watchdog_seconds * 1e9)
         )
@@ -103,6 +108,7 @@ class InferenceServer:
             InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls, calls.end),
             self._timer,
             self._backends,
+            metrics=self._metrics,
             auto_complete=not strict_model_config,
         )
         self._control = ModelControl(self.repository, services, model_control_mode, self._on_state)
@@ -230,10 +236,7 @@ class InferenceServer:
 
     def metrics_text(self) -> str:
         """Prometheus text, as on the peer's /metrics."""
-        return self.metrics.expose(
-            ModelMetrics(v.name, v.version, v.stats, v.scheduler.pending, v.config.metric_tags, v.load_ns)
-            for v in self._serving()
-        )
+        return self._metrics.text(self._serving())
 
     def _serving(self) -> list[ModelVersion]:
         return [version for model in self.models() for version in model.versions.values()]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.infer_request import InferenceRequest
-from ..core.infer_stats import InferStats
+from ..core.latency_stats import Histogram
 from ..core.model_config import ConfigError, ModelConfig, to_json
 from ..core.model_config_rules import (
     instance_args,
@@ -40,6 +40,7 @@ from ..schedulers.timer import Timer
 from .backend_config import check_stub_name
 from .backends import Backends, visible_gpus
 from .model_repository_manager import ModelFiles
+from .server_metrics import ServerMetrics
 
 
 class ModelState(enum.Enum):
@@ -74,6 +75,7 @@ class LoadServices:
     instances: InstanceServices
     timer: Timer
     backends: Backends
+    metrics: ServerMetrics
     auto_complete: bool = True
 
 
@@ -99,7 +101,8 @@ class ModelVersion:
         self.config: ModelConfig = files.config
         self.rules: RequestRules
         self.scheduler: Scheduler
-        self.stats = InferStats()
+        self.stats = services.metrics.stats()
+        self.first_response: Histogram | None = None
         self.instances: list[ModelInstance] = []
         self._services = services
         self._on_state = on_state
@@ -179,6 +182,7 @@ class ModelVersion:
         config = self.config
         self._tell_what_is_missing(config)
         self.rules = RequestRules(config, model_name=self.name)
+        self.first_response = self._services.metrics.first_response(config)
         self.scheduler = make_scheduler(
             self.name,
             self.version,

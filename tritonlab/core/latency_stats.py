@@ -1,0 +1,120 @@
+"""Statistics that also know how latencies are distributed: for servers whose metrics show it (rules 5.13.2, 5.13.3)."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from .infer_stats import InferStats
+from .instrument import ExecuteTimes
+from .metrics_config import Quantiles
+from .prometheus_text import Sample, number_text
+from .quantiles import WindowQuantiles
+
+#: What is summarized, in microseconds.
+SUMMARIZED = ("request", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
+
+
+class Summary:
+    """Count, sum and quantiles of what was observed."""
+
+    def __init__(self, quantiles: Quantiles, now: int) -> None:
+        self._quantiles = quantiles
+        self._window = WindowQuantiles(quantiles, now)
+        self._count = 0
+        self._sum = 0.0
+
+    def observe(self, value: float, now: int) -> None:
+        self._count += 1
+        self._sum += value
+        self._window.insert(value, now)
+
+    def samples(self, labels: Sequence[tuple[str, str]], now: int) -> list[Sample]:
+        at = [
+            ("", [*labels, ("quantile", number_text(q))], self._window.get(q, now) if self._count else math.nan)
+            for q, _ in self._quantiles
+        ]
+        return [("_count", labels, self._count), ("_sum", labels, self._sum), *at]
+
+
+class LatencyStats(InferStats):
+    """`InferStats` that summarizes the same durations. Any thread may call any method."""
+
+    __slots__ = ("_clock", "_summaries", "_summary_lock")
+
+    def __init__(self, quantiles: Quantiles, clock: Callable[[], int]) -> None:
+        """`clock()` is monotonic nanoseconds."""
+        super().__init__()
+        self._clock = clock
+        self._summary_lock = threading.Lock()  # guards _summaries
+        self._summaries = {name: Summary(quantiles, clock()) for name in SUMMARIZED}
+
+    def record_batch(
+        self,
+        size: int,
+        queue_ns: Sequence[int],
+        request_ns: Sequence[int],
+        times: ExecuteTimes,
+        failed: int,
+        wall_ms: int,
+        nulls: int = 0,
+    ) -> None:
+        super().record_batch(size, queue_ns, request_ns, times, failed, wall_ms, nulls)
+        if failed:
+            return
+        for queued, total in zip(queue_ns, request_ns, strict=True):
+            self._observe(
+                {
+                    "request": total,
+                    "queue": queued,
+                    "compute_input": times.compute_input,
+                    "compute_infer": times.compute_infer,
+                    "compute_output": times.compute_output,
+                }
+            )
+
+    def record_cache_hit(self, request_ns: int, queue_ns: int, lookup_ns: int, wall_ms: int) -> None:
+        super().record_cache_hit(request_ns, queue_ns, lookup_ns, wall_ms)
+        self._observe({"request": request_ns, "queue": queue_ns, "cache_hit": lookup_ns})
+
+    def record_cache_miss(self, lookup_and_insert_ns: int) -> None:
+        super().record_cache_miss(lookup_and_insert_ns)
+        self._observe({"cache_miss": lookup_and_insert_ns})
+
+    def _observe(self, ns: Mapping[str, int]) -> None:
+        now = self._clock()
+        with self._summary_lock:
+            for name, value in ns.items():
+                self._summaries[name].observe(value // 1000, now)
+
+    def summary(self, name: str, labels: Sequence[tuple[str, str]]) -> list[Sample]:
+        """The lines of one of SUMMARIZED."""
+        with self._summary_lock:
+            return self._summaries[name].samples(labels, self._clock())
+
+
+class Histogram:
+    """Counts per bucket, as custom metrics' histograms print them. Any thread may call any method."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = [*bounds, math.inf]
+        self._lock = threading.Lock()  # guards _counts and _sum
+        self._counts = [0] * len(self._bounds)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        with self._lock:
+            self._counts[bisect.bisect_left(self._bounds, value)] += 1
+            self._sum += value
+
+    def samples(self, labels: Sequence[tuple[str, str]]) -> list[Sample]:
+        with self._lock:
+            counts, total = list(self._counts), self._sum
+        lines: list[Sample] = [("_count", labels, sum(counts)), ("_sum", labels, total)]
+        below = 0
+        for bound, count in zip(self._bounds, counts, strict=True):
+            below += count
+            lines.append(("_bucket", [*labels, ("le", number_text(bound))], below))
+        return lines

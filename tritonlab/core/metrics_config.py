@@ -1,0 +1,69 @@
+"""Which metrics a server shows: the settings of `--metrics-config` (rules 5.13.2, 5.13.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .status import InvalidArgumentError
+
+#: (quantile, allowed error of its rank)
+Quantiles = tuple[tuple[float, float], ...]
+
+DEFAULT_QUANTILES: Quantiles = ((0.5, 0.05), (0.9, 0.01), (0.95, 0.001), (0.99, 0.001), (0.999, 0.001))
+#: Milliseconds; what lies above them all is counted too.
+DEFAULT_BUCKETS = (100.0, 500.0, 2000.0, 5000.0)
+FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
+
+
+@dataclass(frozen=True)
+class MetricsConfig:
+    """`counter_latencies`: the counters of durations. `interval_ms`: how old the numbers of the machine may be.
+    `cpu`, `gpu`: whether there are any."""
+
+    counter_latencies: bool = True
+    summary_latencies: bool = False
+    histogram_latencies: bool = False
+    summary_quantiles: Quantiles = DEFAULT_QUANTILES
+    interval_ms: float = 2000.0
+    cpu: bool = True
+    gpu: bool = True
+
+    @staticmethod
+    def of(
+        settings: Mapping[str, str], interval_ms: float = 2000.0, cpu: bool = True, gpu: bool = True
+    ) -> MetricsConfig:
+        """From the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError
+        for quantiles that cannot be read (the peer says so in its log and takes the default ones)."""
+        flags = {name: settings[name] == "true" for name in _FLAGS if name in settings}
+        quantiles = DEFAULT_QUANTILES
+        if "summary_quantiles" in settings:
+            quantiles = parse_quantiles(settings["summary_quantiles"])
+        return MetricsConfig(**flags, summary_quantiles=quantiles, interval_ms=interval_ms, cpu=cpu, gpu=gpu)
+
+
+_FLAGS = ("counter_latencies", "summary_latencies", "histogram_latencies")
+
+
+def parse_quantiles(text: str) -> Quantiles:
+    """`0.5:0.05,0.9:0.01`."""
+    found = []
+    for pair in text.split(","):
+        quantile, colon, error = pair.partition(":")
+        try:
+            found.append((float(quantile), float(error)))
+        except ValueError:
+            why = "Expected format is <quantile>:<error>" if colon else "No ':' delimiter found. Expected format is "
+            raise InvalidArgumentError(
+                f"failed to parse summary_quantiles [{pair}]. {why}{'' if colon else '<quantile>:<error>'}"
+            ) from None
+    return tuple(found)
+
+
+def first_response_buckets(config: Any) -> tuple[float, ...]:
+    """The upper bounds a model's configuration (`ModelConfig`) asks for, milliseconds."""
+    for control in config.model_metrics.metric_control:
+        if control.metric_identifier.family == FIRST_RESPONSE and control.histogram_options.buckets:
+            return tuple(control.histogram_options.buckets)
+    return DEFAULT_BUCKETS

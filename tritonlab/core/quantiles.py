@@ -1,0 +1,111 @@
+"""Quantiles of what was observed in the last minute, in little memory.
+
+The algorithm is that of Cormode, Korn, Muthukrishnan and Srivastava, "Effective computation of biased quantiles over
+data streams" (ICDE 2005), with targeted quantiles; the window of several sketches, each reset in its turn, and the
+choice of the lower neighbour in small samples are those of the Prometheus client that the peer uses, so that the same
+observations give the same lines.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Sequence
+
+_BUFFER = 500
+#: Nanoseconds that an observation is remembered, and by how many sketches in turn.
+WINDOW = 60_000_000_000
+SKETCHES = 5
+
+
+class Sketch:
+    """The ranks of a stream: a sorted list of samples `[value, g, delta]`, where g counts the observations between the
+    sample before and this one, and delta is the uncertainty of the rank."""
+
+    def __init__(self, targets: Sequence[tuple[float, float]]) -> None:
+        self._targets = targets
+        self.reset()
+
+    def reset(self) -> None:
+        self._samples: list[tuple[float, int, int]] = []
+        self._count = 0
+        self._buffer: list[float] = []
+
+    def insert(self, value: float) -> None:
+        self._buffer.append(value)
+        if len(self._buffer) >= _BUFFER:
+            self._flush()
+
+    def get(self, quantile: float) -> float:
+        """NaN if nothing was observed."""
+        self._flush()
+        if not self._samples:
+            return math.nan
+        rank = 0
+        desired = int(quantile * self._count)
+        bound = desired + self._allowed(desired) / 2
+        samples = self._samples
+        for (value, g, _), (_, next_g, next_delta) in itertools.pairwise(samples):
+            rank += g
+            if rank + next_g + next_delta > bound:
+                return value
+        return samples[-1][0]
+
+    def _allowed(self, rank: float) -> float:
+        """How far a rank may be off (the paper's f) without spoiling a target."""
+        size = len(self._samples)
+        least = size + 1.0
+        for quantile, error in self._targets:
+            if rank <= quantile * size:
+                allowed = 2.0 * error * (size - rank) / (1.0 - quantile) if quantile < 1 else 0.0
+            else:
+                allowed = 2.0 * error * rank / quantile if quantile else 0.0
+            least = min(least, allowed)
+        return least
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        samples = self._samples
+        for value in sorted(self._buffer):
+            at = bisect.bisect_left(samples, value, key=lambda sample: sample[0])
+            ends = at in (0, len(samples))
+            samples.insert(at, (value, 1, 0 if ends else math.floor(self._allowed(at + 1))))
+            self._count += 1
+        self._buffer.clear()
+        self._compress()
+
+    def _compress(self) -> None:
+        """Joins a sample with the one after it where the ranks stay good enough."""
+        kept: list[tuple[float, int, int]] = []
+        for position, sample in enumerate(self._samples):
+            if kept and kept[-1][1] + sample[1] + sample[2] <= self._allowed(position - 1):
+                sample = (sample[0], kept.pop()[1] + sample[1], sample[2])
+            kept.append(sample)
+        self._samples = kept
+
+
+class WindowQuantiles:
+    """Quantiles over the last WINDOW nanoseconds; the caller says what time it is and keeps it to one thread."""
+
+    def __init__(self, targets: Sequence[tuple[float, float]], now: int) -> None:
+        self._sketches = [Sketch(targets) for _ in range(SKETCHES)]
+        self._current = 0
+        self._turned = now
+
+    def insert(self, value: float, now: int) -> None:
+        self._turn(now)
+        for sketch in self._sketches:
+            sketch.insert(value)
+
+    def get(self, quantile: float, now: int) -> float:
+        self._turn(now)
+        return self._sketches[self._current].get(quantile)
+
+    def _turn(self, now: int) -> None:
+        turns = (now - self._turned) // (WINDOW // SKETCHES)
+        for _ in range(min(turns, SKETCHES)):
+            self._sketches[self._current].reset()
+            self._current = (self._current + 1) % SKETCHES
+        self._turned += turns * (WINDOW // SKETCHES)
