@@ -39,6 +39,7 @@ from ..schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ..schedulers.timer import Timer
 from .backend_config import check_stub_name
 from .backends import Backends, visible_gpus
+from .label_provider import Labels, read_labels
 from .model_repository_manager import ModelFiles
 from .server_metrics import ServerMetrics
 
@@ -99,6 +100,7 @@ class ModelVersion:
         self.reason = ""
         self.load_ns = 0
         self.config: ModelConfig = files.config
+        self.labels: Labels = {}
         self.rules: RequestRules
         self.scheduler: Scheduler
         self.stats = services.metrics.stats()
@@ -181,6 +183,7 @@ class ModelVersion:
         services = self._services.instances
         config = self.config
         self._tell_what_is_missing(config)
+        self.labels = read_labels(config, self.files.directory)
         self.rules = RequestRules(config, model_name=self.name)
         self.first_response = self._services.metrics.first_response(config)
         self.scheduler = make_scheduler(
