@@ -7,6 +7,7 @@ import threading
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .listener import listen
 
@@ -29,11 +30,13 @@ class _Server(uvicorn.Server):
 class ASGIServer:
     """One listening socket, one event loop, one thread. Started and stopped at most once."""
 
-    def __init__(self, app: ASGIApp, name: str) -> None:
+    def __init__(
+        self, app: ASGIApp, name: str, protocol: type[HttpToolsProtocol] = HttpToolsProtocol
+    ) -> None:
         config = uvicorn.Config(
             app,
             loop="uvloop",
-            http="httptools",
+            http=protocol,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -1,0 +1,62 @@
+"""Compressed bodies (rule 6.3.6): what a client sent, and what it accepts."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterable
+
+from ...core.status import InvalidArgumentError, UnsupportedError
+
+_EITHER = zlib.MAX_WBITS | 32  # reads zlib's and gzip's header, whichever is there, as the peer does
+_STEP = 1 << 16  # bytes that become 64 MB at most
+_WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+
+
+def decompress(encoding: str, body: bytes | bytearray, limit: int) -> bytes | bytearray:
+    """The body as it was before the client compressed it; `limit` bounds its size in bytes.
+
+    As on the peer, what follows the compressed data is ignored, and what is cut off or no compressed data at all gives
+    as much as can be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError.
+    """
+    if encoding == "identity":
+        return body
+    if encoding not in _WBITS:
+        raise UnsupportedError("Unsupported compression type")
+    if not body:
+        raise InvalidArgumentError("nothing to be decompressed")
+    decompressor = zlib.decompressobj(_EITHER)
+    data = bytearray()
+    view = memoryview(body)
+    with contextlib.suppress(zlib.error):
+        for start in range(0, len(view), _STEP):
+            data += decompressor.decompress(view[start : start + _STEP])
+            if len(data) > limit:
+                raise InvalidArgumentError(
+                    f"Request data size exceeds the maximum allowed value of {limit} bytes after decompression. "
+                    "Use --http-max-input-size to increase the limit."
+                )
+    return data
+
+
+def compress(encoding: str, pieces: Iterable[bytes | memoryview]) -> bytes:
+    compressor = zlib.compressobj(wbits=_WBITS[encoding])
+    return b"".join([*map(compressor.compress, pieces), compressor.flush()])
+
+
+def accepted(header: str) -> str:
+    """The encoding to answer in, by an Accept-Encoding header: the heaviest of those known, the first of equals;
+    "identity" or "" for none."""
+    best, weight = "", 0.0
+    for entry in header.split(","):
+        name, _, parameters = entry.partition(";")
+        name = name.strip()
+        if name not in ("identity", *_WBITS):
+            continue
+        try:
+            given = float(parameters.strip().removeprefix("q=")) if parameters else 1.0
+        except ValueError:
+            continue
+        if given > weight:
+            best, weight = name, given
+    return best

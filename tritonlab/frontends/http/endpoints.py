@@ -1,0 +1,228 @@
+"""What the endpoints other than inference do: each takes a Call and gives a Reply (rules 6.1, 6.10, 5.11 and 5.14).
+
+They may block, on a thread of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+from ...core.model_config import to_dict
+from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
+from ...server.inference_server import InferenceServer
+from ..shared_memory_manager import SharedMemoryManager
+from . import json_writer
+from .json_document import about, as_array, as_bool, as_string, as_uint, find, member, members, parse
+from .reply import TEXT, Call, Reply, failure
+from .version_number import version_number
+
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
+_CUDA_HANDLE_SIZE = 64  # of a cudaIpcMemHandle_t
+
+
+def document(value: Any) -> Reply:
+    return Reply(body=json_writer.value(value))
+
+
+class Endpoints:
+    """The endpoints of one server."""
+
+    def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
+        self._core = core
+        self._shared_memory = shared_memory
+
+    # -- health and metadata
+
+    def live(self, call: Call) -> Reply:
+        return Reply(200 if self._core.live() else 400, kind=TEXT)
+
+    def ready(self, call: Call) -> Reply:
+        return Reply(200 if self._core.ready() else 400, kind=TEXT)
+
+    def server_metadata(self, call: Call) -> Reply:
+        return document(self._core.server_metadata())
+
+    def model_metadata(self, call: Call) -> Reply:
+        name, version = _model(call)
+        return document(self._core.model_metadata(name, version))
+
+    def model_ready(self, call: Call) -> Reply:
+        name, version = _model(call)
+        # since 2026-06 the unknown model of 2.51's 400 is not found
+        return Reply(kind=TEXT) if self._core.model_ready(name, version) else failure(400, "Model version not ready")
+
+    def model_config(self, call: Call) -> Reply:
+        name, version = _model(call)
+        return document(to_dict(self._core.model_config(name, version)))
+
+    def statistics(self, call: Call) -> Reply:
+        name, version = _model(call)
+        return document(self._core.statistics(name, version))
+
+    # -- the model repository
+
+    def repository_index(self, call: Call) -> Reply:
+        given, ready = find(_optional(call), "ready")
+        if given and type(ready) is not bool:
+            raise InternalError("Invalid value for 'ready': expected a boolean")
+        return document(self._core.index(ready=given and ready))
+
+    def load(self, call: Call) -> Reply:
+        _refuse_repository(call)
+        config: str | None = None
+        files: dict[str, bytes] = {}
+        given, parameters = find(_optional(call), "parameters")
+        for key, value in (members(parameters) if given else {}).items():
+            text = as_string(value)
+            if key == "config":
+                config = text
+            elif key.startswith("file:"):
+                files[key] = decode_base64(text)
+            else:
+                raise InternalError("unexpected error on creating Triton parameter")
+        self._core.load(call.path["model"], config, files or None)
+        return Reply()
+
+    def unload(self, call: Call) -> Reply:
+        _refuse_repository(call)
+        try:
+            request = _optional(call)
+        except TritonError:  # nobody notices on the peer (measured)
+            request = None
+        _, parameters = find(request, "parameters")
+        given, dependents = find(parameters, "unload_dependents")
+        if given:
+            try:
+                as_bool(dependents)
+            except TritonError as error:
+                raise about("Unable to parse 'unload_dependents'", error) from None
+        self._core.unload(call.path["model"], given and dependents, wait=False)
+        return Reply()
+
+    # -- shared memory
+
+    def system_status(self, call: Call) -> Reply:
+        return document(self._shared_memory.status(call.path.get("region", "")))
+
+    def system_register(self, call: Call) -> Reply:
+        name = _region(call, "system")
+        request = parse(call.body)
+        key = as_string(_field(request, "key"))
+        given, offset = find(request, "offset")
+        offset = as_uint(offset) if given else 0
+        self._shared_memory.register_system(name, key, offset, as_uint(_field(request, "byte_size")))
+        return Reply()
+
+    def system_unregister(self, call: Call) -> Reply:
+        if "region" in call.path:
+            self._shared_memory.unregister(call.path["region"])
+        else:
+            self._shared_memory.unregister_all()
+        return Reply()
+
+    def cuda_status(self, call: Call) -> Reply:
+        return document(self._shared_memory.cuda_status(call.path.get("region", "")))
+
+    def cuda_register(self, call: Call) -> Reply:
+        name = _region(call, "cuda")
+        request = parse(call.body)
+        handle = as_string(member(_field(request, "raw_handle"), "b64"))
+        as_uint(member(request, "byte_size"))
+        as_uint(member(request, "device_id"))
+        if len(decode_base64(handle)) != _CUDA_HANDLE_SIZE:
+            raise InvalidArgumentError("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
+        self._shared_memory.register_cuda(name)
+        return Reply()
+
+    def cuda_unregister(self, call: Call) -> Reply:
+        self._shared_memory.unregister_cuda(call.path.get("region", ""))
+        return Reply()
+
+    # -- settings
+
+    def trace_setting(self, call: Call) -> Reply:
+        model = call.path.get("model", "")
+        settings = self._core.trace_settings
+        current = settings.get(model)
+        if call.method == "POST":
+            settings.update(model, _trace_values(parse(call.body)))
+            current = settings.get(model)
+        return document({key: value if key == "trace_level" else value[0] for key, value in current.items()})
+
+    def logging(self, call: Call) -> Reply:
+        settings = self._core.log_settings
+        if call.method == "POST":
+            request = parse(call.body)
+            given, value = find(request, "log_file")
+            if given:
+                settings.update({"log_file": value})
+            # one by one, because those before a bad one stay set (measured)
+            for key, read in _LOG_FIELDS.items():
+                given, value = find(request, key)
+                if given and value is not None:
+                    settings.update({key: read(value)})
+        return document(settings.get())
+
+
+_LOG_FIELDS = {
+    "log_info": as_bool,
+    "log_warning": as_bool,
+    "log_error": as_bool,
+    "log_verbose_level": as_uint,
+    "log_format": as_string,
+}
+
+
+def _trace_values(request: Any) -> dict[str, list[str] | None]:
+    """The settings as `TraceSettings.update` takes them, of the types that the peer wants, in its order."""
+    found: dict[str, list[str] | None] = {}
+    given, _ = find(request, "trace_file")
+    if given:
+        found["trace_file"] = []  # refused, whatever it is
+        return found
+    given, levels = find(request, "trace_level")
+    if given:
+        found["trace_level"] = None if levels is None else [as_string(level) for level in as_array(levels)]
+    for key in ("trace_rate", "trace_count", "log_frequency"):
+        given, value = find(request, key)
+        if given:
+            found[key] = None if value is None else [as_string(value)]
+    return found
+
+
+def decode_base64(text: str) -> bytes:
+    """As the peer decodes: what is no base64 is skipped (measured)."""
+    digits = _NOT_BASE64.sub("", text)
+    digits = digits[: len(digits) - (len(digits) % 4 == 1)]
+    return base64.b64decode(digits + "=" * (-len(digits) % 4))
+
+
+def _model(call: Call) -> tuple[str, str]:
+    """Name and version of the path, "" for none. Raises InvalidArgumentError for a version of more than 64 bits."""
+    version = call.path.get("version", "")
+    version_number(version)
+    return call.path.get("model", ""), version
+
+
+def _optional(call: Call) -> Any:
+    return parse(call.body) if call.body else None
+
+
+def _refuse_repository(call: Call) -> None:
+    if "repository" in call.path:
+        raise UnsupportedError("'repository_name' specification is not supported")
+
+
+def _region(call: Call, kind: str) -> str:
+    if "region" not in call.path:
+        raise InvalidArgumentError(f"'region name' is necessary to register {kind} shared memory region")
+    return call.path["region"]
+
+
+def _field(request: Any, name: str) -> Any:
+    given, value = find(request, name)
+    if not given:
+        raise InvalidArgumentError(f"Shared memory register request has no '{name}' field")
+    return value

@@ -1,0 +1,148 @@
+"""`generate` and `generate_stream` over the wire: one reply, or one event per response (rules 6.8 and 6.9)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.status import InvalidArgumentError, TritonError
+from ...server.inference_server import InferenceServer
+from . import errors, generate
+from .reply import METHOD_NOT_ALLOWED, Headers, Reply, failure, header, read_body, refusal
+from .restricted_features import RestrictedFeatures
+from .version_number import version_number
+
+_EVENTS = b"text/event-stream; charset=utf-8"
+#: Bytes of responses that a client has not taken yet, beyond which its request is cancelled and its stream cut.
+MAX_UNSENT = 256 << 20
+
+
+class ResponseQueue:
+    """The responses of a request, encoded where they come, for the event loop to send."""
+
+    def __init__(self, request: InferenceRequest) -> None:
+        #: the client does not take what it asked for
+        self.overrun = False
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._encoded: deque[tuple[int, bytes] | None] = deque()  # None is the end
+        self._unsent = 0
+        self._arrived = asyncio.Event()
+        request.on_response = self._on_response
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        if response.final:
+            request.on_response = None
+        if not (response.empty or self.overrun):
+            item = _encoded(response)
+            self._unsent += len(item[1])
+            self._encoded.append(item)
+            if self._unsent > MAX_UNSENT:
+                self.overrun = True
+                request.cancel()
+        if response.final or self.overrun:
+            self._encoded.append(None)
+        with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    async def get(self) -> tuple[int, bytes] | None:
+        """Status and JSON of the next response; None after the last one."""
+        while not self._encoded:
+            self._arrived.clear()
+            if not self._encoded:
+                await self._arrived.wait()
+        item = self._encoded.popleft()
+        if item is not None:
+            self._unsent -= len(item[1])
+        return item
+
+    def abandon(self) -> None:
+        """The client is gone: the model may stop, and nothing more is sent. On the event loop."""
+        self._request.cancel()
+        self._encoded.clear()
+        self._encoded.append(None)
+        self._arrived.set()
+
+
+def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
+    try:
+        if response.error is not None:
+            raise response.error
+        return 200, generate.encode(response)
+    except TritonError as error:
+        return 400, errors.body(error.message)  # whatever its code (rule 6.8.5)
+
+
+class GenerateEndpoint:
+    """An ASGI application for one of the two. `stream`: whether it is `generate_stream`."""
+
+    def __init__(self, core: InferenceServer, restricted: RestrictedFeatures, *, stream: bool) -> None:
+        self._core = core
+        self._restricted = restricted
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(scope, receive)
+        started = self._start(scope, body)
+        if isinstance(started, Reply):
+            await started.send(send)
+        elif self._stream:
+            await self._send_events(started, receive, send)
+        else:
+            await (await _single(started)).send(send)
+
+    def _start(self, scope: Scope, body: bytes | bytearray) -> Reply | ResponseQueue:
+        headers: Headers = scope["headers"]
+        if (restricted := self._restricted.refusal("inference", headers)) is not None:
+            return restricted
+        if scope["method"] != "POST":
+            return failure(405, METHOD_NOT_ALLOWED)
+        model = scope["path_params"]["model"]
+        version = scope["path_params"].get("version", "")
+        try:
+            number = version_number(version)
+            metadata: dict[str, Any] = self._core.model_metadata(model, version)
+            if (header(headers, b"content-encoding") or "identity") != "identity":
+                raise InvalidArgumentError("Unsupported content-encoding, only 'identity' is supported.")
+            request = generate.decode(body, model, number, metadata)
+            queue = ResponseQueue(request)
+            self._core.infer(request)
+        except TritonError as error:
+            return refusal(error)
+        return queue
+
+    async def _send_events(self, queue: ResponseQueue, receive: Receive, send: Send) -> None:
+        """The status is that of the first response. A client that goes cancels the request (rule 6.9.3)."""
+        gone = asyncio.ensure_future(_until_gone(receive))
+        gone.add_done_callback(lambda task: None if task.cancelled() else queue.abandon())
+        try:
+            item = await queue.get()
+            status = item[0] if item is not None else 200
+            await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", _EVENTS)]})
+            while item is not None:
+                await send({"type": "http.response.body", "body": b"data: %b\n\n" % item[1], "more_body": True})
+                item = await queue.get()
+            if not queue.overrun:
+                await send({"type": "http.response.body"})
+        finally:
+            gone.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _single(queue: ResponseQueue) -> Reply:
+    responses = []
+    while (item := await queue.get()) is not None:
+        responses.append(item)
+    status = responses[0][0] if responses else 200
+    body = responses[0][1] if len(responses) == 1 else errors.body(generate.NOT_ONE_RESPONSE)
+    return Reply(status, body)

@@ -1,0 +1,185 @@
+"""The ASGI application: which path and method is answered by what (rule 6.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from starlette.convertors import StringConvertor, register_url_convertor
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...core.status import InvalidArgumentError, TritonError
+from ...ipc.stub_log import LogRecord
+from ...server.inference_server import InferenceServer
+from ..shared_memory_manager import SharedMemoryManager
+from .endpoints import Endpoints
+from .generate_endpoint import GenerateEndpoint
+from .infer_endpoint import PATH, InferEndpoint
+from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Disconnected, Reply, failure, read_body, refusal
+from .restricted_features import RestrictedFeatures
+
+#: Bytes; the peer's --http-max-input-size.
+MAX_INPUT_SIZE = 64 << 20
+#: Endpoints that may block at the same time.
+_THREADS = 64
+
+
+class _Digits(StringConvertor):
+    regex = "[0-9]+"
+
+
+register_url_convertor("digits", _Digits())
+
+
+@dataclass(frozen=True)
+class HTTPOptions:
+    """`header_forward_pattern`: request headers whose name it finds become parameters. `restricted_api`: category ->
+    (header, value), without which a client may not use its endpoints. `max_input_size`: bytes of JSON, or of a raw
+    binary body. `middleware`: ASGI applications around the whole, the first one outermost."""
+
+    header_forward_pattern: str = ""
+    restricted_api: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    max_input_size: int = MAX_INPUT_SIZE
+    middleware: Sequence[Callable[[ASGIApp], ASGIApp]] = ()
+
+
+class HTTPApp:
+    """The application of one server, middleware not included. Raises InvalidArgumentError for options that cannot
+    be."""
+
+    def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
+        self._core = core
+        self._restricted = RestrictedFeatures(options.restricted_api)
+        self._threads = ThreadPoolExecutor(_THREADS, "tritonlab http")
+        self._infer = InferEndpoint(
+            core,
+            shared_memory,
+            self._restricted,
+            _pattern(options.header_forward_pattern),
+            options.max_input_size,
+        )
+        self._router = Router(self._routes(Endpoints(core, shared_memory)), redirect_slashes=False, default=_not_found)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: bytes = scope["raw_path"]
+        try:
+            infer = PATH.fullmatch(path) if path.endswith(b"/infer") else None
+            if infer is not None:
+                model, version = infer.groups(b"")
+                await self._infer(scope, receive, send, model.decode("latin-1"), version.decode())
+            else:
+                # names are compared as they are sent, `%20` and all (measured)
+                scope["path"] = path.decode("latin-1")
+                await self._router(scope, receive, send)
+        except Disconnected:
+            pass
+        except Exception as error:
+            self._tell(error)
+            await failure(500, f"unexpected error: {type(error).__name__}: {error}").send(send)
+
+    def _tell(self, error: Exception) -> None:
+        """A defect of ours: the client is told that there was one, the log says where."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "?"
+        text = f"an HTTP request failed at {where}: {type(error).__name__}: {error}"
+        self._core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
+
+    def _routes(self, do: Endpoints) -> list[Route]:
+        model = "/v2/models/{model}"
+        versions = (model, model + "/versions/{version:digits}")
+        system, cuda = "/v2/systemsharedmemory", "/v2/cudasharedmemory"
+        get, post, both = ("GET",), ("POST",), ("GET", "POST")
+        table: list[tuple[str, str, tuple[str, ...], bytes, Callable[[Call], Reply]]] = [
+            ("/v2/health/live", "health", get, TEXT, do.live),
+            ("/v2/health/ready", "health", get, TEXT, do.ready),
+            ("/v2", "metadata", get, JSON, do.server_metadata),
+            ("/v2/models/stats", "statistics", get, JSON, do.statistics),
+            *((path, "metadata", get, JSON, do.model_metadata) for path in versions),
+            *((path + "/ready", "health", get, TEXT, do.model_ready) for path in versions),
+            *((path + "/config", "model-config", get, JSON, do.model_config) for path in versions),
+            *((path + "/stats", "statistics", get, JSON, do.statistics) for path in versions),
+            (model + "/trace/setting", "trace", both, JSON, do.trace_setting),
+            ("/v2/trace/setting", "trace", both, JSON, do.trace_setting),
+            ("/v2/logging", "logging", both, JSON, do.logging),
+            *(
+                (prefix + path, "model-repository", post, JSON, action)
+                for prefix in ("/v2/repository", "/v2/repository/{repository}")
+                for path, action in (
+                    ("/index", do.repository_index),
+                    ("/models/{model}/load", do.load),
+                    ("/models/{model}/unload", do.unload),
+                )
+            ),
+            *(
+                (prefix + region + path, "shared-memory", method, JSON, action)
+                for prefix, actions in (
+                    (system, (do.system_status, do.system_register, do.system_unregister)),
+                    (cuda, (do.cuda_status, do.cuda_register, do.cuda_unregister)),
+                )
+                for region in ("", "/region/{region}")
+                for path, method, action in zip(
+                    ("/status", "/register", "/unregister"), (get, post, post), actions, strict=True
+                )
+            ),
+        ]
+        generating = [
+            Route(path + name, GenerateEndpoint(self._core, self._restricted, stream=stream))
+            for path in versions
+            for name, stream in (("/generate", False), ("/generate_stream", True))
+        ]
+        return [*generating, *(Route(row[0], _Endpoint(self, *row[1:])) for row in table)]
+
+
+class _Endpoint:
+    """An ASGI application around one endpoint: who may ask, with which method."""
+
+    def __init__(
+        self,
+        app: HTTPApp,
+        category: str,
+        methods: tuple[str, ...],
+        kind: bytes,
+        action: Callable[[Call], Reply],
+    ) -> None:
+        self._app = app
+        self._category = category
+        self._methods = methods
+        self._kind = kind  # of errors
+        self._action = action
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(scope, receive)
+        call = Call(scope["method"], scope["path_params"], scope["headers"], body)
+        await (await self._reply(call)).send(send)
+
+    async def _reply(self, call: Call) -> Reply:
+        if (restricted := self._app._restricted.refusal(self._category, call.headers)) is not None:
+            return restricted
+        if call.method not in self._methods:
+            return failure(405, METHOD_NOT_ALLOWED, self._kind)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._app._threads, self._action, call)
+        except TritonError as error:
+            return refusal(error, self._kind)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    await read_body(scope, receive)
+    await failure(404, "Not Found", TEXT).send(send)
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise InvalidArgumentError(f"'{text}' is no regular expression for header names: {error}") from None

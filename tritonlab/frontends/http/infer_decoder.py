@@ -1,0 +1,346 @@
+"""The body of an infer request: JSON, then the binary data of its inputs (rules 6.3 and 6.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.data_type import DataType
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import ParameterValue
+from ...core.model_config import dims_text
+from ...core.status import InvalidArgumentError, TritonError
+from ...core.tensor import Tensor
+from ..request_parameters import set_parameters
+from ..shared_memory_manager import SharedMemoryManager
+from . import json_tensor
+from .json_document import (
+    INT64,
+    about,
+    as_array,
+    as_bool,
+    as_string,
+    as_uint,
+    find,
+    member,
+    members,
+    parse,
+    parse_exactly,
+)
+
+_MAX_INT64 = INT64.stop - 1
+_DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputInfo:
+    """How a client wants one output: as JSON or binary, as `classes` highest classes, or in shared memory."""
+
+    binary: bool = False
+    classes: int = 0
+    region: str = ""
+    offset: int = 0
+    byte_size: int = 0
+
+
+JSON = OutputInfo()
+BINARY = OutputInfo(binary=True)
+
+
+@dataclass(slots=True)
+class RequestedOutputs:
+    """How the outputs of one request are sent: `default` for those that it does not name."""
+
+    default: OutputInfo = JSON
+    by_name: dict[str, OutputInfo] = field(default_factory=dict)
+
+
+class JsonParameters:
+    """The values of request parameters in JSON (rule 6.3.3)."""
+
+    def __init__(self, outputs: RequestedOutputs) -> None:
+        self._outputs = outputs
+
+    def correlation_id(self, value: Any) -> int | str:
+        try:
+            return as_uint(value)
+        except TritonError:
+            return _string("sequence_id", value)
+
+    def boolean(self, key: str, value: Any) -> bool:
+        return _bool(f"Unable to parse '{key}'", value)
+
+    def unsigned(self, key: str, value: Any) -> int:
+        return _uint(f"Unable to parse '{key}'", value)
+
+    def reserved(self, key: str, value: Any) -> None:
+        raise InvalidArgumentError(
+            "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
+        )
+
+    def other(self, key: str, value: Any) -> ParameterValue:
+        return model_parameter(key, value)
+
+
+def model_parameter(key: str, value: Any) -> ParameterValue:
+    """A parameter for the model. The text does not say so, but doubles are accepted; integers of more than 64 bits
+    become one (measured)."""
+    kind = type(value)
+    if kind is int:
+        return value if value in INT64 else float(value)
+    if kind in (str, bool, float):
+        return value  # type: ignore[no-any-return]
+    raise InvalidArgumentError(f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'.")
+
+
+class InferDecoder:
+    """Decodes requests for one server. `max_input_size`: bytes that the JSON, or a raw binary body, may have."""
+
+    def __init__(self, shared_memory: SharedMemoryManager, max_input_size: int) -> None:
+        self._shared_memory = shared_memory
+        self._max_input_size = max_input_size
+
+    def decode(
+        self, body: bytes | bytearray, json_size: int, model: str, version: int
+    ) -> tuple[InferenceRequest, RequestedOutputs]:
+        """The request, and how its outputs are to be sent. The first `json_size` bytes are JSON, not 0 of them.
+
+        Inputs are views of `body`. Raises TritonError with the peer's text, which reads in this order: id, parameters,
+        inputs, what is left, outputs.
+        """
+        self.check_size(json_size)
+        data = memoryview(body)
+        json_part = bytes(data[:json_size])
+        document = parse(json_part)
+        outputs = RequestedOutputs()
+        request = InferenceRequest(model, {}, model_version=version)
+        set_id(request, document)
+        given, parameters = find(document, "parameters")
+        if given:
+            self._set_parameters(request, parameters, outputs)
+        inputs = _array("inputs", document)
+        blobs = _Blobs(data, json_size, model)
+        try:
+            for entry in inputs:
+                self._add_input(request, entry, blobs, json_part)
+        except OverflowError:  # an integer beyond a double
+            parse_exactly(json_part)
+            raise
+        blobs.finish()
+        given, _ = find(document, "outputs")
+        if given:
+            outputs.by_name = self._outputs(_array("outputs", document))
+            request.requested_outputs = tuple(outputs.by_name)
+        return request, outputs
+
+    def check_size(self, size: int) -> None:
+        """Rule 6.3.5."""
+        if size > self._max_input_size:
+            raise InvalidArgumentError(
+                f"Request JSON size of {size} bytes exceeds the maximum allowed value of {self._max_input_size} bytes. "
+                "Use --http-max-input-size to increase the limit."
+            )
+
+    def _set_parameters(self, request: InferenceRequest, parameters: Any, outputs: RequestedOutputs) -> None:
+        try:
+            given = dict(members(parameters))
+        except TritonError as error:
+            raise about("failed to get request params.", error) from None
+        if "binary_data_output" in given:
+            binary = _bool("Unable to parse 'binary_data_output'", given.pop("binary_data_output"))
+            outputs.default = BINARY if binary else JSON
+        if given:
+            set_parameters(request, given, JsonParameters(outputs))
+
+    # -- inputs
+
+    def _add_input(self, request: InferenceRequest, entry: Any, blobs: _Blobs, json_part: bytes) -> None:
+        _, parameters = find(entry, "parameters")
+        has_data, data = find(entry, "data")
+        has_binary, binary_size = find(parameters, "binary_data_size")
+        in_region, region = find(parameters, "shared_memory_region")
+        if has_data + has_binary + in_region != 1:
+            raise _wrong_content(has_data, has_binary, in_region)
+        name = _string("name", _member("name", entry))
+        datatype = _DATATYPES.get(_string("datatype", _member("datatype", entry)), DataType.INVALID)
+        shape = _shape(name, _array("shape", entry))
+        if name in request.inputs:
+            raise InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
+        raw: NDArray[Any]
+        if has_binary:
+            raw = as_elements(blobs.take(name, _uint("Unable to parse 'binary_data_size'", binary_size)), datatype)
+        elif in_region:
+            offset, size = _region_range(parameters)
+            where = _string("shared_memory_region", region)
+            raw = as_elements(self._shared_memory.read(where, offset, size), datatype)
+        else:
+            count = element_count(name, shape, datatype)
+            if count:
+                raw = json_tensor.elements(name, datatype, _as_data(data), count)
+                if json_tensor.has_infinity(raw):
+                    parse_exactly(json_part)
+            else:  # whatever the data says (measured)
+                raw = as_elements(memoryview(b""), datatype)
+        request.inputs[name] = Tensor(datatype, shape, raw)
+
+    # -- outputs
+
+    def _outputs(self, entries: list[Any]) -> dict[str, OutputInfo]:
+        found: dict[str, OutputInfo] = {}
+        for entry in entries:
+            _, parameters = find(entry, "parameters")
+            in_region, region = find(parameters, "shared_memory_region")
+            if in_region:
+                _check_region_output(parameters)
+            name = _string("name", _member("name", entry))
+            if name in found:  # since 2026-04 (rule 5.4.1)
+                raise InvalidArgumentError(f"output '{name}' already exists in request")
+            found[name] = self._output(parameters, in_region, region)
+        return found
+
+    def _output(self, parameters: Any, in_region: bool, region: Any) -> OutputInfo:
+        given, value = find(parameters, "classification")
+        classes = _uint("Unable to set 'classification'", value) if given else 0
+        if in_region:
+            offset, size = _region_range(parameters)
+            where = _string("shared_memory_region", region)
+            self._shared_memory.check(where, offset, size)
+            return OutputInfo(region=where, offset=offset, byte_size=size)
+        given, value = find(parameters, "binary_data")
+        binary = given and _bool("Unable to parse 'binary_data'", value)
+        if classes:
+            return OutputInfo(binary, classes)
+        return BINARY if binary else JSON
+
+
+def set_id(request: InferenceRequest, document: Any) -> None:
+    """The request's id; a C string on the peer, so a NUL ends it (measured)."""
+    given, value = find(document, "id")
+    if given:
+        request.request_id = _string("id", value).partition("\0")[0]
+
+
+class _Blobs:
+    """The binary data behind the JSON, handed out in the order of the inputs."""
+
+    def __init__(self, data: memoryview, start: int, model: str) -> None:
+        self._data = data
+        self._at = start
+        self._model = model
+
+    def take(self, name: str, size: int) -> memoryview:
+        end = self._at + size
+        if end > len(self._data):
+            raise InvalidArgumentError(
+                f"unexpected size for input '{name}', expecting {end - len(self._data)} additional bytes for model "
+                f"'{self._model}'"
+            )
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def finish(self) -> None:
+        if self._at != len(self._data):
+            raise InvalidArgumentError(f"unexpected additional input data for model '{self._model}'")
+
+
+def as_elements(data: memoryview, datatype: DataType) -> NDArray[Any]:
+    """A view of wire data as elements; as bytes if it is not a whole number of them, which is found out later."""
+    size = datatype.byte_size
+    return np.frombuffer(data, dtype=datatype.numpy if size and len(data) % size == 0 else np.uint8)
+
+
+def element_count(name: str, shape: tuple[int, ...], datatype: DataType) -> int:
+    """The elements of a shape; 0 without dimensions. Raises for numbers that no memory holds (rule 6.3.5)."""
+    count = prod(shape) if shape else 0
+    if count > _MAX_INT64:
+        raise InvalidArgumentError(
+            f"invalid shape for input '{name}': shape {dims_text(shape)} causes total element count to exceed maximum "
+            f"size of {_MAX_INT64}"
+        )
+    if count * datatype.byte_size > _MAX_INT64:
+        raise InvalidArgumentError(f"byte size overflow for input '{name}'")
+    return count
+
+
+def _shape(name: str, entries: list[Any]) -> tuple[int, ...]:
+    shape = tuple([_uint("Unable to parse 'shape'", size) for size in entries])
+    if any(size > _MAX_INT64 for size in shape):
+        raise InvalidArgumentError(
+            f"invalid shape for input '{name}': shape {dims_text(shape)} contains one or more invalid dimensions"
+        )
+    return shape
+
+
+def _region_range(parameters: Any) -> tuple[int, int]:
+    """Offset and size of a shared-memory input or output."""
+    given, offset = find(parameters, "shared_memory_offset")
+    offset = _uint("Unable to parse 'shared_memory_offset'", offset) if given else 0
+    given, size = find(parameters, "shared_memory_byte_size")
+    return offset, _uint("Unable to parse 'shared_memory_byte_size'", size) if given else 0
+
+
+def _check_region_output(parameters: Any) -> None:
+    if find(parameters, "classification")[0]:
+        raise InvalidArgumentError("Output can't set both 'shared_memory_region' and 'classification'")
+    given, binary = find(parameters, "binary_data")
+    if given and _bool("Unable to set 'binary_data'", binary):
+        raise InvalidArgumentError("Output can't set both 'shared_memory_region' and 'binary_data'")
+
+
+def _wrong_content(has_data: bool, has_binary: bool, in_region: bool) -> InvalidArgumentError:
+    given = {"data": has_data, "binary_data_size": has_binary, "shared_memory_region": in_region}
+    names = "".join(f" '{name}'" for name, there in given.items() if there)
+    return InvalidArgumentError(
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
+        f"'shared_memory_region' in 'parameters'. But{f' set{names}' if names else ' no field is set'}"
+    )
+
+
+# Each says of which field it could not read what.
+
+
+def _member(name: str, entry: Any) -> Any:
+    try:
+        return member(entry, name)
+    except TritonError as error:
+        raise about(f"Unable to parse '{name}'", error) from None
+
+
+def _array(name: str, entry: Any) -> list[Any]:
+    try:
+        return as_array(member(entry, name))
+    except TritonError as error:
+        raise about(f"Unable to parse '{name}'", error) from None
+
+
+def _as_data(data: Any) -> list[Any]:
+    try:
+        return as_array(data)
+    except TritonError as error:
+        raise about("Unable to parse 'data'", error) from None
+
+
+def _string(name: str, value: Any) -> str:
+    try:
+        return as_string(value)
+    except TritonError as error:
+        raise about(f"Unable to parse '{name}'", error) from None
+
+
+def _bool(what: str, value: Any) -> bool:
+    try:
+        return as_bool(value)
+    except TritonError as error:
+        raise about(what, error) from None
+
+
+def _uint(what: str, value: Any) -> int:
+    try:
+        return as_uint(value)
+    except TritonError as error:
+        raise about(what, error) from None

@@ -1,0 +1,114 @@
+"""The body of an infer response: JSON, then the binary data of its outputs (rules 6.3.2 and 6.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.data_type import DataType
+from ...core.infer_response import InferenceResponse
+from ...core.model_config import dims_text
+from ...core.status import InternalError, InvalidArgumentError
+from ...core.tensor import Tensor
+from ..classification import classify
+from ..shared_memory_manager import SharedMemoryManager
+from . import json_writer
+from .infer_decoder import OutputInfo, RequestedOutputs
+
+#: What numpy and the JSON writer make of elements of two bytes that are no integers, a client would not expect.
+_NOT_IN_JSON = (DataType.FP16, DataType.BF16)
+_EMPTY = memoryview(b"")
+
+
+class InferEncoder:
+    """Encodes responses for one server."""
+
+    def __init__(self, shared_memory: SharedMemoryManager) -> None:
+        self._shared_memory = shared_memory
+
+    def encode(
+        self,
+        response: InferenceResponse,
+        outputs: RequestedOutputs,
+        labels: Mapping[str, tuple[str, ...]],
+        batched: bool,
+    ) -> tuple[bytes, list[memoryview]]:
+        """The JSON, and the pieces of binary data behind it: views of the outputs, no copies.
+
+        `labels` of outputs by name and whether the model is `batched` are for classification. Raises TritonError for
+        what has no JSON form or does not fit into its shared memory.
+        """
+        blobs: list[memoryview] = []
+        by_name, default = outputs.by_name, outputs.default
+        entries = []
+        for name, tensor in response.outputs.items():
+            info = by_name.get(name, default)
+            if info.classes:
+                tensor = classify(tensor, info.classes, labels.get(name, ()), batched=batched)
+            head = b'{"name":%b,"datatype":"%b","shape":%b' % (
+                json_writer.text(name),
+                tensor.datatype.name.encode(),
+                dims_text(tensor.shape).encode(),
+            )
+            if info.binary:
+                data = wire_data(tensor)
+                entries.append(head + b',"parameters":{"binary_data_size":%d}}' % len(data))
+                if len(data):
+                    blobs.append(data)
+            elif info.region:
+                self._store(name, tensor, info)
+                entries.append(head + b"}")  # where it is, the client knows (measured)
+            else:
+                entries.append(head + b',"data":' + json_data(name, tensor) + b"}")
+        return b'%b"outputs":[%b]}' % (_head(response), b",".join(entries)), blobs
+
+    def _store(self, name: str, tensor: Tensor, info: OutputInfo) -> None:
+        size = tensor.byte_size
+        if size > info.byte_size:
+            raise InternalError(
+                f"shared memory size specified with the request for output '{name}' ({info.byte_size} bytes) should be "
+                f"at least {size} bytes to hold the results"
+            )
+        self._shared_memory.write(info.region, info.offset, tensor.data)
+
+
+def _head(response: InferenceResponse) -> bytes:
+    parts = [b"{"]
+    if response.request_id:
+        parts.append(b'"id":%b,' % json_writer.text(response.request_id))
+    parts.append(
+        b'"model_name":%b,"model_version":"%d",' % (json_writer.text(response.model_name), response.model_version)
+    )
+    if response.parameters:
+        parts.append(b'"parameters":%b,' % json_writer.value(response.parameters))
+    return b"".join(parts)
+
+
+def wire_data(tensor: Tensor) -> memoryview:
+    """The bytes of a tensor as they go out; no copy."""
+    data = tensor.data
+    return data.reshape(-1).view(np.uint8).data if data.size else _EMPTY
+
+
+def json_data(name: str, tensor: Tensor) -> bytes:
+    """The elements of a tensor as a flat JSON array. Raises InvalidArgumentError for what has no JSON form,
+    InternalError for data that its shape does not describe."""
+    if tensor.datatype in _NOT_IN_JSON:
+        raise InvalidArgumentError(
+            f"sending {tensor.datatype.name} data via JSON is not supported. Please use the binary data format for "
+            "output"
+        )
+    if tensor.datatype is not DataType.BYTES:
+        return json_writer.numbers(tensor.data)
+    return b"[" + b",".join(map(json_writer.string, _strings(name, tensor))) + b"]"
+
+
+def _strings(name: str, tensor: Tensor) -> list[bytes]:
+    try:
+        elements: NDArray[Any] = tensor.numpy()
+    except ValueError:
+        raise InternalError(f"output tensor shape does not match size of output for '{name}'") from None
+    return list(elements.reshape(-1))

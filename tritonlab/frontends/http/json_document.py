@@ -1,0 +1,119 @@
+"""The JSON of requests: parsed by Python's parser where it agrees with the peer's, and read member by member with the
+peer's words for what has the wrong type."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from ...core.status import InternalError, InvalidArgumentError, TritonError
+from .rapidjson_reader import MAX_DEPTH, DepthError, ReadError, read
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_TOO_DEEP = f"JSON nesting depth exceeds maximum allowed limit ({MAX_DEPTH})"
+
+_OPENING = np.zeros(256, np.int8)
+_OPENING[[*b"[{"]] = 1
+_OPENING[[*b"]}"]] = -1
+
+INT64 = range(-(2**63), 2**63)
+UINT64 = range(2**64)
+
+
+def parse(body: bytes | bytearray | memoryview) -> Any:
+    """The value of a document; objects are dicts. Raises InternalError with the peer's text."""
+    text = bytes(body)
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH or not _may_be_deep(text):
+        try:
+            value = json.loads(text.decode())
+        except (ValueError, RecursionError):  # a document that is none, no UTF-8, or a number of thousands of digits
+            pass
+        else:
+            if b"\\u" not in text or _SURROGATE.search(text) is None:
+                return value
+    return parse_exactly(text)
+
+
+def parse_exactly(text: bytes) -> Any:
+    """As `parse`, slowly: for what Python's parser accepts and the peer's may not."""
+    try:
+        return read(text)
+    except DepthError:
+        # Since 2025-05 (rule 6.3.5); the depth is that of the document.
+        raise InvalidArgumentError(_TOO_DEEP) from None
+    except ReadError as error:
+        raise InternalError(f"failed to parse the request JSON buffer: {error.text} at {error.offset}") from None
+
+
+def _may_be_deep(text: bytes) -> bool:
+    """Whether more brackets are open somewhere than may be; those in strings count, too."""
+    steps = _OPENING[np.frombuffer(text, np.uint8)]
+    return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MAX_DEPTH)
+
+
+def member(value: Any, name: str) -> Any:
+    """The member of an object. Raises for one that is not there, and for what is no object."""
+    if type(value) is not dict or name not in value:
+        raise InternalError(f"attempt to access non-existing object member '{name}'")
+    return value[name]
+
+
+def find(value: Any, name: str) -> tuple[bool, Any]:
+    """Whether `value` is an object with that member, and its value."""
+    return (True, value[name]) if type(value) is dict and name in value else (False, None)
+
+
+def members(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise InternalError("attempt to get members for non-object")
+    return value
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise InternalError("attempt to access JSON non-object as object")
+    return value
+
+
+def as_array(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise InternalError("attempt to access JSON non-array as array")
+    return value
+
+
+def as_string(value: Any) -> str:
+    if type(value) is not str:
+        raise InternalError("attempt to access JSON non-string as string")
+    return value
+
+
+def as_bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise InternalError("attempt to access JSON non-boolean as boolean")
+    return value
+
+
+def as_int(value: Any) -> int:
+    if type(value) is not int or value not in INT64:
+        raise InternalError("attempt to access JSON non-signed-integer as signed-integer")
+    return value
+
+
+def as_uint(value: Any) -> int:
+    if type(value) is not int or value not in UINT64:
+        raise InternalError("attempt to access JSON non-unsigned-integer as unsigned-integer")
+    return value
+
+
+def as_double(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise InternalError("attempt to access JSON non-number as double")
+    return float(value)
+
+
+def about(what: str, error: TritonError) -> TritonError:
+    """The same error, said of `what`: `Unable to parse 'shape': …`."""
+    return TritonError.of(error.code, f"{what}: {error.message}")

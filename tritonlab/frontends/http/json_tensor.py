@@ -1,0 +1,98 @@
+"""Tensor data in JSON: lists, nested in any way that flattens row-major, to the elements of a tensor (rule 6.3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.data_type import DataType
+from ...core.status import InternalError, InvalidArgumentError, TritonError
+from .json_document import about, as_bool, as_double, as_int, as_string, as_uint
+
+#: The peer raises it while it reads; since 2026-04 it says the second of data that ends too early.
+_TOO_MANY = "Unable to parse 'data': Shape does not match true shape of 'data' field"
+_TOO_FEW = "Failed to parse 'data' field: shape does not match true shape"
+
+
+def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[Any]:
+    """The `count` elements of input `name`; of BYTES, whose number is checked later, the wire form.
+
+    Integers are truncated to the datatype (rule 6.3.4). Raises InternalError or InvalidArgumentError.
+    """
+    if datatype is DataType.BYTES:
+        return _bytes(data)
+    if datatype in (DataType.FP16, DataType.BF16):
+        raise InvalidArgumentError(
+            f"receiving {datatype.name} data via JSON is not supported. Please use the binary data format for input "
+            f"{name}"
+        )
+    if datatype is DataType.INVALID:
+        raise InvalidArgumentError(f"invalid datatype for input {name}")
+    flat = _flat(data)
+    types, wide, _ = _READ[datatype.numpy.kind]
+    if len(flat) == count and types.issuperset(map(type, flat)):
+        try:
+            with np.errstate(over="ignore"):
+                return np.array(flat, dtype=wide).astype(datatype.numpy, copy=False)
+        except OverflowError:
+            pass
+    raise _fault(flat, datatype, count)
+
+
+def has_infinity(array: NDArray[Any]) -> bool:
+    """Whether a number of the document may have been beyond a double, which Python's parser reads as infinity."""
+    return array.dtype.kind == "f" and bool(np.isinf(array).any())
+
+
+def _fault(flat: list[Any], datatype: DataType, count: int) -> TritonError:
+    """What the peer says first, as it reads one element after the other."""
+    read = _READ[datatype.numpy.kind][2]
+    for element in flat[:count]:
+        try:
+            read(element)
+        except TritonError as error:
+            return about("Unable to parse 'data'", error)
+    return InternalError(_TOO_MANY if len(flat) > count else _TOO_FEW)
+
+
+def _flat(data: Any) -> list[Any]:
+    """The elements in order, not the list itself if it holds lists."""
+    flat = data if type(data) is list else [data]
+    while list in (types := set(map(type, flat))):
+        if len(types) > 1:
+            return list(_leaves(flat))
+        flat = list(chain.from_iterable(flat))
+    return flat
+
+
+def _leaves(data: list[Any]) -> Iterator[Any]:
+    for element in data:
+        if type(element) is list:
+            yield from _leaves(element)
+        else:
+            yield element
+
+
+def _bytes(data: Any) -> NDArray[Any]:
+    parts: list[bytes] = []
+    for element in _flat(data):
+        try:
+            raw = as_string(element).encode("utf-8", "surrogateescape")
+        except TritonError as error:
+            raise about("Unable to parse JSON bytes array", error) from None
+        parts += (len(raw).to_bytes(4, "little"), raw)
+    return np.frombuffer(b"".join(parts), dtype=np.uint8)
+
+
+#: By numpy's kind: the types of JSON elements, what they are collected in before they are truncated, and how the peer
+#: reads one.
+_READ: dict[str, tuple[frozenset[type], Any, Callable[[Any], Any]]] = {
+    "b": (frozenset({bool}), np.bool_, as_bool),
+    "u": (frozenset({int}), np.uint64, as_uint),
+    "i": (frozenset({int}), np.int64, as_int),
+    "f": (frozenset({int, float}), np.float64, as_double),
+}

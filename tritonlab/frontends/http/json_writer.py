@@ -1,0 +1,78 @@
+"""JSON as the peer writes it: no blanks, numbers of floating-point types with a fraction, text as UTF-8 (rule 6.3.2).
+
+The peer's digits are not always the shortest ones for a number, ours are: both read back as the same number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SPECIAL = re.compile(rb'[\x00-\x1f"\\]')
+_ESCAPED = {bytes((code,)): b"\\u%04X" % code for code in range(32)} | {
+    b'"': b'\\"',
+    b"\\": b"\\\\",
+    b"\b": b"\\b",
+    b"\f": b"\\f",
+    b"\n": b"\\n",
+    b"\r": b"\\r",
+    b"\t": b"\\t",
+}
+_EXPONENT = re.compile(r"(-?)(\d)(?:\.(\d+))?e([+-]\d+)")
+_compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def string(raw: bytes) -> bytes:
+    """A JSON string of these bytes; those that are no UTF-8 stay as they are."""
+    return b'"' + _SPECIAL.sub(lambda match: _ESCAPED[match[0]], raw) + b'"'
+
+
+def text(value: str) -> bytes:
+    """A JSON string. What came in as bytes that are no UTF-8 goes out as the same bytes."""
+    return string(value.encode("utf-8", "surrogateescape"))
+
+
+def value(item: Any) -> bytes:
+    """One value of a document or parameter: None, bool, int, float, str, and lists and mappings of them."""
+    if isinstance(item, str):
+        return text(item)
+    if isinstance(item, float):
+        return _fraction(_compact(item)).encode()
+    if isinstance(item, Mapping):
+        return members((key, value(entry)) for key, entry in item.items())
+    if isinstance(item, (list, tuple)):
+        return b"[" + b",".join(map(value, item)) + b"]"
+    return _compact(item).encode()
+
+
+def members(pairs: Iterable[tuple[str, bytes]]) -> bytes:
+    """An object of values that are JSON already; a name may stand in it twice (rule 5.7.8)."""
+    return b"{" + b",".join(text(name) + b":" + entry for name, entry in pairs) + b"}"
+
+
+def numbers(array: NDArray[Any]) -> bytes:
+    """The elements of an array of numbers or bools, flat."""
+    flat = array.reshape(-1)
+    if flat.dtype.kind == "f":
+        return _fraction(_compact(flat.astype(np.float64).tolist())).encode()
+    return _compact(flat.tolist()).encode()
+
+
+def _fraction(printed: str) -> str:
+    """Python's floats as the peer prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`, `1e+20` in full."""
+    return _EXPONENT.sub(_expanded, printed) if "e" in printed else printed
+
+
+def _expanded(match: re.Match[str]) -> str:
+    sign, first, rest, power = match[1], match[2], match[3] or "", int(match[4])
+    digits = first + rest
+    if 0 <= power < 21:  # Python writes an exponent from 16 on
+        return f"{sign}{digits.ljust(power + 1, '0')}.0"
+    if -7 < power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{digits}"
+    return f"{sign}{first}{'.' + rest if rest else ''}e{power}"

@@ -1,0 +1,59 @@
+"""A raw binary request: the whole body is the data of the model's only input (rule 6.5.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...core.data_type import DataType
+from ...core.infer_request import InferenceRequest
+from ...core.model_config import ModelConfig
+from ...core.status import InvalidArgumentError
+from ...core.tensor import Tensor
+from .infer_decoder import as_elements
+
+
+def raw_request(body: bytes | bytearray, model: str, version: int, config: ModelConfig) -> InferenceRequest:
+    """The request, its shape deduced from the model's configuration: batch 1, at most one variable dimension.
+
+    Raises InvalidArgumentError with the peer's text.
+    """
+    request = InferenceRequest(model, {}, model_version=version)
+    if len(config.input) != 1:
+        raise InvalidArgumentError(
+            f"{request.prefix}Raw request must only have 1 input (found 1) to be deduced but got {len(config.input)} "
+            f"inputs in '{model}' model configuration"
+        )
+    (wanted,) = config.input
+    datatype = DataType(wanted.data_type)
+    dims = list(wanted.dims)
+    if datatype is DataType.BYTES:
+        if dims != [1]:
+            raise InvalidArgumentError(
+                f"{request.prefix}For BYTE datatype raw input '{wanted.name}', the model must have input shape [1]"
+            )
+        data = np.frombuffer(len(body).to_bytes(4, "little") + body, dtype=np.uint8)
+    else:
+        _deduce(request, wanted.name, dims, len(body) // datatype.byte_size)
+        expected = int(np.prod(dims)) * datatype.byte_size
+        if expected != len(body):
+            raise InvalidArgumentError(
+                f"{request.prefix}input byte size mismatch for input 'raw_input' for model '{model}'. "
+                f"Expected {expected}, got {len(body)}"
+            )
+        data = as_elements(memoryview(body), datatype)
+    shape = (1, *dims) if config.max_batch_size else tuple(dims)
+    request.inputs[wanted.name] = Tensor(datatype, shape, data)
+    return request
+
+
+def _deduce(request: InferenceRequest, name: str, dims: list[int], elements: int) -> None:
+    """Gives the variable dimension what the fixed ones leave of the elements."""
+    variable = [index for index, size in enumerate(dims) if size == -1]
+    if len(variable) > 1:
+        raise InvalidArgumentError(
+            f"{request.prefix}The shape of the raw input '{name}' can not be deduced because there are more than one "
+            "variable-sized dimension"
+        )
+    for index in variable:
+        dims[index] = 1
+        dims[index] = elements // int(np.prod(dims))
