@@ -14,6 +14,7 @@ from ..ipc.stub_connection import StubConnection
 from ..ipc.stub_log import LogBook
 from ..ipc.stub_pool import StubPool
 from .model_stub import ModelSource
+from .warmup import Warmup
 
 if TYPE_CHECKING:
     from .model_instance import ModelInstance
@@ -30,6 +31,8 @@ class InstancePlan:
     args: dict[str, str]
     outputs: tuple[str, ...]
     decoupled: bool
+    #: what it executes before it is ready
+    warmup: Warmup | None = None
 
 
 @dataclass

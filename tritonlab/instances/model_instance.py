@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
+from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent, StepRequest
 from ..core.infer_stats import InferStats
 from ..core.instrument import ExecuteTimes
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
@@ -23,6 +23,7 @@ from .model_stub import ModelStub
 from .payload import Payload
 from .response_factory import BlockReader, build_response, failure_of
 from .stub_replacement import StubReplacement
+from .warmup import Warmup, WarmupRun
 
 _EXECUTE = NUMBER["EXECUTE"]
 _CALLS = tuple(number for number in BY_NUMBER if number >= NUMBER["IS_CANCELLED"])
@@ -76,6 +77,7 @@ class ModelInstance:
         self._services = services
         self._stats = stats
         self._events = events
+        self._idle: Callable[[ModelInstance], None] = events.idle
         self.replacement = StubReplacement(self, events)
         self._lock = threading.Lock()  # guards state, _stub and _payload
         self._stub: ModelStub | None = None
@@ -100,6 +102,8 @@ class ModelInstance:
             stub.on_end = partial(self._services.on_link_end, stub.link)
             stub.await_import()
             stub.initialize(plan.args, plan.outputs, plan.decoupled)
+            if plan.warmup is not None:
+                self._warm_up(plan.warmup, stub)
         except BaseException:
             self.give_up()
             if stub is not None:
@@ -115,6 +119,26 @@ class ModelInstance:
         stub.link.on_lost = lambda reason, stub=stub: self._on_lost(stub)
         if stub.link.lost:
             self._on_lost(stub)
+
+    def _warm_up(self, warmup: Warmup, stub: ModelStub) -> None:
+        """While no scheduler gives this instance anything. Raises TritonError (rule 5.8.4)."""
+        stats, batches = self._stats, self._batches
+        run = WarmupRun(
+            warmup,
+            self.plan.name,
+            self._services.clock,
+            stats,
+            partial(self.execute, warming=True),
+            lambda: stub.unhealthy() if stub.link.lost else None,
+        )
+        self._stats, self._idle = run.stats, _nobody
+        try:
+            run.run()
+        finally:
+            self._stats, self._idle = stats, self._events.idle
+            self._batches = batches  # an instance that dies again and again without a request is given up
+            self._payload = None
+            self.inflight.clear()
 
     def _serve(self, link: StubConnection) -> None:
         """Does what comes over the link of the stub, or of a process that it forked."""
@@ -190,14 +214,15 @@ class ModelInstance:
 
     # -- execution
 
-    def execute(self, payload: Payload) -> None:
-        """Sends the batch to the stub. Never blocks; errors reach the requests, not the caller."""
+    def execute(self, payload: Payload, warming: bool = False) -> None:
+        """Sends the batch to the stub. Never blocks; errors reach the requests, not the caller. `warming`: before the
+        instance is READY."""
         services = self._services
         now = services.clock.now()
         executor = self if self._events.leads else None
         with self._lock:
             stub = self._stub
-            if self.state is not InstanceState.READY or stub is None:
+            if (self.state is not InstanceState.READY and not warming) or stub is None:
                 if self.state is InstanceState.RESTARTING:
                     self.replacement.hold(payload)
                     return
@@ -317,6 +342,8 @@ class ModelInstance:
                 request, reader, [tensors, error, parameters], self.plan.source.version, final=bool(flags)
             )
             response.empty = empty
+            if isinstance(response.error, ModelError):
+                response.error.log = stub.last_lines()
             self.inflight.respond(request, response)
             if link is not stub.link:  # whose caller may be waiting for it where it did not come
                 stub.process.monitor.ask("WAKE", None)
@@ -331,7 +358,7 @@ class ModelInstance:
         if self._stub is not None:
             self._stub.executing_ids = ()
         self._services.spin.leave(id(self))
-        self._events.idle(self)
+        self._idle(self)
         return True
 
     def _finish(self, payload: Payload, error: TritonError, times: ExecuteTimes | None) -> None:
@@ -353,6 +380,10 @@ class ModelInstance:
             services.clock.wall() // 1_000_000,
             payload.nulls,
         )
+        if self._stats.composing:
+            for request in requests:
+                if isinstance(request, StepRequest):
+                    request.on_executed(times)
         if services.instruments.execute_finished is not None:
             services.instruments.execute_finished(self.plan.name, payload.batch_id, times, now)
 
@@ -388,3 +419,7 @@ class ModelInstance:
         return (
             f"<ModelInstance {self.plan.name} [{self.state.value} | {len(self.inflight)} in flight | pid {self.pid}]>"
         )
+
+
+def _nobody(instance: ModelInstance) -> None:
+    """Who hears that an instance is idle before its scheduler knows of it."""

@@ -1,0 +1,204 @@
+"""`model_warmup`: requests that an instance executes between `initialize` and READY (rule 5.8).
+
+They go past the scheduler straight to the instance, as with the peer: no controls are added, nothing is looked up in
+the response cache. A stub that is started again after its death is cold like the first one and warms up again (the
+peer starts none again).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.clock import Clock
+from ..core.data_type import DataType
+from ..core.infer_request import InferenceRequest
+from ..core.infer_response import InferenceResponse
+from ..core.infer_stats import InferStats
+from ..core.model_config import ModelConfig
+from ..core.request_rules import RequestRules
+from ..core.status import Code, InternalError, InvalidArgumentError, ModelError, ModelLoadError, TritonError
+from ..core.tensor import Tensor
+from .payload import Payload
+
+#: Seconds between looks at a stub that may have died without an answer.
+_LOOK = 0.1
+
+
+class Warmup:
+    """The samples of a final configuration. `directory` is the model's: data files are in its `warmup/`. `counted`:
+    whether the statistics show the executions, as the peer's do."""
+
+    def __init__(self, config: ModelConfig, directory: Path, rules: RequestRules, *, counted: bool = True) -> None:
+        self.counted = counted
+        self._config = config
+        self._directory = directory
+        self._rules = rules
+
+    def samples(self) -> Iterator[tuple[str, list[InferenceRequest]]]:
+        """What is executed, one call after the other: the sample's name and its requests, `batch_size` of batch 1 (rule
+        5.8.2). Raises TritonError for a sample that cannot be made."""
+        for setting in self._config.model_warmup:
+            if setting.batch_size == 0:
+                continue  # measured, with and without a batch dimension
+            sample = self._sample(setting)
+            for _ in range(max(setting.count, 1)):
+                yield setting.name, [InferenceRequest(self._config.name, sample) for _ in range(setting.batch_size)]
+
+    def largest_batch(self) -> int:
+        return int(self._config.max_batch_size)
+
+    # -- what the samples hold
+
+    def _sample(self, setting: Any) -> dict[str, Tensor]:
+        """The inputs of a request of batch 1, checked like a client's. Inputs that the configuration does not name,
+        controls above all, are handed on unchecked, as by the peer."""
+        config = self._config
+        tensors = {name: self._tensor(name, spec) for name, spec in sorted(setting.inputs.items())}
+        declared = {tensor.name for tensor in config.input}
+        request = InferenceRequest(config.name, {name: t for name, t in tensors.items() if name in declared})
+        self._rules.check(request)
+        return {**{name: t for name, t in tensors.items() if name not in declared}, **request.inputs}
+
+    def _tensor(self, name: str, spec: Any) -> Tensor:
+        if any(dim < 0 for dim in spec.dims):
+            raise InvalidArgumentError(
+                f"warmup setting expects all variable-size dimensions are specified for input '{name}'"
+            )
+        datatype = DataType(spec.data_type)
+        shape = (1, *spec.dims) if self._config.max_batch_size else tuple(spec.dims)
+        return Tensor(datatype, shape, self._data(name, spec, datatype, prod(spec.dims)))
+
+    def _data(self, name: str, spec: Any, datatype: DataType, count: int) -> NDArray[Any]:
+        kind = spec.WhichOneof("input_data_type")
+        size = count * (datatype.byte_size or 4)  # an empty string is its length
+        if kind == "input_data_file":
+            content = self._read(spec.input_data_file)
+            if not datatype.byte_size:
+                return np.frombuffer(content, np.uint8)
+            if len(content) < size:
+                # the missing blank is the peer's
+                raise InvalidArgumentError(
+                    f"[request id: <id_unknown>] warmup setting expects {size} bytes, but the data provided from "
+                    f"{spec.input_data_file}only has {len(content)} bytes"
+                )
+            return np.frombuffer(content[:size], datatype.numpy)
+        if kind is None:
+            raise InvalidArgumentError(
+                f"[request id: <id_unknown>] warmup setting expects input '{name}' to have input_data_type set"
+            )
+        if not datatype.byte_size:
+            return np.zeros(size, np.uint8)  # random strings are empty strings, too
+        if kind == "zero_data":
+            return np.zeros(count, datatype.numpy)
+        data = np.random.default_rng().integers(0, 256, size, np.uint8)
+        return data % 2 == 1 if datatype is DataType.BOOL else data.view(datatype.numpy)
+
+    def _read(self, file: str) -> bytes:
+        path = self._directory / "warmup" / file
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise InternalError(f"failed to open text file for read {path}: {reason}") from error
+
+
+class WarmupRun:
+    """One instance's warmup. `execute` sends a payload to its stub; `died` is the error of a stub that answers no more.
+
+    The instance records its executions in `stats` meanwhile: that is how the end of a call is noticed whose requests
+    were all answered through their senders.
+    """
+
+    def __init__(
+        self,
+        warmup: Warmup,
+        instance: str,
+        clock: Clock,
+        stats: InferStats,
+        execute: Callable[[Payload], None],
+        died: Callable[[], ModelError | None],
+    ) -> None:
+        self.stats: InferStats = _Recorder(stats if warmup.counted else None, self._on_recorded)
+        self._warmup = warmup
+        self._instance = instance
+        self._clock = clock
+        self._execute = execute
+        self._died = died
+        self._open: set[int] = set()  # serials of the requests without a final response; 0 is the call itself
+        self._errors: list[TritonError] = []
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Blocking. Raises TritonError for the first sample that cannot be made, or whose execution fails."""
+        for name, requests in self._warmup.samples():
+            errors = self._errors_of(requests)
+            if errors:
+                raise _failure(name, errors)
+
+    def _errors_of(self, requests: list[InferenceRequest]) -> list[TritonError]:
+        count, most = len(requests), self._warmup.largest_batch()
+        if count > max(most, 1):
+            text = f"batch size {count} for '{self._instance}', max allowed is {most}"
+            return [InvalidArgumentError(text)] * count
+        now = self._clock.now()
+        for serial, request in enumerate(requests, 1):
+            request.serial = serial  # no other requests are at this instance
+            request.request_start = request.queue_start = now
+            request.on_response = self._on_response
+        self._errors = []
+        self._open = set(range(count + 1))
+        self._over.clear()
+        self._execute(Payload(requests, count, "warmup"))
+        while not self._over.wait(_LOOK):
+            if (error := self._died()) is not None:
+                return [error] * count
+        return self._errors
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        if response.error is not None:
+            self._errors.append(response.error)
+        if response.final:
+            self._close(request.serial)
+
+    def _on_recorded(self) -> None:
+        self._close(0)
+
+    def _close(self, serial: int) -> None:
+        self._open.discard(serial)
+        if not self._open:
+            self._over.set()
+
+
+class _Recorder(InferStats):
+    """Passes on what it is to record, if anybody wants it."""
+
+    __slots__ = ("_counted", "_recorded")
+
+    def __init__(self, counted: InferStats | None, recorded: Callable[[], None]) -> None:
+        super().__init__()
+        self._counted = counted
+        self._recorded = recorded
+
+    def record_batch(self, *batch: Any) -> None:
+        if self._counted is not None:
+            self._counted.record_batch(*batch)
+        self._recorded()
+
+
+def _failure(sample: str, errors: list[TritonError]) -> ModelLoadError:
+    """The peer's text (rule 5.8.4), which 2.51 does not always survive (section 8), and what the author needs."""
+    text = f"failed to run warmup sample '{sample}': {''.join(f'{error.message}; ' for error in errors)}"
+    first = errors[0]
+    if not isinstance(first, ModelError):
+        return ModelLoadError(text, code=Code.INVALID_ARG)
+    return ModelLoadError(
+        text, code=Code.INVALID_ARG, reason=first.reason or text, exception=first.exception, log=first.log
+    )
