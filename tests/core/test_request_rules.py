@@ -110,15 +110,28 @@ def test_bytes_that_only_look_like_equal_lengths_are_walked() -> None:
         rules(inputs("S STRING [-1]")).check(request({"S": raw(DataType.BYTES, (20,), bytes(data))}))
 
 
-@pytest.mark.parametrize("shape", [(3,), (-1,)])
+@pytest.mark.parametrize("shape", [(3,), (-2,)])
 def test_bytes_without_data(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidArgumentError, match=f"expected {shape[0]} string elements"):
         rules(inputs("S STRING [-1]")).check(request({"S": raw(DataType.BYTES, shape, b"")}))
 
 
+def test_what_a_client_must_say_it_must_say() -> None:
+    with pytest.raises(InvalidArgumentError) as raised:
+        rules(inputs("A FP32 [-1]")).check(request({"A": raw(DataType.FP32, (-1,), bytes(4))}))
+    assert raised.value.message == (
+        "[request id: <id_unknown>] All input dimensions should be specified for input 'A' for model 'm', got [-1]"
+    )
+
+
+def test_a_datatype_that_is_none_has_the_peers_word() -> None:
+    with pytest.raises(InvalidArgumentError, match="data-type is '<invalid>', but model 'm' expects 'FP32'"):
+        rules(inputs("A FP32 [-1]")).check(request({"A": raw(DataType.INVALID, (4,), bytes(4))}))
+
+
 def test_a_negative_size_is_no_size() -> None:
     with pytest.raises(InvalidArgumentError, match="input byte size mismatch"):
-        rules(inputs("A FP32 [-1]")).check(request({"A": raw(DataType.FP32, (-1,), bytes(4))}))
+        rules(inputs("A FP32 [-1]")).check(request({"A": raw(DataType.FP32, (-2,), bytes(4))}))
 
 
 #: Texts of tritonserver 2.51; `P` stands for the prefix with the request id.

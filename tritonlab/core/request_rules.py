@@ -137,12 +137,17 @@ class RequestRules:
             rule = self._rule(name)
             if tensor.datatype != rule.datatype:
                 raise InvalidArgumentError(
-                    f"{request.prefix}inference input '{name}' data-type is '{tensor.datatype.name}', but model "
+                    f"{request.prefix}inference input '{name}' data-type is '{_word(tensor.datatype)}', but model "
                     f"'{self.model_name}' expects '{rule.datatype.name}'"
                 )
             shape = tuple(tensor.shape[1:] if self.max_batch_size else tensor.shape)
             if not rule.matches(shape):
                 raise self._wrong_shape(request, rule, tensor)
+            if any(size == -1 == wanted for size, wanted in zip(shape, rule.dims, strict=True)):
+                raise InvalidArgumentError(
+                    f"{request.prefix}All input dimensions should be specified for input '{name}' for model "
+                    f"'{self.model_name}', got {dims_text(tensor.shape)}"
+                )
             # A batch dimension of 0 counts as 1 (rule 5.4.5).
             self._check_size(request, rule, tensor, prod(shape) * max(batch, 1))
         return max(batch, 1)
@@ -299,6 +304,11 @@ def _holds_elements(data: NDArray[Any], count: int) -> bool:
     except struct.error:  # the last length is cut off, or points beyond the end
         return False
     return position == end and count >= 0
+
+
+def _word(datatype: DataType) -> str:
+    """What the peer calls a datatype, also one that is none."""
+    return datatype.name if datatype else "<invalid>"
 
 
 def _quoted(names: Any) -> str:

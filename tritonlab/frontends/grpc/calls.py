@@ -1,0 +1,305 @@
+"""The calls of a gRPC server, driven straight from grpcio's completion queue.
+
+grpcio's own server (`grpc.server`) hands every event of every call from its one serving thread to a thread of a pool
+and back: three hand-overs per unary call and two per message of a stream, each a fight for the interpreter lock. Here
+the thread that takes an event from the queue does what there is to do, and what answers a request starts the write
+itself, on whatever thread it runs. Measured beside one another with the same client and an echo, processor time of the
+server: 105 us instead of 157 us per unary call with 32 in flight, 8 us instead of 66 us per response of a stream
+(6,000 responses/s there, 15,600 here); `grpc.aio` 457 us and 50 us.
+
+The queue and the operations on calls are grpcio's private `cygrpc`, the floor its two public servers stand on. All that
+is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import grpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
+
+#: Bytes of responses a client has not taken yet, beyond which its stream is ended, and beyond which no more of its
+#: requests are read.
+MAX_UNSENT = 256 << 20
+
+_log = logging.getLogger(__name__)
+
+_SLOW = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unread"
+
+Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+
+_COMPRESSION = cygrpc.GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY
+_HINT = cygrpc.WriteFlag.buffer_hint
+_receive = cygrpc.ReceiveMessageOperation
+_send = cygrpc.SendMessageOperation
+_send_metadata = cygrpc.SendInitialMetadataOperation
+_send_status = cygrpc.SendStatusFromServerOperation
+
+
+def _status(code: grpc.StatusCode, text: str) -> Any:
+    return _send_status(None, code.value[0], text.encode("utf-8", "replace"), 0)
+
+
+def _ignore(event: Any) -> None:
+    """Of operations whose end needs no answer."""
+
+
+class Call:
+    """One call on its way. A subclass says what happens with its messages; its constructor starts the reading.
+
+    `metadata`: what the client sent beside its messages, keys in lower case.
+    """
+
+    #: `gzip` or `deflate`, where responses are to be compressed if the client can read that
+    compression: str = ""
+
+    def __init__(self, event: Any) -> None:
+        self._call = event.call
+        self.metadata: Metadata = event.invocation_metadata
+        self._begun = False  # whether initial metadata went out
+        self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._on_closed)
+        self._read()
+
+    def _read(self) -> None:
+        self._call.start_server_batch((_receive(0),), self._on_message)
+
+    def _on_message(self, event: Any) -> None:
+        raise NotImplementedError
+
+    def _on_closed(self, event: Any) -> None:
+        """The call is over for the client: it has its status, cancelled, is gone, or its deadline has passed."""
+        if event.batch_operations[0].cancelled():
+            self.cancelled()
+
+    def cancelled(self) -> None:
+        """Nobody waits any more."""
+
+    def _beginning(self) -> Any:
+        self._begun = True
+        return _send_metadata(((_COMPRESSION, self.compression),) if self.compression else None, 0)
+
+
+class UnaryCall(Call):
+    """One message, one answer: `handle` is called on a serving thread and must not block; `respond` or `fail` ends the
+    call, from any thread, once."""
+
+    def _on_message(self, event: Any) -> None:
+        message = event.batch_operations[0].message()
+        if message is None:
+            return  # it is cancelled, or sent none
+        try:
+            self.handle(message)
+        except Exception as error:  # a defect of ours; its client must not wait for ever
+            _log.exception("a call failed")
+            self.fail(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+
+    def handle(self, message: bytes) -> None:
+        raise NotImplementedError
+
+    def respond(self, message: bytes) -> None:
+        operations = (self._beginning(), _send(message, 0), _status(grpc.StatusCode.OK, ""))
+        self._call.start_server_batch(operations, _ignore)
+
+    def fail(self, code: grpc.StatusCode, text: str) -> None:
+        self._call.start_server_batch((self._beginning(), _status(code, text)), _ignore)
+
+
+class StreamCall(Call):
+    """Messages both ways. `handle` as in UnaryCall, once per message, `closed` after the last one.
+
+    One write is under way at a time; more wait in a queue, whose length in bytes is bounded.
+    """
+
+    def __init__(self, event: Any) -> None:
+        self._lock = threading.Lock()  # guards all of the below
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._writing = False
+        self._paused = False  # whether reading waits until the client has taken what there is for it
+        #: whether the client has sent its last message
+        self.input_over = False
+        self._end: Any = None  # the status, once nothing follows
+        #: the status is on its way, or the client is gone
+        self.over = False
+        super().__init__(event)
+
+    def handle(self, message: bytes) -> None:
+        raise NotImplementedError
+
+    def closed(self) -> None:
+        """The client sends no more."""
+        raise NotImplementedError
+
+    def stop_reading(self) -> None:
+        """What the client sent last was its last."""
+        self.input_over = True
+        self.closed()
+
+    def _on_message(self, event: Any) -> None:
+        message = event.batch_operations[0].message()
+        if message is None:
+            self.stop_reading()
+            return
+        try:
+            self.handle(message)
+        except Exception as error:  # a defect of ours; its client must not wait for ever
+            _log.exception("a stream failed")
+            self.end(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+        with self._lock:
+            if self.over or self._end is not None or self.input_over:
+                return
+            self._paused = self._unsent_bytes > MAX_UNSENT
+            if self._paused:
+                return
+        self._read()
+
+    def write(self, message: bytes) -> None:
+        """Sends a message after those before it. A client that does not take them loses its stream."""
+        with self._lock:
+            if self.over or self._end is not None:
+                return
+            if not self._writing:
+                self._writing = True
+                self._start_write(message, 0)
+                return
+            self._unsent.append(message)
+            self._unsent_bytes += len(message)
+            if self._unsent_bytes <= MAX_UNSENT or len(self._unsent) == 1:
+                return
+        # The peer keeps them all, until its memory is used up.
+        self._call.cancel(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], _SLOW)
+
+    def end(self, code: grpc.StatusCode = grpc.StatusCode.OK, text: str = "") -> None:
+        """Ends the stream after what was written."""
+        with self._lock:
+            if self.over or self._end is not None:
+                return
+            self._end = _status(code, text)
+            if not self._writing:
+                self._start_end()
+
+    def _start_write(self, message: bytes, flags: int) -> None:
+        operations = (_send(message, flags),) if self._begun else (self._beginning(), _send(message, flags))
+        self._call.start_server_batch(operations, self._on_sent)
+
+    def _start_end(self) -> None:
+        self.over = True
+        operations = (self._end,) if self._begun else (self._beginning(), self._end)
+        self._call.start_server_batch(operations, _ignore)
+
+    def _on_sent(self, event: Any) -> None:
+        with self._lock:
+            if self.over:
+                return
+            if self._unsent:
+                message = self._unsent.popleft()
+                self._unsent_bytes -= len(message)
+                # more follows at once: they may share packets
+                self._start_write(message, _HINT if self._unsent else 0)
+            else:
+                self._writing = False
+                if self._end is not None:
+                    self._start_end()
+                    return
+            resumed = self._paused and self._unsent_bytes <= MAX_UNSENT // 2
+            if resumed:
+                self._paused = False
+        if resumed:
+            self._read()
+
+    def _on_closed(self, event: Any) -> None:
+        with self._lock:
+            self.over = True
+            self._unsent.clear()
+            self._unsent_bytes = 0
+        super()._on_closed(event)
+
+
+CallFactory: TypeAlias = Callable[[Any], object]
+
+
+class Refusal(UnaryCall):
+    """Answers a call of any kind with an error, whatever it says."""
+
+    def __init__(self, event: Any, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(event)
+        self.fail(code, text)
+
+    def handle(self, message: bytes) -> None:
+        pass
+
+
+class CallServer:
+    """Accepts calls and serves them on threads of its own, as `methods` (full name -> factory of a Call) says.
+
+    `options` are gRPC channel arguments. `threads`: how many wait for events; a busy one leaves them to the others.
+    """
+
+    def __init__(
+        self, methods: Mapping[str, CallFactory], options: Sequence[tuple[str, Any]], threads: int = 2
+    ) -> None:
+        self._methods = {name.encode(): factory for name, factory in methods.items()}
+        self._queue = cygrpc.CompletionQueue()
+        self._server = cygrpc.Server(tuple(options), False)
+        self._server.register_completion_queue(self._queue)
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"grpc {number}", daemon=True) for number in range(threads)
+        ]
+
+    def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
+        """Binds `host:port`, port 0 for any that is free; the port. Raises OSError."""
+        inner = None if credentials is None else credentials._credentials  # type: ignore[attr-defined]
+        port = self._server.add_http2_port(address.encode(), *([] if inner is None else [inner]))
+        if not port:
+            raise OSError(f"cannot listen on {address}")
+        return int(port)
+
+    def start(self) -> None:
+        self._server.start()
+        for thread in self._threads:
+            self._accept()
+            thread.start()
+
+    def _accept(self) -> None:
+        self._server.request_call(self._queue, self._queue, self._on_call)
+
+    def _on_call(self, event: Any) -> None:
+        if not event.success:
+            return  # the server is stopping
+        self._accept()
+        factory = self._methods.get(event.call_details.method)
+        if factory is None:
+            Refusal(event, grpc.StatusCode.UNIMPLEMENTED, "")  # the peer says no more (measured)
+        else:
+            factory(event)
+
+    def _serve(self) -> None:
+        poll = self._queue.poll
+        while True:
+            event = poll()
+            if event.completion_type == cygrpc.CompletionType.queue_shutdown:
+                return
+            try:
+                event.tag(event)
+            except Exception:  # a defect of ours; the other calls go on
+                _log.exception("an event of a call was not handled")
+            event = None  # a queue with an event that holds a call cannot shut down
+
+    def stop(self, grace: float = 0) -> None:
+        """No new calls; those under way have `grace` seconds to end, then they are cancelled. Blocking."""
+        self._server.shutdown(self._queue, self._on_shutdown)
+        if not grace or not self._stopped.wait(grace):
+            self._server.cancel_all_calls()
+            self._stopped.wait()
+        self._queue.shutdown()
+        for thread in self._threads:
+            thread.join()
+        self._server.destroy()
+
+    def _on_shutdown(self, event: Any) -> None:
+        self._stopped.set()

@@ -1,0 +1,277 @@
+"""Every RPC of the service but inference: one row of RPCS each (rule 6.12). They may block, and run on a pool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import DecodeError
+from tritonclient.grpc import service_pb2
+
+from ...core.log_settings import FORMATS
+from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
+from ...server.inference_server import InferenceServer
+from ..shared_memory_manager import SharedMemoryManager
+from .calls import UnaryCall
+from .errors import STATUS
+from .infer_request_reader import checked_version
+
+
+class Services(NamedTuple):
+    core: InferenceServer
+    shared_memory: SharedMemoryManager
+
+
+class Rpc(NamedTuple):
+    """One RPC: the category it is restricted by (rule 6.1.3), its request's class, and what answers one."""
+
+    category: str
+    request: Any
+    answer: Callable[[Services, Any], Any]
+
+
+class ControlCall(UnaryCall):
+    """One call of one of RPCS."""
+
+    def __init__(self, event: Any, rpc: Rpc, services: Services, pool: ThreadPoolExecutor) -> None:
+        self._rpc = rpc
+        self._services = services
+        self._pool = pool
+        super().__init__(event)
+
+    def handle(self, message: bytes) -> None:
+        self._pool.submit(self._run, message)
+
+    def _run(self, message: bytes) -> None:
+        try:
+            request = self._rpc.request.FromString(message)
+        except DecodeError:
+            self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
+            return
+        try:
+            answer = self._rpc.answer(self._services, request).SerializeToString()
+        except TritonError as error:
+            self.fail(STATUS[error.code], error.message)
+        except Exception as error:  # a defect of ours; its client must not wait for ever
+            self.fail(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+            raise
+        else:
+            self.respond(answer)
+
+
+# -- health and metadata
+
+
+def _server_live(services: Services, request: Any) -> Any:
+    return service_pb2.ServerLiveResponse(live=services.core.live())
+
+
+def _server_ready(services: Services, request: Any) -> Any:
+    return service_pb2.ServerReadyResponse(ready=services.core.ready())
+
+
+def _model_ready(services: Services, request: Any) -> Any:
+    checked_version(request.version)
+    # 2.51 says `false` of an unknown model; NOT_FOUND since 2026-06 (rule 6.7.3)
+    return service_pb2.ModelReadyResponse(ready=services.core.model_ready(request.name, request.version))
+
+
+def _server_metadata(services: Services, request: Any) -> Any:
+    return service_pb2.ServerMetadataResponse(**services.core.server_metadata())
+
+
+def _model_metadata(services: Services, request: Any) -> Any:
+    checked_version(request.version)
+    return service_pb2.ModelMetadataResponse(**services.core.model_metadata(request.name, request.version))
+
+
+def _model_config(services: Services, request: Any) -> Any:
+    checked_version(request.version)
+    return service_pb2.ModelConfigResponse(config=services.core.model_config(request.name, request.version))
+
+
+def _model_statistics(services: Services, request: Any) -> Any:
+    checked_version(request.version)
+    found = services.core.statistics(request.name, request.version)
+    return ParseDict(found, service_pb2.ModelStatisticsResponse())
+
+
+# -- repository
+
+
+def _repository_index(services: Services, request: Any) -> Any:
+    _refuse_repository(request)
+    return service_pb2.RepositoryIndexResponse(models=services.core.index(request.ready))
+
+
+def _load(services: Services, request: Any) -> Any:
+    _refuse_repository(request)
+    config: str | None = None
+    files: dict[str, bytes] = {}
+    for key, value in request.parameters.items():
+        kind = value.WhichOneof("parameter_choice")
+        if key == "config":
+            if kind != "string_param":
+                raise _wrong_load_type(key, "string_param")
+            config = value.string_param
+        elif key.startswith("file:"):
+            if kind != "bytes_param":
+                raise _wrong_load_type(key, "bytes_param")
+            files[key] = value.bytes_param
+        else:
+            raise InvalidArgumentError(f"unrecognized load parameter '{key}'.")
+    services.core.load(request.model_name, config, files or None)
+    return service_pb2.RepositoryModelLoadResponse()
+
+
+def _unload(services: Services, request: Any) -> Any:
+    _refuse_repository(request)
+    dependents = False
+    if "unload_dependents" in request.parameters:  # others are ignored (measured)
+        value = request.parameters["unload_dependents"]
+        if value.WhichOneof("parameter_choice") != "bool_param":
+            raise InvalidArgumentError("invalid value type for 'unload_dependents' parameter, expected bool_param.")
+        dependents = value.bool_param
+    services.core.unload(request.model_name, dependents, wait=False)
+    return service_pb2.RepositoryModelUnloadResponse()
+
+
+def _refuse_repository(request: Any) -> None:
+    if request.repository_name:
+        raise UnsupportedError("'repository_name' specification is not supported")
+
+
+def _wrong_load_type(key: str, expected: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"invalid value type for load parameter '{key}', expected {expected}.")
+
+
+# -- shared memory
+
+
+def _system_status(services: Services, request: Any) -> Any:
+    response = service_pb2.SystemSharedMemoryStatusResponse()
+    for region in services.shared_memory.status(request.name):
+        response.regions[region["name"]].MergeFrom(response.RegionStatus(**region))
+    return response
+
+
+def _system_register(services: Services, request: Any) -> Any:
+    services.shared_memory.register_system(request.name, request.key, request.offset, request.byte_size)
+    return service_pb2.SystemSharedMemoryRegisterResponse()
+
+
+def _system_unregister(services: Services, request: Any) -> Any:
+    if request.name:
+        services.shared_memory.unregister(request.name)
+    else:
+        services.shared_memory.unregister_all()
+    return service_pb2.SystemSharedMemoryUnregisterResponse()
+
+
+def _cuda_status(services: Services, request: Any) -> Any:
+    services.shared_memory.cuda_status(request.name)
+    return service_pb2.CudaSharedMemoryStatusResponse()
+
+
+def _cuda_register(services: Services, request: Any) -> Any:
+    services.shared_memory.register_cuda(request.name)
+    return service_pb2.CudaSharedMemoryRegisterResponse()
+
+
+def _cuda_unregister(services: Services, request: Any) -> Any:
+    services.shared_memory.unregister_cuda(request.name)
+    return service_pb2.CudaSharedMemoryUnregisterResponse()
+
+
+# -- trace and log settings
+
+
+def _trace_setting(services: Services, request: Any) -> Any:
+    settings = services.core.trace_settings
+    if request.settings:
+        settings.update(request.model_name, dict(_trace_values(request.settings)))
+    response = service_pb2.TraceSettingResponse()
+    for key, values in settings.get(request.model_name).items():
+        response.settings[key].value.extend(values)
+    return response
+
+
+_LESS = re.compile(r"-0*([2-9]|1[0-9])[0-9]*")
+#: of which the peer checks that there is one value; of others it does not look at more
+_SINGLE = ("trace_rate", "trace_count", "log_frequency")
+
+
+def _trace_values(settings: Any) -> Iterator[tuple[str, list[str] | None]]:
+    """What is to be set; None, as for an empty list, clears it."""
+    for key, setting in settings.items():
+        values = list(setting.value)
+        if key in _SINGLE and len(values) > 1:
+            raise InvalidArgumentError(f"expect only 1 value for '{key}'")
+        if key == "trace_count" and values and _LESS.fullmatch(values[0]):  # HTTP says it without the last space
+            raise InvalidArgumentError(f"Unable to parse '{key}'. Expecting value >= -1, got: {values[0]}")
+        yield key, values or None
+
+
+def _log_settings(services: Services, request: Any) -> Any:
+    settings = services.core.log_settings
+    if request.settings:
+        settings.update(dict(_log_values(request.settings)))
+    response = service_pb2.LogSettingsResponse()
+    for key, value in settings.get().items():
+        kind = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
+        setattr(response.settings[key], kind, value)
+    return response
+
+
+#: The kind of value each log setting has, and the peer's word for it in an error.
+_LOG_KINDS = {
+    "log_info": ("bool_param", "boolean"),
+    "log_warning": ("bool_param", "boolean"),
+    "log_error": ("bool_param", "boolean"),
+    "log_verbose_level": ("uint32_param", "int32"),
+    "log_format": ("string_param", "string"),
+}
+
+
+def _log_values(settings: Any) -> Iterator[tuple[str, Any]]:
+    if "log_file" in settings:
+        yield "log_file", ""  # refused whatever it says
+        return
+    for key, (kind, word) in _LOG_KINDS.items():
+        if key not in settings:
+            continue
+        value = settings[key]
+        if value.WhichOneof("parameter_choice") != kind:
+            raise InvalidArgumentError(f"expect {word} for '{key}'")
+        found = getattr(value, kind)
+        if key == "log_format" and found not in FORMATS:
+            raise InvalidArgumentError(f"invalid argument for log_format, got: {found}")  # HTTP says it otherwise
+        yield key, found
+
+
+RPCS = {
+    "ServerLive": Rpc("health", service_pb2.ServerLiveRequest, _server_live),
+    "ServerReady": Rpc("health", service_pb2.ServerReadyRequest, _server_ready),
+    "ModelReady": Rpc("health", service_pb2.ModelReadyRequest, _model_ready),
+    "ServerMetadata": Rpc("metadata", service_pb2.ServerMetadataRequest, _server_metadata),
+    "ModelMetadata": Rpc("metadata", service_pb2.ModelMetadataRequest, _model_metadata),
+    "ModelConfig": Rpc("model-config", service_pb2.ModelConfigRequest, _model_config),
+    "ModelStatistics": Rpc("statistics", service_pb2.ModelStatisticsRequest, _model_statistics),
+    "RepositoryIndex": Rpc("model-repository", service_pb2.RepositoryIndexRequest, _repository_index),
+    "RepositoryModelLoad": Rpc("model-repository", service_pb2.RepositoryModelLoadRequest, _load),
+    "RepositoryModelUnload": Rpc("model-repository", service_pb2.RepositoryModelUnloadRequest, _unload),
+    "SystemSharedMemoryStatus": Rpc("shared-memory", service_pb2.SystemSharedMemoryStatusRequest, _system_status),
+    "SystemSharedMemoryRegister": Rpc("shared-memory", service_pb2.SystemSharedMemoryRegisterRequest, _system_register),
+    "SystemSharedMemoryUnregister": Rpc(
+        "shared-memory", service_pb2.SystemSharedMemoryUnregisterRequest, _system_unregister
+    ),
+    "CudaSharedMemoryStatus": Rpc("shared-memory", service_pb2.CudaSharedMemoryStatusRequest, _cuda_status),
+    "CudaSharedMemoryRegister": Rpc("shared-memory", service_pb2.CudaSharedMemoryRegisterRequest, _cuda_register),
+    "CudaSharedMemoryUnregister": Rpc("shared-memory", service_pb2.CudaSharedMemoryUnregisterRequest, _cuda_unregister),
+    "TraceSetting": Rpc("trace", service_pb2.TraceSettingRequest, _trace_setting),
+    "LogSettings": Rpc("logging", service_pb2.LogSettingsRequest, _log_settings),
+}

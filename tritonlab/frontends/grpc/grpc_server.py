@@ -1,0 +1,168 @@
+"""The gRPC frontend: tritonclient's service on a server's core (rules 6.7, 6.12, 6.13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ...core.status import InvalidArgumentError, UnavailableError
+from ...server.inference_server import InferenceServer
+from ..shared_memory_manager import SharedMemoryManager
+from .calls import CallFactory, CallServer, Refusal, UnaryCall
+from .control_handlers import RPCS, ControlCall, Services
+from .infer_handler import InferService, ModelInferCall
+from .stream_infer_handler import ModelStreamInferCall
+
+SERVICE = "/inference.GRPCInferenceService/"
+HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+
+#: What a client must send its key for a restricted protocol as (rule 6.1.3).
+RESTRICTED_PREFIX = "triton-grpc-protocol-"
+
+#: Loads and other calls that may block, at the same time.
+CONTROL_THREADS = 16
+
+#: --grpc-infer-response-compression-level: gRPC's levels are these algorithms.
+_COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate"}
+
+
+@dataclass(frozen=True)
+class GRPCOptions:
+    """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
+
+    `restricted`: category -> (key, value) that a client must send, the key after RESTRICTED_PREFIX. `compression`: of
+    infer responses. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
+    """
+
+    header_forward_pattern: str | None = None
+    restricted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    compression: str = "none"
+    use_ssl: bool = False
+    use_ssl_mutual: bool = False
+    server_cert: str | None = None
+    server_key: str | None = None
+    root_cert: str | None = None
+    keepalive_time_ms: int | None = 7_200_000
+    keepalive_timeout_ms: int | None = 20_000
+    keepalive_permit_without_calls: bool | None = False
+    http2_max_pings_without_data: int | None = 2
+    http2_min_recv_ping_interval_without_data_ms: int | None = 300_000
+    http2_max_ping_strikes: int | None = 2
+    max_connection_age_ms: int | None = None
+    max_connection_age_grace_ms: int | None = None
+
+    def channel_arguments(self) -> list[tuple[str, int]]:
+        """What gRPC calls them."""
+        given = {
+            "grpc.keepalive_time_ms": self.keepalive_time_ms,
+            "grpc.keepalive_timeout_ms": self.keepalive_timeout_ms,
+            "grpc.keepalive_permit_without_calls": self.keepalive_permit_without_calls,
+            "grpc.http2.max_pings_without_data": self.http2_max_pings_without_data,
+            "grpc.http2.min_ping_interval_without_data_ms": self.http2_min_recv_ping_interval_without_data_ms,
+            "grpc.http2.max_ping_strikes": self.http2_max_ping_strikes,
+            "grpc.max_connection_age_ms": self.max_connection_age_ms,
+            "grpc.max_connection_age_grace_ms": self.max_connection_age_grace_ms,
+        }
+        return [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a port that is in use is an error, not shared
+            *((name, int(value)) for name, value in given.items() if value is not None),
+        ]
+
+    def credentials(self) -> grpc.ServerCredentials | None:
+        """Raises InvalidArgumentError for a file that cannot be read."""
+        if not self.use_ssl and not self.use_ssl_mutual:
+            return None
+        key, cert = _file("key", self.server_key), _file("cert", self.server_cert)
+        root = _file("root", self.root_cert) if self.root_cert or self.use_ssl_mutual else None
+        return grpc.ssl_server_credentials([(key, cert)], root, self.use_ssl_mutual)
+
+
+def _file(what: str, path: str | None) -> bytes:
+    try:
+        return Path(path or "").read_bytes()
+    except OSError as error:
+        option = "root" if what == "root" else "server"
+        raise InvalidArgumentError(f"--grpc-{option}-{'cert' if what == 'root' else what}: {error}") from error
+
+
+class GRPCServer:
+    """The service on one port, from `start` to `stop`."""
+
+    def __init__(
+        self, core: InferenceServer, shared_memory: SharedMemoryManager, options: GRPCOptions | None = None
+    ) -> None:
+        self._options = options = options or GRPCOptions()
+        self._pool = ThreadPoolExecutor(CONTROL_THREADS, "grpc control")
+        self._server = CallServer(self._methods(core, shared_memory), options.channel_arguments())
+
+    def _methods(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> dict[str, CallFactory]:
+        options = self._options
+        pattern = options.header_forward_pattern
+        service = InferService(core, shared_memory, re.compile(pattern) if pattern else None)
+        services = Services(core, shared_memory)
+        compression = _COMPRESSION[options.compression]
+        methods: dict[str, CallFactory] = {
+            HEALTH_CHECK: self._restricted("health", lambda event: _HealthCheck(event, core)),
+            f"{SERVICE}ModelInfer": self._restricted(
+                "inference", lambda event: ModelInferCall(event, service, compression)
+            ),
+            f"{SERVICE}ModelStreamInfer": self._restricted(
+                "inference", lambda event: ModelStreamInferCall(event, service, compression)
+            ),
+        }
+        for name, rpc in RPCS.items():
+
+            def control(event: Any, rpc: Any = rpc) -> object:
+                return ControlCall(event, rpc, services, self._pool)
+
+            methods[SERVICE + name] = self._restricted(rpc.category, control)
+        return methods
+
+    def _restricted(self, category: str, factory: CallFactory) -> CallFactory:
+        """The factory, for those alone that send what the category asks for (rule 6.1.3)."""
+        if category not in self._options.restricted:
+            return factory
+        key, value = self._options.restricted[category]
+        header = (RESTRICTED_PREFIX + key.lower(), value)
+
+        def restricted(event: Any) -> object:
+            if header in event.invocation_metadata:
+                return factory(event)
+            text = f"This protocol is restricted, expecting header '{RESTRICTED_PREFIX}{key}'"
+            return Refusal(event, grpc.StatusCode.UNAVAILABLE, text)
+
+        return restricted
+
+    def start(self, address: str, port: int) -> int:
+        """Listens; returns the port, where `port` is 0 the one that was free. Raises UnavailableError."""
+        place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        try:
+            bound = self._server.listen(place, self._options.credentials())
+        except OSError as error:
+            raise UnavailableError(f"Socket '{place}' already in use ") from error
+        self._server.start()
+        return bound
+
+    def stop(self, timeout: float = 0) -> None:
+        """Refuses new calls; those under way have `timeout` seconds, then they are cancelled. Blocking."""
+        self._server.stop(timeout)
+        self._pool.shutdown(wait=False)
+
+
+class _HealthCheck(UnaryCall):
+    """`grpc.health.v1.Health/Check`: SERVING or NOT_SERVING, whatever service is asked about (measured)."""
+
+    def __init__(self, event: Any, core: InferenceServer) -> None:
+        self._core = core
+        super().__init__(event)
+
+    def handle(self, message: bytes) -> None:
+        self.respond(b"\x08\x01" if self._core.ready() else b"\x08\x02")

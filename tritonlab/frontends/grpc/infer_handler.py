@@ -1,0 +1,140 @@
+"""ModelInfer: one request, one response (rules 6.7, 3.7.4)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.status import InternalError, TritonError, UnsupportedError
+from ...server.inference_server import InferenceServer
+from ..shared_memory_manager import SharedMemoryManager
+from .calls import Metadata, UnaryCall
+from .errors import STATUS
+from .infer_request_reader import InferRequestReader, Raw, checked_version, parse
+from .infer_response_writer import InferResponseWriter, OutputsWanted
+
+
+class Asked(NamedTuple):
+    """A request, how its outputs are wanted, whether an empty final response is (rule 3.7.5), and whether its model is
+    decoupled."""
+
+    request: InferenceRequest
+    wanted: OutputsWanted | None
+    empty_final: bool
+    decoupled: bool
+
+
+class InferService:
+    """What the infer calls of a server share: the core, and the way from messages to requests and back."""
+
+    def __init__(
+        self, core: InferenceServer, shared_memory: SharedMemoryManager, forward: re.Pattern[str] | None = None
+    ) -> None:
+        self.core = core
+        self.writer = InferResponseWriter(shared_memory)
+        self._reader = InferRequestReader(shared_memory, forward)
+        self._leading = threading.Lock()  # held by the serving thread that reads a stub's answers
+
+    def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
+        """What a message asks for. Raises TritonError, for what the peer looks at first."""
+        number = checked_version(message.model_version) if message.model_version else -1
+        version = self.core.find(message.model_name, number)
+        rules = version.rules
+        if not streamed and rules.decoupled:
+            raise UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy")
+        request, plans, empty_final = self._reader.read(message, raw, number, metadata)
+        wanted = None if plans is None else OutputsWanted(plans, version.labels, rules.max_batch_size > 0)
+        return Asked(request, wanted, empty_final, rules.decoupled)
+
+    def lead(self, request: InferenceRequest, done: Callable[[], bool]) -> None:
+        """Reads the stub's answers on the caller's thread until `done()`, which spares waking another one.
+
+        One serving thread at a time: the others must be there for what clients send meanwhile.
+        """
+        executor = request.executor
+        if executor is not None and self._leading.acquire(False):
+            try:
+                executor.lead(done)
+            finally:
+                self._leading.release()
+
+
+class ModelInferCall(UnaryCall):
+    """One call of ModelInfer."""
+
+    def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
+        self.compression = compression
+        self._service = service
+        self._request: InferenceRequest | None = None
+        self._wanted: OutputsWanted | None = None
+        self._gone = False
+        self._answered = False
+        self._earlier: list[InferenceResponse] = []  # before the final one, which may be empty
+        super().__init__(event)
+
+    def handle(self, message: bytes) -> None:
+        service = self._service
+        try:
+            parsed, raw = parse(message)
+        except DecodeError:
+            self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
+            return
+        try:
+            asked = service.request(parsed, raw, self.metadata, streamed=False)
+            request, self._wanted = asked.request, asked.wanted
+            request.on_response = self._on_response
+            self._request = request
+            if self._gone:
+                request.cancel()
+            service.core.infer(request)
+        except TritonError as error:
+            self._fail(error)
+            return
+        if not self._answered:
+            service.lead(request, self._is_over)
+
+    def _is_over(self) -> bool:
+        """Whether there is nothing to lead for: it is answered, or back in a queue (rule 3.9)."""
+        return self._answered or self._request is None or self._request.executor is None
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        if not response.final:
+            self._earlier.append(response)
+            return
+        request.on_response = None
+        if self._earlier:
+            if not response.empty:
+                self._earlier.append(response)
+            if len(self._earlier) > 1:
+                self._fail(InternalError(f"expected a single response, got {len(self._earlier)}"))
+                return
+            response = self._earlier[0]
+        elif response.empty:
+            self._fail(InternalError("expected a single response, got 0"))
+            return
+        if response.error is not None:
+            self._fail(response.error)
+            return
+        try:
+            message = self._service.writer.response(response, self._wanted)
+        except TritonError as error:
+            self._fail(error)
+            return
+        self._answered = True
+        self.respond(message)
+
+    def _fail(self, error: TritonError) -> None:
+        self._answered = True
+        self.fail(STATUS[error.code], error.message)
+
+    def cancelled(self) -> None:
+        self._gone = True
+        if self._request is not None:
+            self._request.cancel()

@@ -1,0 +1,338 @@
+"""ModelInferRequest messages as requests, with the peer's checks in the peer's order (rules 6.4, 6.7, 6.10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tritonclient.grpc import service_pb2
+
+from ...core.data_type import DataType
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import ParameterValue
+from ...core.status import InvalidArgumentError
+from ...core.tensor import Tensor
+from ...server.inference_server import parse_version
+from ...stub._pb_stub.serialization import encode_bytes_tensor
+from ..request_parameters import check_forwarded, set_parameters
+from ..shared_memory_manager import SharedMemoryManager
+from .infer_response_writer import OutputPlan
+
+#: `raw_input_contents`: one per input that is neither typed nor in shared memory
+Raw: TypeAlias = Sequence[bytes | memoryview]
+
+ENABLE_EMPTY_FINAL = "triton_enable_empty_final_response"
+
+#: Messages from this size on are not parsed whole, see `parse`.
+_LARGE = 1 << 16
+_UINT64 = 0xFFFFFFFFFFFFFFFF
+
+_NEGATIVE = re.compile(r"\s*-0*[1-9]")
+_DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
+#: what one input's elements are read as, by the number of its datatype: single bytes for BYTES, which is wire form here
+_ELEMENTS: list[np.dtype[Any]] = [np.dtype(np.uint8)] * len(DataType)
+for _datatype in _DATATYPES.values():
+    if _datatype.byte_size:
+        _ELEMENTS[_datatype] = _datatype.numpy
+
+#: The fields of InferTensorContents in the order the peer looks at them: what its error calls each, and which datatypes
+#: may be in it.
+_CONTENTS: tuple[tuple[str, str, frozenset[DataType]], ...] = (
+    ("bool_contents", "BOOL", frozenset({DataType.BOOL})),
+    ("int_contents", "INT32", frozenset({DataType.INT8, DataType.INT16, DataType.INT32})),
+    ("int64_contents", "INT64", frozenset({DataType.INT64})),
+    ("uint_contents", "UINT32", frozenset({DataType.UINT8, DataType.UINT16, DataType.UINT32})),
+    ("uint64_contents", "UINT64", frozenset({DataType.UINT64})),
+    ("fp32_contents", "FP32", frozenset({DataType.FP32})),
+    ("fp64_contents", "FP64", frozenset({DataType.FP64})),
+    ("bytes_contents", "BYTES", frozenset({DataType.BYTES})),
+)
+#: Elements are read at the width the message has for them, then cut to the datatype's, as the peer does (measured).
+_WIDTHS = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
+
+
+def checked_version(text: str) -> int:
+    """A model version of a message: -1 for none. Raises InvalidArgumentError with the texts of rule 6.7.2."""
+    if _NEGATIVE.match(text):
+        raise InvalidArgumentError(
+            f"invalid model version specified '{text}' , version should be an integral value > 0"
+        )
+    return parse_version(text)
+
+
+def parse(data: bytes) -> tuple[Any, Raw]:
+    """A ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large: the parser would
+    copy them twice. Raises google.protobuf.message.DecodeError."""
+    if len(data) < _LARGE:
+        message = service_pb2.ModelInferRequest.FromString(data)
+        return message, message.raw_input_contents
+    rest, raw = _without_raw(data)
+    return service_pb2.ModelInferRequest.FromString(rest), raw
+
+
+_RAW_TAG = 7 << 3 | 2
+
+
+def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]]:
+    """The message without its field 7, and what that holds. What is no message is returned whole, for the parser to
+    refuse."""
+    view = memoryview(data)
+    rest: list[memoryview] = []
+    raw: list[memoryview] = []
+    position, end = 0, len(data)
+    try:
+        while position < end:
+            start = position
+            tag, position = _varint(data, position)
+            kind = tag & 7
+            if kind == 2:
+                size, position = _varint(data, position)
+                if size > end - position:
+                    return data, []
+                if tag == _RAW_TAG:
+                    raw.append(view[position : position + size])
+                    position += size
+                    continue
+                position += size
+            elif kind == 0:
+                _, position = _varint(data, position)
+            elif kind in (1, 5):
+                position += 8 if kind == 1 else 4
+            else:
+                return data, []
+            rest.append(view[start:position])
+    except (IndexError, ValueError):
+        return data, []
+    return b"".join(rest), raw
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position` and what follows it. Raises IndexError at the end, ValueError if it is too long."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+    raise ValueError("a number of more than 64 bits")
+
+
+class GrpcParameters:
+    """Reads the InferParameter values of one request: `frontends.request_parameters.ParameterValues` with the texts of
+    rule 6.4.2."""
+
+    def __init__(self) -> None:
+        self.empty_final = False
+
+    def correlation_id(self, value: Any) -> int | str:
+        kind = value.WhichOneof("parameter_choice")
+        if kind == "int64_param":
+            return int(value.int64_param) & _UINT64  # a negative one is taken for the large number it looks like
+        if kind == "string_param":
+            return str(value.string_param)
+        raise _wrong_type("sequence_id", "int64_param or string_param.")
+
+    def boolean(self, key: str, value: Any) -> bool:
+        if value.WhichOneof("parameter_choice") != "bool_param":
+            raise _wrong_type(key, "bool_param.")
+        return bool(value.bool_param)
+
+    def unsigned(self, key: str, value: Any) -> int:
+        kind = value.WhichOneof("parameter_choice")
+        if key == "timeout":
+            if kind != "int64_param":
+                raise _wrong_type(key, "int64_param.")
+            return int(value.int64_param) & _UINT64
+        if kind == "uint64_param":
+            return int(value.uint64_param)
+        if kind != "int64_param":
+            raise _wrong_type(key, "int64_param or uint64_param.")
+        if value.int64_param < 0:
+            raise InvalidArgumentError(f"invalid value for '{key}', expected value >= 0.")
+        return int(value.int64_param)
+
+    def reserved(self, key: str, value: Any) -> None:
+        if key != ENABLE_EMPTY_FINAL:
+            raise InvalidArgumentError(
+                "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys "
+                f"starting with 'triton_' are allowed: {ENABLE_EMPTY_FINAL}"
+            )
+        self.empty_final = self.boolean(key, value)
+
+    def other(self, key: str, value: Any) -> ParameterValue:
+        kind = value.WhichOneof("parameter_choice")
+        if kind not in ("int64_param", "bool_param", "string_param", "double_param"):
+            raise _wrong_type(key, "int64_param, bool_param, or string_param.")
+        found: ParameterValue = getattr(value, kind)
+        return found
+
+
+def _wrong_type(key: str, expected: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"invalid value type for '{key}' parameter, expected {expected}")
+
+
+class InferRequestReader:
+    """Makes requests of messages. `forward`: which of a call's headers become parameters (rule 6.14), None for none."""
+
+    def __init__(self, shared_memory: SharedMemoryManager, forward: re.Pattern[str] | None = None) -> None:
+        self._shared_memory = shared_memory
+        self._forward = forward
+
+    def read(
+        self,
+        message: Any,
+        raw: Raw,
+        version: int,
+        metadata: Sequence[tuple[str, str | bytes]] = (),
+    ) -> tuple[InferenceRequest, Mapping[str, OutputPlan] | None, bool]:
+        """The request, how its outputs are wanted (None: as they are), and whether an empty final response is. Raises
+        TritonError."""
+        request = InferenceRequest(message.model_name, {}, model_version=version, request_id=message.id)
+        empty_final = False
+        if message.parameters:
+            values = GrpcParameters()
+            set_parameters(request, message.parameters, values)
+            empty_final = values.empty_final
+        inputs = message.inputs
+        if len(inputs) > 1:
+            _check_names(request, inputs)
+        if self._forward is not None:
+            self._forward_headers(request, metadata)
+        plans = self._outputs(request, message.outputs) if message.outputs else None
+        self._set_inputs(request, inputs, raw)
+        return request, plans, empty_final
+
+    def _forward_headers(self, request: InferenceRequest, metadata: Sequence[tuple[str, str | bytes]]) -> None:
+        assert self._forward is not None
+        found = {}
+        for name, value in metadata:
+            if self._forward.search(name):
+                check_forwarded(name)
+                found[name] = value if isinstance(value, str) else value.decode("latin-1")
+        if found:
+            request.parameters = {**(request.parameters or {}), **found}
+
+    def _set_inputs(self, request: InferenceRequest, inputs: Any, raw: Raw) -> None:
+        found = request.inputs
+        count = len(raw)
+        position = 0  # inputs in shared memory have no part in `raw`
+        for each in inputs:
+            datatype = _DATATYPES.get(each.datatype, DataType.INVALID)
+            if each.parameters and (region := _region(each.name, each.parameters)) is not None:
+                data = _elements(self._shared_memory.read(*region), datatype)
+            elif each.HasField("contents"):
+                if count:
+                    raise InvalidArgumentError(
+                        f"contents field must not be specified when using raw_input_contents for '{each.name}' for "
+                        f"model '{request.model_name}'"
+                    )
+                data = _typed(each, datatype, request.model_name)
+            elif position < count:
+                data = _elements(raw[position], datatype)
+                position += 1
+            else:
+                raise InvalidArgumentError(
+                    f"unable to find data for input tensor '{each.name}' for model '{request.model_name}' in request."
+                )
+            found[each.name] = Tensor(datatype, tuple(each.shape), data)
+
+    def _outputs(self, request: InferenceRequest, outputs: Any) -> dict[str, OutputPlan] | None:
+        request.requested_outputs = [each.name for each in outputs]
+        plans: dict[str, OutputPlan] = {}
+        for each in outputs:
+            if not each.parameters:
+                continue
+            region = _region(each.name, each.parameters)
+            classes = _classes(each.parameters)
+            if region is not None:
+                if classes:
+                    raise InvalidArgumentError("output can't set both 'shared_memory_region' and 'classification'")
+                self._shared_memory.check(*region)
+                plans[each.name] = OutputPlan(*region)
+            elif classes:
+                plans[each.name] = OutputPlan(classes=classes)
+        return plans or None
+
+
+def _check_names(request: InferenceRequest, inputs: Any) -> None:
+    seen = set()
+    for each in inputs:
+        if each.name in seen:
+            raise InvalidArgumentError(f"{request.prefix}input '{each.name}' already exists in request")
+        seen.add(each.name)
+
+
+def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
+    """(region, offset, byte size) of a tensor in shared memory; None for one that is not (rule 6.10.4)."""
+    region = _of_kind(name, parameters, "shared_memory_region", "string_param")
+    offset = _of_kind(name, parameters, "shared_memory_offset", "int64_param")
+    size = _of_kind(name, parameters, "shared_memory_byte_size", "int64_param")
+    if region is None:
+        for key, value in (("shared_memory_offset", offset), ("shared_memory_byte_size", size)):
+            if value is not None:
+                raise InvalidArgumentError(
+                    f"'{key}' can not be specified without 'shared_memory_region' parameter for tensor '{name}'"
+                )
+        return None
+    if size is None:
+        raise InvalidArgumentError(
+            "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor "
+            f"'{name}'"
+        )
+    return region, offset or 0, size
+
+
+def _of_kind(name: str, parameters: Any, key: str, kind: str) -> Any:
+    """The parameter's value, None if it is not there."""
+    if key not in parameters:
+        return None
+    value = parameters[key]
+    if value.WhichOneof("parameter_choice") != kind:
+        raise InvalidArgumentError(f"invalid value type for '{key}' parameter for tensor '{name}', expected {kind}.")
+    return getattr(value, kind)
+
+
+def _classes(parameters: Any) -> int:
+    if "classification" not in parameters:
+        return 0
+    value = parameters["classification"]
+    if value.WhichOneof("parameter_choice") != "int64_param":
+        raise InvalidArgumentError("invalid value type for 'classification' parameter, expected int64_param")
+    if value.int64_param <= 0:  # the peer says so of 0, too (measured)
+        raise InvalidArgumentError("invalid value for 'classification' parameter, expected >= 0")
+    return int(value.int64_param)
+
+
+def _elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
+    """The bytes as elements; as single bytes where they are no whole number of them, which the rules will refuse."""
+    dtype = _ELEMENTS[datatype]
+    if dtype.itemsize > 1 and len(data) % dtype.itemsize:
+        dtype = np.dtype(np.uint8)
+    return np.frombuffer(data, dtype)
+
+
+def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
+    """The elements of `contents` (rule 6.7.1)."""
+    contents = each.contents
+    found: NDArray[Any] | None = None
+    about = f"unexpected explicit tensor data for input tensor '{each.name}' for model '{model_name}'"
+    for name, word, datatypes in _CONTENTS:
+        values = getattr(contents, name)
+        if not values:
+            continue
+        if found is not None:
+            raise InvalidArgumentError(f"{about}, binary data was already supplied.")
+        if datatype not in datatypes:
+            expected = datatype.name if datatype else "<invalid>"
+            raise InvalidArgumentError(f"{about} of type '{word}', expected datatype '{expected}'")
+        if datatype is DataType.BYTES:
+            elements = np.fromiter(values, np.object_, len(values))
+            found = np.frombuffer(encode_bytes_tensor(elements), np.uint8)
+        else:
+            width = _WIDTHS.get(name, datatype.numpy)
+            found = np.fromiter(values, width, len(values)).astype(datatype.numpy, copy=False)
+    return np.empty(0, _ELEMENTS[datatype]) if found is None else found

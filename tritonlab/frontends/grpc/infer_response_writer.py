@@ -1,0 +1,170 @@
+"""Responses as messages, written straight into the wire form of protobuf.
+
+A `ModelInferResponse` is a list of short fields and the outputs' bytes. Joining the pieces copies a large output once;
+building the message object and serializing it would copy it twice more. Field numbers are those of `grpc_service.proto`
+in tritonclient's `service_pb2`, which the tests parse the result with.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...core.infer_response import InferenceResponse, ParameterValue
+from ...core.status import InternalError
+from ...core.tensor import Tensor
+from ..classification import classify
+from ..shared_memory_manager import SharedMemoryManager
+
+FINAL = "triton_final_response"
+
+_Piece = Any  # bytes, or an array whose bytes they are
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """How a client wants one output: in shared memory (`region`), or as its highest classes (`classes` > 0)."""
+
+    region: str = ""
+    offset: int = 0
+    byte_size: int = 0
+    classes: int = 0
+
+
+class OutputsWanted(NamedTuple):
+    """How a client wants the outputs of its request, where that is not simply as they are.
+
+    `labels` of the classified ones by name; `batched`: whether the model's first dimension is the batch.
+    """
+
+    plans: Mapping[str, OutputPlan]
+    labels: Mapping[str, tuple[str, ...]]
+    batched: bool
+
+
+def varint(number: int) -> bytes:
+    """An unsigned number as protobuf writes it; a negative one as its 64-bit complement."""
+    number &= 0xFFFFFFFFFFFFFFFF
+    if number < 0x80:
+        return bytes((number,))
+    pieces = bytearray()
+    while number >= 0x80:
+        pieces.append(number & 0x7F | 0x80)
+        number >>= 7
+    pieces.append(number)
+    return bytes(pieces)
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of the length-delimited kind: a string, bytes or a message."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+@functools.lru_cache(1024)
+def _head(model_name: str, model_version: str) -> bytes:
+    version = field(2, model_version.encode()) if model_version else b""
+    return (field(1, model_name.encode()) if model_name else b"") + version
+
+
+@functools.lru_cache(4096)
+def _output(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+    dims = field(3, b"".join(map(varint, shape))) if shape else b""
+    return field(5, field(1, name.encode()) + field(2, datatype.encode()) + dims)
+
+
+def _parameter(key: str, value: ParameterValue) -> bytes:
+    """One entry of a map of InferParameter; its kind is that of the Python value."""
+    if isinstance(value, bool):
+        content = b"\x08\x01" if value else b"\x08\x00"
+    elif isinstance(value, int):
+        content = b"\x10" + varint(value)
+    elif isinstance(value, float):
+        content = b"\x21" + struct.pack("<d", value)
+    else:
+        content = field(3, value.encode())
+    return field(4, field(1, key.encode()) + field(2, content))
+
+
+_FINAL = {final: _parameter(FINAL, final) for final in (False, True)}
+
+
+class InferResponseWriter:
+    """Writes the responses of one server's models."""
+
+    def __init__(self, shared_memory: SharedMemoryManager) -> None:
+        self._shared_memory = shared_memory
+
+    def response(
+        self,
+        response: InferenceResponse,
+        wanted: OutputsWanted | None = None,
+    ) -> bytes:
+        """The ModelInferResponse. Raises TritonError for an output that does not fit its plan."""
+        return b"".join(self._pieces(response, wanted))
+
+    def stream_response(
+        self,
+        response: InferenceResponse,
+        wanted: OutputsWanted | None = None,
+    ) -> bytes:
+        """The ModelStreamInferResponse with it, and whether it is the last one of its request (rule 3.7.5)."""
+        pieces = self._pieces(response, wanted)
+        pieces.insert(1, _FINAL[response.final])
+        size = sum([piece.nbytes if type(piece) is not bytes else len(piece) for piece in pieces])
+        return b"".join([b"\x12", varint(size), *pieces])
+
+    def _pieces(
+        self,
+        response: InferenceResponse,
+        wanted: OutputsWanted | None,
+    ) -> list[_Piece]:
+        # an empty final response has no version (measured)
+        head = _head(response.model_name, "" if response.empty else str(response.model_version))
+        if response.request_id:
+            head += field(3, response.request_id.encode())
+        pieces: list[_Piece] = [head]
+        for key, value in response.parameters.items():
+            pieces.append(_parameter(key, value))
+        contents: list[_Piece] = []
+        for name, tensor in response.outputs.items():
+            data: Any = tensor.data
+            if wanted is not None and (plan := wanted.plans.get(name)) is not None:
+                if plan.classes:
+                    tensor = classify(tensor, plan.classes, wanted.labels.get(name, ()), batched=wanted.batched)
+                    data = tensor.data
+                elif plan.region:
+                    self._store(name, tensor, plan)
+                    data = _EMPTY
+            pieces.append(_output(name, tensor.datatype.name, tensor.shape))
+            contents.append(b"\x32" + varint(data.nbytes))
+            contents.append(data)
+        return pieces + contents
+
+    def _store(self, name: str, tensor: Tensor, plan: OutputPlan) -> None:
+        if tensor.byte_size > plan.byte_size:
+            raise InternalError(
+                f"shared memory size specified with the request for output '{name}' ({plan.byte_size} bytes) should be "
+                f"at least {tensor.byte_size} bytes to hold the results"
+            )
+        self._shared_memory.write(plan.region, plan.offset, tensor.data)
+
+
+_EMPTY = memoryview(b"")
+
+
+def stream_error(text: str, response: bytes) -> bytes:
+    """The ModelStreamInferResponse of an error (rule 6.13.2); `response` says what it answers."""
+    return field(1, text.encode("utf-8", "replace")) + field(2, response)
+
+
+def refused(request_id: str) -> bytes:
+    """What a refused request is answered with, beside the text (measured): its id, and nothing else."""
+    return field(3, request_id.encode()) if request_id else b""
+
+
+def failed(model_name: str, request_id: str, final: bool) -> bytes:
+    """The same for an error of the model: no version (measured)."""
+    return _head(model_name, "") + refused(request_id) + _FINAL[final]

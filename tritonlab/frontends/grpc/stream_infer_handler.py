@@ -1,0 +1,97 @@
+"""ModelStreamInfer: requests to any models, and their responses as they are produced (rules 6.13, 3.7.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.status import TritonError
+from .calls import StreamCall
+from .errors import STATUS
+from .infer_handler import Asked, InferService
+from .infer_request_reader import parse
+from .infer_response_writer import OutputsWanted, failed, refused, stream_error
+
+
+class ModelStreamInferCall(StreamCall):
+    """One stream. Its requests run at once; it ends when the client has sent the last one and all have ended."""
+
+    def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
+        self.compression = compression
+        self._service = service
+        self._requests: dict[InferenceRequest, Asked] = {}  # in flight
+        self._answered: set[InferenceRequest] = set()  # of them, those whose one response went out before the final
+        # rule 6.13.3; the peer knows this spelling alone (measured)
+        self._strict = ("triton_grpc_error", "true") in event.invocation_metadata
+        super().__init__(event)
+
+    def handle(self, message: bytes) -> None:
+        try:
+            parsed, raw = parse(message)
+        except DecodeError:
+            self.stop_reading()  # as if the client had closed its half (measured)
+            return
+        request: InferenceRequest | None = None
+        try:
+            asked = self._service.request(parsed, raw, self.metadata, streamed=True)
+            request = asked.request
+            request.on_response = self._on_response
+            self._requests[request] = asked
+            if self.over:
+                request.cancel()
+            self._service.core.infer(request)
+        except TritonError as error:
+            # in the stream even where `triton_grpc_error` is set (measured)
+            self.write(stream_error(error.message, refused(parsed.id)))
+            if request is not None:
+                self._forget(request)
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        asked = self._requests[request]
+        if not self.over and self._is_due(asked, response):
+            self._answer(response, asked.wanted)
+        if response.final:
+            request.on_response = None
+            self._forget(request)
+
+    def _is_due(self, asked: Asked, response: InferenceResponse) -> bool:
+        if asked.decoupled:
+            return asked.empty_final or not response.empty
+        # one response is all such a model gives, and an error after it is not shown (measured)
+        if response.empty or asked.request in self._answered:
+            return False
+        if not response.final:
+            self._answered.add(asked.request)
+        return True
+
+    def _answer(self, response: InferenceResponse, wanted: OutputsWanted | None) -> None:
+        error = response.error
+        if error is None:
+            try:
+                self.write(self._service.writer.stream_response(response, wanted))
+                return
+            except TritonError as found:
+                error = found
+        if self._strict:
+            self.end(STATUS[error.code], error.message)
+            self.cancelled()
+            return
+        about = failed(response.model_name, response.request_id, response.final)
+        self.write(stream_error(error.message, about))
+
+    def _forget(self, request: InferenceRequest) -> None:
+        self._requests.pop(request, None)
+        self._answered.discard(request)
+        if self.input_over and not self._requests:
+            self.end()
+
+    def closed(self) -> None:
+        if not self._requests:
+            self.end()
+
+    def cancelled(self) -> None:
+        for request in list(self._requests):
+            request.cancel()
