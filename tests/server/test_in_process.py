@@ -295,9 +295,11 @@ def test_state_and_instances(add_sub: Model) -> None:
 def test_a_handle_on_nothing(lab: Lab) -> None:
     model = lab.server.model("nothing")
     assert (model.state, model.ready()) == ("UNKNOWN", False)
-    for ask in (model.metadata, model.config, model.statistics, model.instances, model):
+    for ask in (model.metadata, model.config, model.instances, model):
         with pytest.raises(NotFoundError, match="Request for unknown model: 'nothing' is not found"):
             ask()
+    with pytest.raises(InvalidArgumentError, match=r"^requested model 'nothing' is not available$"):
+        model.statistics()
 
 
 def test_a_handle_follows_reloads(lab: Lab) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving import write_model
-from tritonlab.core.status import Code, InvalidArgumentError, ModelLoadError
+from tritonlab.core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
 from tritonlab.server.model_repository_manager import ModelRepositoryManager, fingerprint
 
 SOURCE = "class TritonPythonModel: pass\n"
@@ -49,14 +49,60 @@ def test_a_repository_may_not_be_there_yet(tmp_path: Path) -> None:
     assert "there is no directory 'm' in " in failure(manager).reason
 
 
-def test_the_first_repository_that_has_the_model_wins(tmp_path: Path) -> None:
+def test_a_name_that_two_repositories_have_can_be_loaded_from_none(tmp_path: Path) -> None:  # rule 5.11.10
     first, second = tmp_path / "1", tmp_path / "2"
     write_model(second, "m", SOURCE, "max_batch_size: 2")
     manager = ModelRepositoryManager([first, second])
     assert manager.read("m").config.max_batch_size == 2
+    assert manager.holds("m")
     write_model(first, "m", SOURCE, "max_batch_size: 1")
-    assert manager.read("m").config.max_batch_size == 1
+    assert failure(manager).reason == "failed to poll model 'm': not unique across all model repositories"
+    assert manager.directories() == {"m": [first / "m", second / "m"]}
+    assert not manager.holds("m")
+
+
+# -- repositories that come and go, rule 5.11.11
+
+
+def test_a_registered_repository_is_one_more(tmp_path: Path) -> None:
+    manager = ModelRepositoryManager([])
+    write_model(tmp_path, "m", SOURCE)
+    manager.register(tmp_path)
     assert manager.names() == ["m"]
+    manager.unregister(str(tmp_path))
+    assert manager.names() == []
+
+
+def test_a_mapping_gives_directories_other_names(tmp_path: Path) -> None:
+    manager = ModelRepositoryManager([])
+    for name in ("d", "plain"):
+        write_model(tmp_path, name, SOURCE)
+    manager.register(tmp_path, {"d": "x", "missing": "y"})
+    assert manager.names() == ["plain", "x"]
+    assert manager.read("x").directory == tmp_path / "d"
+    assert manager.read("x").config.name == "x"
+    for absent in ("d", "y", "missing"):
+        failure(manager, absent)
+
+
+def test_what_cannot_be_registered(tmp_path: Path) -> None:
+    manager = ModelRepositoryManager([tmp_path])
+    nowhere, other = tmp_path / "nowhere", tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(InvalidArgumentError, match=f"^failed to register '{nowhere}', repository not found$"):
+        manager.register(nowhere)
+    with pytest.raises(AlreadyExistsError, match=f"^model repository '{tmp_path}' has already been registered$"):
+        manager.register(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=f"^failed to unregister '{nowhere}', repository not found$"):
+        manager.unregister(nowhere)
+    with pytest.raises(InvalidArgumentError, match=f"^failed to register '{other}', there is a conflict"):
+        manager.register(other, {"a": "x", "b": "x"})
+    manager.register(other, {"a": "x"})
+    third = tmp_path / "third"
+    third.mkdir()
+    with pytest.raises(AlreadyExistsError, match=r"^failed to register 'x', there is a conflicting mapping for 'x'$"):
+        manager.register(third, {"q": "x"})
+    assert manager.repositories == [tmp_path, other]
 
 
 def test_without_a_config_the_python_file_decides(manager: ModelRepositoryManager, repository: Path) -> None:
@@ -79,7 +125,10 @@ def test_a_relative_repository_stays_relative(
 
 
 def test_an_unknown_model(manager: ModelRepositoryManager, repository: Path) -> None:  # rule 2.5.4
-    assert failure(manager).reason == f"there is no directory 'm' in '{repository}'"
+    assert failure(manager).reason == (
+        "failed to poll model 'm': model not found in any model repository: "
+        f"there is no directory 'm' in '{repository}'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,3 +271,10 @@ def test_byte_code_is_no_change(repository: Path) -> None:
     (directory / "1" / "__pycache__").mkdir()
     (directory / "1" / "__pycache__" / "model.cpython-311.pyc").touch()
     assert fingerprint(directory) == before
+
+
+def test_files_that_vanish_do_no_harm(repository: Path) -> None:
+    directory = write_model(repository, "m", SOURCE)
+    (directory / "1" / "dangling").symlink_to(directory / "gone")
+    assert sorted(fingerprint(directory)) == ["1/model.py"]
+    assert fingerprint(directory / "gone") == {}

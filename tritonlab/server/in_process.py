@@ -20,7 +20,7 @@ from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
 from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
-from .inference_server import EXIT_TIMEOUT, WATCHDOG_SECONDS, InferenceServer
+from .inference_server import EXIT_TIMEOUT, LOAD_THREADS, POLL_SECONDS, WATCHDOG_SECONDS, InferenceServer
 from .model_lifecycle import ModelVersion
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 
@@ -29,14 +29,16 @@ class Server:
     """A Triton server in this process: every model instance is a stub process of its own, reached through shared
     memory.
 
-    `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now,
-    `explicit` only `startup_models`, the
-    rest with `load`. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9). `backend_directory`: where
+    `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now, `poll` also
+    looks every `repository_poll_secs` for what has changed, `explicit` loads only `startup_models`, the rest with
+    `load`. `exit_on_error`: whether a model that fails at the start fails the server; all others are tried before,
+    `model_load_thread_count` at a time. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9).
+    `backend_directory`: where
     Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11). `watchdog_seconds`: how long a
     request may wait before a warning in `logs()` says what for (0: for ever). Use it as a context manager, or call
     `stop`.
 
-    Raises ModelLoadError if a model that is to be loaded at the start fails.
+    Raises ModelLoadError if a model that is to be loaded at the start fails, unless `exit_on_error` is False.
     """
 
     def __init__(
@@ -52,6 +54,9 @@ class Server:
         clock: Clock | None = None,
         warm_stubs: int = 2,
         watchdog_seconds: float = WATCHDOG_SECONDS,
+        exit_on_error: bool = True,
+        model_load_thread_count: int = LOAD_THREADS,
+        repository_poll_secs: float = POLL_SECONDS,
     ) -> None:
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
         self._core = InferenceServer(
@@ -65,6 +70,9 @@ class Server:
             clock=clock,
             warm_stubs=warm_stubs,
             watchdog_seconds=watchdog_seconds,
+            exit_on_error=exit_on_error,
+            model_load_thread_count=model_load_thread_count,
+            repository_poll_secs=repository_poll_secs,
         )
 
     @property
@@ -95,9 +103,27 @@ class Server:
         return Model(self, name)
 
     def unload(self, name: str | Model, unload_dependents: bool = False, wait: bool = True) -> None:
-        """Takes a model out of service; requests in flight end, then its `finalize` runs. `wait`: until that is
+        """Takes a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
+        runs. `unload_dependents`: of an ensemble, also the models that were loaded for it alone. `wait`: until that is
         done."""
         self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait)
+
+    def register_model_repository(
+        self, repository_path: str | Path, name_mapping: Mapping[str, str] | None = None
+    ) -> None:
+        """Models of this directory can be loaded from now on. `name_mapping`: directory name -> the model's name, where
+        they differ. Raises UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError."""
+        self._core.register_model_repository(repository_path, name_mapping)
+
+    def unregister_model_repository(self, repository_path: str | Path) -> None:
+        """Its models cannot be loaded any more; those that are go on serving. Raises UnsupportedError outside the
+        explicit mode, InvalidArgumentError."""
+        self._core.unregister_model_repository(repository_path)
+
+    def poll_model_repository(self) -> None:
+        """Looks for changes now, in the poll mode; what they load, loads in the background. Raises UnavailableError in
+        other modes."""
+        self._core.poll_model_repository()
 
     def model(self, name: str, version: int = -1) -> Model:
         """A handle on a model, loaded or not; version -1 is the latest by its policy."""

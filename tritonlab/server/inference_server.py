@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sys
 import time
 import weakref
@@ -18,7 +19,14 @@ from ..core.log_settings import LogSetting, LogSettings
 from ..core.metrics import MetricRegistry
 from ..core.metrics_config import MetricsConfig
 from ..core.model_config import ModelConfig
-from ..core.status import InvalidArgumentError, NotFoundError, TritonError, UnavailableError
+from ..core.status import (
+    Code,
+    InvalidArgumentError,
+    ModelLoadError,
+    NotFoundError,
+    TritonError,
+    UnavailableError,
+)
 from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
@@ -30,9 +38,11 @@ from ..ipc.stub_pool import StubPool
 from ..schedulers.timer import Timer
 from .backend_config import shm_settings
 from .backends import Backends
-from .model_control import CONTROL_MODES, LoadedModel, ModelControl
+from .loaded_model import LoadedModel
+from .model_control import CONTROL_MODES, ModelControl
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
 from .model_repository_manager import ModelRepositoryManager
+from .repository_poller import RepositoryPoller
 from .requests_in_flight import HeldRequest, survey
 from .server_metrics import FirstResponses, ServerMetrics
 from .watchdog import Watchdog
@@ -54,6 +64,9 @@ EXTENSIONS = (
 )
 #: Seconds without a sign of life after which a request is reported.
 WATCHDOG_SECONDS = 10.0
+#: The peer's defaults of --repository-poll-secs and --model-load-thread-count.
+POLL_SECONDS = 15
+LOAD_THREADS = 4
 #: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
 
@@ -77,7 +90,11 @@ class InferenceServer:
         trace_setting: TraceSetting | None = None,
         log_setting: LogSetting | None = None,
         metrics_config: MetricsConfig | None = None,
+        server_id: str = SERVER_NAME,
         load_models: bool = True,
+        exit_on_error: bool = True,
+        model_load_thread_count: int = LOAD_THREADS,
+        repository_poll_secs: float = POLL_SECONDS,
     ) -> None:
         """`load_models=False`: `load_startup_models` is called later, when listeners have been added."""
         if model_control_mode not in CONTROL_MODES:
@@ -85,6 +102,7 @@ class InferenceServer:
                 f"model_control_mode is '{model_control_mode}', expected one of {', '.join(CONTROL_MODES)}"
             )
         shm = shm_settings(backend_config or {})
+        self._server_id = server_id
         self.clock = clock or SystemClock()
         self.instruments = Instruments()
         self.metrics = MetricRegistry(self._on_metric)
@@ -108,6 +126,8 @@ class InferenceServer:
             InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls, calls.end),
             self._timer,
             self._backends,
+            self.infer,
+            self.find,
             metrics=self._metrics,
             auto_complete=not strict_model_config,
         )
@@ -119,15 +139,24 @@ class InferenceServer:
         )
         _servers.add(self)
         self._startup_models = startup_models
+        self._load_threads = model_load_thread_count
+        self._poller: RepositoryPoller | None = None
+        if model_control_mode == "poll":
+            self._poller = RepositoryPoller(
+                self.repository, self._control, self.clock, self._timer, repository_poll_secs
+            )
         if load_models:
-            for error in self.load_startup_models().values():
+            failed = self.load_startup_models()
+            if failed and exit_on_error:
                 self.stop()
-                raise error
+                raise startup_failure(failed)
 
     def load_startup_models(self) -> dict[str, TritonError]:
         """Loads what is to be loaded at the start, all that can be; the failures by model name."""
         try:
-            return self._control.start(self._startup_models)
+            if self._poller is not None:
+                self._poller.start()
+            return self._control.start(self._startup_models, self._load_threads)
         except BaseException:
             self.stop()
             raise
@@ -187,6 +216,23 @@ class InferenceServer:
         has ended. Raises UnavailableError outside the explicit mode."""
         self._control.unload(name, unload_dependents, wait)
 
+    def poll_model_repository(self) -> None:
+        """Looks for changes now; their loads go on in the background. Raises UnavailableError outside the poll mode."""
+        if self._poller is None:
+            raise UnavailableError("polling is disabled")
+        self._poller.poll()
+
+    def register_model_repository(self, path: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
+        """One more repository to load from; `name_mapping`: directories of it that are models of other names. Raises
+        UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11)."""
+        self._control.require_explicit_for("repository registration")
+        self.repository.register(path, name_mapping)
+
+    def unregister_model_repository(self, path: str | Path) -> None:
+        """Forgets a repository; what was loaded from it goes on. Raises UnsupportedError, InvalidArgumentError."""
+        self._control.require_explicit_for("repository unregistration")
+        self.repository.unregister(path)
+
     def index(self, ready: bool = False) -> list[dict[str, str]]:
         """The repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were loaded or
         tried. `ready`: READY versions only."""
@@ -215,23 +261,33 @@ class InferenceServer:
 
     def server_metadata(self) -> dict[str, Any]:
         """`name`, `version` and `extensions` (rule 6.2)."""
-        return {"name": SERVER_NAME, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
+        return {"name": self._server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
         """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2).
 
         Raises NotFoundError, InvalidArgumentError, as all calls for one model here do.
         """
-        found = self.find(name, parse_version(version))
-        return found.rules.metadata(sorted(self._models[name].versions))
+        number = parse_version(version)
+        found = self.find(name, number)
+        return found.rules.metadata(sorted(self._models[name].versions) if number == -1 else [number])
 
     def model_config(self, name: str, version: str = "") -> ModelConfig:
         """The complete configuration (rule 5.2)."""
         return self.find(name, parse_version(version)).config
 
     def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """The statistics of rule 5.12.1, nanoseconds; of all models without a name."""
-        found = [self.find(name, parse_version(version))] if name else self._serving()
+        """The statistics of rule 5.12.1, nanoseconds, of one version or all that serve; without a name of all models.
+        Raises InvalidArgumentError."""
+        number = parse_version(version)
+        found = self._serving()
+        if name:
+            found = [each for each in found if each.name == name]
+            if not found:
+                raise InvalidArgumentError(f"requested model '{name}' is not available")
+            found = [each for each in found if number in (-1, each.version)]
+            if not found:
+                raise InvalidArgumentError(f"requested model version is not available for model '{name}'")
         return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
 
     def metrics_text(self) -> str:
@@ -276,6 +332,8 @@ class InferenceServer:
         """
         if self._control.stopped:
             return
+        if self._poller is not None:
+            self._poller.stop()
         self._control.stop(timeout)
         self.pool.close()
         self._timer.close()
@@ -296,19 +354,34 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
+def startup_failure(failed: Mapping[str, TritonError]) -> ModelLoadError:
+    """The peer's text, and the failures behind it; `reason`, `exception` and `log` are those of the first."""
+    first = next(iter(failed.values()))
+    told = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
+    error = ModelLoadError(f"failed to load all models{told}", code=Code.INTERNAL, reason=first.message)
+    if isinstance(first, ModelLoadError):
+        error.reason, error.exception, error.log = first.reason, first.exception, first.log
+    return error
+
+
 def parse_version(text: str) -> int:
-    """`""` is -1, the latest. Raises InvalidArgumentError with the peer's texts (rule 1.15.7)."""
+    """`""` is -1, the latest. Raises InvalidArgumentError with the peer's texts (rule 1.15.7).
+
+    The peer reads as far as there is a number: `1x` is 1 (measured).
+    """
     if not text:
         return -1
-    try:
-        number = int(text)
-    except ValueError:
+    digits = _NUMBER.match(text)
+    if digits is None or not -(1 << 63) <= int(digits[0]) < 1 << 63:
         detail = " (details: stol)"
+    elif (number := int(digits[0])) >= 0:
+        return number
     else:
-        if number > 0:
-            return number
         detail = ""
     raise InvalidArgumentError(
         f"failed to get model version from specified version string '{text}'{detail}, "
         "version should be an integral value > 0"
     )
+
+
+_NUMBER = re.compile(r"[ \t-\r]*[+-]?[0-9]{1,99}")

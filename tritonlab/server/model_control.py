@@ -1,39 +1,34 @@
-"""Which models are loaded: load, reload, unload, the repository index, and the end of all of them."""
+"""Which models are loaded: load, reload, unload, what depends on what, the repository index, and the end of all."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..core.model_config_rules import config_differs
-from ..core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError, UnavailableError
+from ..core.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
+from ..core.model_config import ConfigError, ModelConfig
+from ..core.model_config_rules import is_ensemble
+from ..core.status import (
+    Code,
+    InvalidArgumentError,
+    ModelError,
+    ModelLoadError,
+    TritonError,
+    UnavailableError,
+    UnsupportedError,
+)
 from ..ipc.stub_log import LogRecord
+from .dependency_graph import DependencyGraph, composing_models, required_models
+from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
 from .model_repository_manager import ModelFiles, ModelRepositoryManager
 
-CONTROL_MODES = ("none", "explicit")
-
-
-class LoadedModel:
-    """All a server knows of one model name: its versions, and what became of those that are gone."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.lock = threading.RLock()  # one load or unload of the model at a time
-        #: replaced whole, never changed, so that requests read it without the lock
-        self.versions: dict[int, ModelVersion] = {}
-        self.latest: ModelVersion | None = None
-        self.files: ModelFiles | None = None
-        #: version -> (state, reason) of versions that do not serve: failed or unloaded
-        self.ended: dict[int, tuple[ModelState, str]] = {}
-
-    def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
-        """New requests go to these versions from now on."""
-        self.versions = versions
-        self.latest = versions[max(versions)] if versions else None
-        self.files = files
+CONTROL_MODES = ("none", "poll", "explicit")
+#: What the index says of a name that two repositories have (rule 5.11.10).
+_NOT_UNIQUE = "model appears in two or more repositories"
 
 
 class ModelControl:
@@ -57,21 +52,47 @@ class ModelControl:
         self._lock = threading.Lock()  # guards additions to models
         self._endings: dict[threading.Thread, ModelVersion] = {}
 
-    def start(self, startup_models: Sequence[str]) -> dict[str, TritonError]:
-        """Loads what is to be loaded at the start, all that can be; the failures by model name. Raises
-        InvalidArgumentError if `*` is named beside others."""
+    # -- start
+
+    def start(self, startup_models: Sequence[str], threads: int) -> dict[str, TritonError]:
+        """Loads what is to be loaded at the start, all that can be, `threads` at a time; the failures by model name.
+        Raises InvalidArgumentError if `*` is named beside others."""
         if "*" in startup_models and len(startup_models) > 1:
             raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
-        names = list(startup_models) if self.explicit else self.repository.names()
-        if names == ["*"]:
-            names = self.repository.names()
-        failed: dict[str, TritonError] = {}
-        for name in names:
-            try:
-                self.load_model(name, None, None)
-            except TritonError as error:
-                failed[name] = error
+        every = not self.explicit or list(startup_models) == ["*"]
+        names = self.repository.names() if every else list(startup_models)
+        configs = {name: config for name in names if (config := self._config(name)) is not None}
+        ensembles = {name: config for name, config in configs.items() if is_ensemble(config)}
+        failed = self._load_all([name for name in names if name not in ensembles], threads)
+        for name in DependencyGraph(ensembles).load_order(ensembles):
+            failed |= self._load_all([name], 1)
         return failed
+
+    def _load_all(self, names: Sequence[str], threads: int) -> dict[str, TritonError]:
+        failed: dict[str, TritonError] = {}
+        unexpected: list[BaseException] = []
+        waiting = list(reversed(names))
+
+        def work() -> None:
+            while waiting:
+                name = waiting.pop()
+                try:
+                    self.load_model(name)
+                except TritonError as error:
+                    failed[name] = error
+                except BaseException as error:
+                    unexpected.append(error)
+
+        # daemons: an interrupt must not wait for the models that load meanwhile
+        workers = [threading.Thread(target=work, name="load", daemon=True) for _ in range(min(threads, len(names)) - 1)]
+        for worker in workers:
+            worker.start()
+        work()
+        for worker in workers:
+            worker.join()
+        if unexpected:
+            raise unexpected[0]
+        return dict(sorted(failed.items()))
 
     # -- load
 
@@ -84,8 +105,20 @@ class ModelControl:
         if not self.explicit:
             raise UnavailableError("explicit model load / unload is not allowed if polling is enabled")
 
-    def load_model(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> LoadedModel:
-        """Loads or reloads, whatever the control mode."""
+    def require_explicit_for(self, what: str) -> None:
+        if not self.explicit:
+            raise UnsupportedError(f"{what} is not allowed if model control mode is not EXPLICIT")
+
+    def load_model(
+        self,
+        name: str,
+        config: dict[str, Any] | str | None = None,
+        files: dict[str, bytes] | None = None,
+        *,
+        by_name: bool = True,
+    ) -> LoadedModel:
+        """Loads or reloads, whatever the control mode, and then the ensembles that contain it. `by_name`: not merely as
+        part of an ensemble. Raises ModelLoadError, UnavailableError once the server stops."""
         with self._lock:
             model = self.models.setdefault(name, LoadedModel(name))  # so that a second load of it waits for this one
         with model.lock:
@@ -96,52 +129,53 @@ class ModelControl:
             except ModelLoadError as error:
                 self._say(name, f"{error.message}: {error.reason}")
                 raise
-            if self._unchanged(model, found):
+            if is_ensemble(found.config):
+                found = self._load_composing(model, found)
+            changes = find_changes(model.versions, model.files, found)
+            if changes.nothing(model.versions):
                 return model
-            if not found.versions:
-                text = f"at least one version must be available under the version policy of model '{name}'"
-                raise ModelLoadError(f"load failed for model '{name}': {text}\n", reason=text)
-            versions = self._load_versions(model, found)
-            failed = {number: error for number, error in versions.items() if isinstance(error, TritonError)}
-            loaded = {number: version for number, version in versions.items() if isinstance(version, ModelVersion)}
-            if failed:
-                for version in loaded.values():
-                    version.advance(ModelEvent.UNLOAD)
-                    version.unload()
-                raise self._load_failure(name, failed)
-            old = model.versions
-            model.serve(loaded, found)
-            for number in loaded:
-                model.ended.pop(number, None)
-        for version in old.values():
-            self._end(model, version)
+            self._swap(model, found, changes)
+            # a load that did nothing leaves it as it was: part of an ensemble only (measured)
+            model.explicit = model.explicit or by_name
+        self._reload_dependents(name)
         return model
 
-    @staticmethod
-    def _unchanged(model: LoadedModel, found: ModelFiles) -> bool:
-        """Rule 5.11.2: a load that would change nothing does nothing."""
-        now = model.files
-        return (
-            now is not None
-            and bool(model.versions)
-            and found.fingerprint == now.fingerprint
-            and found.versions == now.versions
-            and found.override == now.override
-            and found.temporary is None
-            and not config_differs(now.config, found.config)
-        )
+    def _swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
+        """Has the versions of `changes` take over from those that serve; with the model's lock held."""
+        if not found.versions:
+            text = f"at least one version must be available under the version policy of model '{model.name}'"
+            raise ModelLoadError(f"load failed for model '{model.name}': {text}\n", reason=text)
+        loaded = self._load_versions(model, found, changes.load)
+        old = model.versions
+        model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
+        for number in loaded:
+            model.ended.pop(number, None)
+        for number, version in old.items():
+            if model.versions.get(number) is not version:
+                self._end(model, version)
 
-    def _load_versions(self, model: LoadedModel, found: ModelFiles) -> dict[int, ModelVersion | TritonError]:
-        versions: dict[int, ModelVersion | TritonError] = {}
+    def _load_versions(
+        self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]
+    ) -> dict[int, ModelVersion]:
+        """All of them or, with an exception, none."""
+        loaded: dict[int, ModelVersion] = {}
+        failed: dict[int, TritonError] = {}
         try:
-            for number in found.versions:
-                versions[number] = self._load_version(model, found, number)
+            for number in numbers:
+                outcome = self._load_version(model, found, number)
+                if isinstance(outcome, ModelVersion):
+                    loaded[number] = outcome
+                else:
+                    failed[number] = outcome
         except BaseException:  # an interrupt: nobody will ever serve what was loaded
-            for version in versions.values():
-                if isinstance(version, ModelVersion):
-                    version.abort()
+            for version in loaded.values():
+                version.abort()
             raise
-        return versions
+        if failed:
+            for version in loaded.values():
+                self._end(model, version)
+            raise self._load_failure(model.name, failed)
+        return loaded
 
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
         version = ModelVersion(found, number, self._services, self._on_state)
@@ -170,30 +204,112 @@ class ModelControl:
     def _say(self, model: str, text: str) -> None:
         self._services.instances.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))
 
+    # -- ensembles
+
+    def _config(self, name: str) -> ModelConfig | None:
+        """The configuration of a model: as it serves, else as it lies on disk; None if it cannot be read."""
+        model = self.models.get(name)
+        if model is not None and model.files is not None:
+            return model.files.config
+        try:
+            return self.repository.read(name).config
+        except TritonError:
+            return None
+
+    def _graph(self) -> DependencyGraph:
+        """What depends on what among the ensembles that somebody wants."""
+        with self._lock:
+            models = list(self.models.values())
+        return DependencyGraph({model.name: model.wanted.config for model in models if model.wanted is not None})
+
+    def _load_composing(self, model: LoadedModel, found: ModelFiles) -> ModelFiles:
+        """Loads what an ensemble contains and is not loaded yet, and checks that they fit (rules 5.7.3, 5.7.4); the
+        ensemble with its final configuration. Raises ModelLoadError; then the ensemble does not serve any more."""
+        name = model.name
+        configs = {name: found.config, **required_models({name: found.config}, self._config)}
+        try:
+            circle = DependencyGraph(configs).circle(name)
+            if circle:
+                raise ConfigError(circle)
+            model.wanted = found
+            parts = {part: self._composing(name, part) for part in composing_models(found.config)}
+            there = {part: known for part, known in parts.items() if known is not None}
+            check_composing_models(found.config, there)
+        except ConfigError as error:
+            self._retire(model)
+            text = f"load failed for model '{name}': {error.reason}\n"
+            raise ModelLoadError(text, reason=error.detail or error.reason) from None
+        return replace(found, config=complete_ensemble(found.config, there))
+
+    def _composing(self, ensemble: str, name: str) -> ComposingModel | None:
+        """One model of an ensemble, loaded if it can be; None if there is none of this name, or more than one."""
+        model = self.models.get(name)
+        failure = ""
+        if model is None or not model.versions:
+            if not self.repository.holds(name):
+                return None
+            try:
+                model = self.load_model(name, by_name=False)
+            except ModelLoadError as error:
+                if error.code is Code.INTERNAL:
+                    text = f"failed to load '{ensemble}', failed to poll from model repository"
+                    raise ModelLoadError(text, code=Code.INTERNAL, reason=error.reason) from None
+                failure = error.message.partition(": ")[2].removesuffix("\n")
+                model = self.models[name]
+        versions = {number: version.config for number, version in model.versions.items()}
+        return ComposingModel(versions, failure, model.wanted is not None)
+
+    def _reload_dependents(self, name: str) -> None:
+        """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4)."""
+        for ensemble in self._graph().dependents([name]):
+            model = self.models[ensemble]
+            with model.lock:
+                if model.wanted is None or self.stopped:
+                    continue
+                try:
+                    found = self._load_composing(model, model.wanted)
+                    self._swap(model, found, Changes(found.versions))
+                except TritonError as error:
+                    self._say(ensemble, f"{error.message} (since '{name}' was loaded)")
+
     # -- unload
 
     def unload(self, name: str, unload_dependents: bool, wait: bool) -> None:
-        """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it
-        has ended.
-
-        `unload_dependents` has no effect: only ensembles have dependents, and none can be loaded.
-        """
+        """Raises UnavailableError outside the explicit mode."""
         self._require_explicit()
-        model = self.models.get(name)
-        if model is None:
+        self.unload_model(name, unload_dependents, wait)
+
+    def unload_model(self, name: str, unload_dependents: bool = False, wait: bool = False) -> None:
+        """Stops serving a model at once, and the ensembles that contain it, and lets them end; an unknown one is
+        ignored (rule 5.11.5). `unload_dependents`: of an ensemble also the models that only it needs, if nobody loaded
+        them by name. `wait`: until all have ended."""
+        if name not in self.models:
             return
-        with model.lock:
-            versions = model.versions
-            for number in versions:
-                model.ended[number] = (ModelState.UNLOADING, "")
-            model.serve({}, None)
-        threads = [self._end(model, version) for version in versions.values()]
+        names = [name]
+        if unload_dependents:
+            explicit = [model.name for model in self.known() if model.explicit]
+            names += self._graph().needed_by_none_but(name, explicit)
+        threads: list[threading.Thread] = []
+        for each in names:
+            model = self.models[each]
+            model.wanted, model.explicit = None, False
+            for ensemble in reversed(self._graph().dependents([each])):
+                threads += self._retire(self.models[ensemble])
+            threads += self._retire(model)
         if wait:
             for thread in threads:
                 thread.join()
 
+    def _retire(self, model: LoadedModel) -> list[threading.Thread]:
+        with model.lock:
+            versions = model.versions
+            model.serve({}, None)
+            return [self._end(model, version) for version in versions.values()]
+
     def _end(self, model: LoadedModel, version: ModelVersion) -> threading.Thread:
         """Unloads a version that no longer serves, in the background."""
+        if version.version not in model.versions:
+            model.ended[version.version] = (ModelState.UNLOADING, "")
         version.advance(ModelEvent.UNLOAD)
 
         def end() -> None:
@@ -221,34 +337,26 @@ class ModelControl:
         return [*serving, *list(self._endings.values())]
 
     def index(self, ready: bool) -> list[dict[str, str]]:
-        """The repository index (rule 5.11.7): models never loaded have a name only. `ready`: READY versions only."""
+        """The repository index (rule 5.11.7): what the repositories hold now; models never loaded have a name only.
+        `ready`: READY versions only."""
         entries: list[dict[str, str]] = []
-        for name in sorted({*self.repository.names(), *(model.name for model in self.known())}):
+        for name, directories in self.repository.directories().items():
+            if len(directories) > 1:
+                entries.append({"name": name, "state": ModelState.UNAVAILABLE.value, "reason": _NOT_UNIQUE})
+                continue
             model = self.models.get(name)
-            states = (
-                {}
-                if model is None
-                else {
-                    **{v: (s.value, r) for v, (s, r) in model.ended.items()},
-                    **{n: (v.state.value, v.reason) for n, v in model.versions.items()},
-                }
-            )
-            for number, (state, reason) in sorted(states.items()):
-                entry = {"name": name, "version": str(number), "state": state}
-                entries.append({**entry, "reason": reason} if reason else entry)
-            if not states:
+            states = model.states() if model is not None else {}
+            for number, (state, reason) in states.items():
+                if not ready or state == ModelState.READY.value:
+                    entry = {"name": name, "version": str(number), "state": state}
+                    entries.append({**entry, "reason": reason} if reason else entry)
+            if not states and not ready:
                 entries.append({"name": name})
-        return [entry for entry in entries if not ready or entry.get("state") == ModelState.READY.value]
+        return entries
 
     def all_ready(self) -> bool:
         """Rule 5.11.9: nothing is loading, failed or without a living stub."""
-        for model in self.known():
-            if any(not version.ready() for version in model.versions.values()):
-                return False
-            ended = [pair for number, pair in model.ended.items() if number not in model.versions]
-            if any(state is not ModelState.UNAVAILABLE or reason != "unloaded" for state, reason in ended):
-                return False
-        return True
+        return all(model.settled() for model in self.known())
 
     # -- end
 
@@ -256,11 +364,7 @@ class ModelControl:
         """Unloads everything; requests that still execute after `timeout` seconds fail, and their stubs are killed."""
         self.stopped = True
         for model in list(self.models.values()):
-            with model.lock:
-                versions = model.versions
-                model.serve({}, None)
-            for version in versions.values():
-                self._end(model, version)
+            self._retire(model)
         end = time.monotonic() + timeout
         endings = list(self._endings.items())
         for thread, _ in endings:

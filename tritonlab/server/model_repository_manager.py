@@ -3,18 +3,19 @@ loads anything."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt
-from ..core.model_config_rules import autofill, is_ensemble, validate_poll
-from ..core.status import Code, InvalidArgumentError, ModelLoadError
+from ..core.model_config_rules import autofill, validate_poll
+from ..core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
 
 CONFIG_FILE = "config.pbtxt"
 #: What Python leaves behind while a model runs is no change of the model (server issue 7489: the peer reloads for it).
@@ -37,7 +38,8 @@ class ModelFiles:
     """One model as it lies on disk, read and filled in, before its own auto_complete_config.
 
     `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those
-    the policy selects, lowest first.
+    the policy selects, lowest first. `fingerprint` is of the directory alone: like the peer, a load does not see that
+    a Python-based backend's model.py or an archive elsewhere has changed (measured on 2.51); unload, then load does.
     """
 
     name: str
@@ -45,7 +47,7 @@ class ModelFiles:
     config: ModelConfig
     versions: tuple[int, ...]
     fingerprint: Fingerprint
-    #: the config text or JSON that was passed with the load, if any
+    #: the config JSON that was passed with the load, if any
     override: str | None = None
     #: the directory made for file overrides; it is removed when the last version that uses it is gone
     temporary: TemporaryFolder | None = None
@@ -58,18 +60,84 @@ class ModelFiles:
 
 
 class ModelRepositoryManager:
-    """Reads models from one or more repositories; the first that has a model of the name wins."""
+    """Reads models from one or more repositories. A name that more than one of them has can be loaded from none (rule
+    5.11.10)."""
 
     def __init__(self, repositories: Sequence[str | Path]) -> None:
         self.repositories = [Path(repository) for repository in repositories]
+        #: repository -> directory name -> model name, where they differ
+        self._mappings: dict[Path, dict[str, str]] = {}
+
+    def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
+        """One more repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
+        AlreadyExistsError, with the peer's texts."""
+        path, mapping = Path(repository), dict(name_mapping or {})
+        if not path.is_dir():
+            raise InvalidArgumentError(f"failed to register '{repository}', repository not found")
+        if path in self.repositories:
+            raise AlreadyExistsError(f"model repository '{repository}' has already been registered")
+        taken = {name for known in self._mappings.values() for name in known.values()}
+        for number, name in enumerate(mapping.values()):
+            if name in taken:
+                raise AlreadyExistsError(f"failed to register '{name}', there is a conflicting mapping for '{name}'")
+            if name in list(mapping.values())[:number]:
+                raise InvalidArgumentError(
+                    f"failed to register '{repository}', there is a conflicting mapping for '{name}'"
+                )
+        self._mappings[path] = mapping
+        self.repositories = [*self.repositories, path]
+
+    def unregister(self, repository: str | Path) -> None:
+        """Forgets a repository; what was loaded from it stays loaded. Raises InvalidArgumentError."""
+        path = Path(repository)
+        if path not in self.repositories:
+            raise InvalidArgumentError(f"failed to unregister '{repository}', repository not found")
+        self.repositories = [known for known in self.repositories if known != path]
+        self._mappings.pop(path, None)
+
+    def directories(self) -> dict[str, list[Path]]:
+        """Every model directory of every repository by the model's name, sorted by it.
+
+        Hidden ones are left out, unlike in the peer, where an `.ipynb_checkpoints` is a model that cannot be loaded.
+        """
+        found: dict[str, list[Path]] = {}
+        for repository in self.repositories:
+            mapping = self._mappings.get(repository, {})
+            for path in repository.iterdir() if repository.is_dir() else ():
+                if path.is_dir() and not path.name.startswith("."):
+                    found.setdefault(mapping.get(path.name, path.name), []).append(path)
+        return dict(sorted(found.items()))
 
     def names(self) -> list[str]:
-        """Every directory of every repository, sorted."""
-        found: set[str] = set()
+        """Every model of every repository, sorted."""
+        return list(self.directories())
+
+    def holds(self, name: str) -> bool:
+        """Whether there is exactly one model of this name."""
+        return len(self._places(name)) == 1
+
+    def _places(self, name: str) -> list[Path]:
+        found = []
         for repository in self.repositories:
-            if repository.is_dir():
-                found.update(p.name for p in repository.iterdir() if p.is_dir() and not p.name.startswith("."))
-        return sorted(found)
+            mapping = self._mappings.get(repository, {})
+            named = next((directory for directory, model in mapping.items() if model == name), name)
+            if (repository / named).is_dir() and mapping.get(named, named) == name:
+                found.append(repository / named)
+        return found
+
+    def _directory(self, name: str) -> Path:
+        """Where the model is. Raises ModelLoadError if it is nowhere, or at more than one place (rule 5.11.10)."""
+        found = self._places(name)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise _poll_failure(name, f"failed to poll model '{name}': not unique across all model repositories")
+        searched = ", ".join(f"'{repository}'" for repository in self.repositories) or "no repository"
+        raise _poll_failure(
+            name,
+            f"failed to poll model '{name}': model not found in any model repository: "
+            f"there is no directory '{name}' in {searched}",
+        )
 
     def read(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
@@ -93,22 +161,17 @@ class ModelRepositoryManager:
             if override is None:
                 raise _poll_failure(name, "Load parameter 'config' must be specified for model file override")
             temporary = _write_files(files)
-            directory: Path | None = Path(temporary.name)
+            directory = Path(temporary.name)
         else:
-            directory = next((r / name for r in self.repositories if (r / name).is_dir()), None)
-        if directory is None:
-            searched = ", ".join(f"'{repository}'" for repository in self.repositories) or "no repository"
-            raise _poll_failure(name, f"there is no directory '{name}' in {searched}")
+            directory = self._directory(name)
+        before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
         found = self._config(directory, name, override)
         versions = _version_directories(directory)
         first = sorted(str(version) for version in versions)[:1]
         names = [p.name for p in (directory / first[0]).iterdir()] if first else []
         filled = autofill(found, model_name=name, files=names)
         validate_poll(filled, model_name=name)
-        selected = _select(filled, versions)
-        if not selected and is_ensemble(filled):
-            selected = (1,)
-        return ModelFiles(name, directory, filled, selected, fingerprint(directory), override, temporary)
+        return ModelFiles(name, directory, filled, _select(filled, versions), before, override, temporary)
 
     @staticmethod
     def _config(directory: Path, name: str, override: str | None) -> ModelConfig:
@@ -124,13 +187,17 @@ class ModelRepositoryManager:
 
 
 def fingerprint(directory: Path) -> Fingerprint:
-    """What a reload compares: every file with its modification time and size."""
+    """What a reload compares: every file with its modification time and size. Files that come or go meanwhile do no
+    harm."""
     found: Fingerprint = {}
     for path in sorted(directory.rglob("*")):
         relative = path.relative_to(directory)
-        if path.is_file() and not any(part in _IGNORED for part in relative.parts):
-            status = path.stat()
-            found[str(relative)] = (status.st_mtime_ns, status.st_size)
+        if any(part in _IGNORED for part in relative.parts):
+            continue
+        with contextlib.suppress(OSError):
+            if path.is_file():
+                status = path.stat()
+                found[str(relative)] = (status.st_mtime_ns, status.st_size)
     return found
 
 
