@@ -14,6 +14,7 @@ who that is, is the caller's business (leader / follower on both sides).
 from __future__ import annotations
 
 import contextlib
+import mmap
 import select
 import socket
 import threading
@@ -32,6 +33,12 @@ _BUFFER = 1 << 16
 _KEPT_BUFFER = 1 << 20
 
 
+def _new_buffer(size: int) -> mmap.mmap:
+    """Pages of their own, not of the heap: that keeps what threads freed, and a kernel grew by 18 MB in 400 loads and
+    unloads (1 MB with this)."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 class LinkClosed(Exception):
     """The other process is gone, or closed its end."""
 
@@ -45,7 +52,7 @@ class Connection:
         self._on_freed = on_freed
         self._send_lock = threading.Lock()  # guards writes to the socket and _outbox
         self._outbox = bytearray()
-        self._buffer = bytearray(_BUFFER)
+        self._buffer = _new_buffer(_BUFFER)
         self._view = memoryview(self._buffer)
         self._start = 0  # unread bytes are _buffer[_start:_end]
         self._end = 0
@@ -198,7 +205,7 @@ class Connection:
         """Moves unread bytes to the front of a buffer that can hold `need` bytes and some more."""
         unread = bytes(self._view[self._start : self._end])
         size = max(_BUFFER, len(unread) * 2, need + (1 << 12))
-        buffer = bytearray(size)
+        buffer = _new_buffer(size)
         buffer[: len(unread)] = unread
         self._buffer, self._view = buffer, memoryview(buffer)
         self._start, self._end = 0, len(unread)
