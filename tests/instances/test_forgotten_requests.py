@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script
-from tritonlab.core.status import InternalError
+from tritonlab.core.status import InternalError, ModelError
 
 TEXT = (
     "Failed to process the request(s) for model '{}', message: The request and its response sender were dropped "
@@ -69,6 +69,13 @@ def test_a_decoupled_request_that_is_forgotten_fails_at_once(flow: Script, case:
     assert sent == before
     assert last == TEXT.format("flow_0_0", "after a response, but " if before else "")
     assert flow.instance.inflight == {}
+
+
+def test_what_the_failing_thread_printed_comes_with_it(flow: Script) -> None:
+    code = "threading.Thread(target=lambda sender: [].pop(), args=(request.get_response_sender(),)).start()"
+    (response,) = flow.responses(code)
+    assert isinstance(response.error, ModelError)
+    assert response.error.log[-1] == "IndexError: pop from empty list"
 
 
 #: decoupled models that end their requests: nothing may be added

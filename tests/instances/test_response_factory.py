@@ -129,6 +129,7 @@ def test_errors_by_their_code_or_with_their_exception() -> None:
     assert isinstance(error, ModelError)
     assert error.exception is not None
     assert error.exception.frames[0].line == 3
+    assert isinstance(error_of([1, "text", None]), ModelError)
     failure = failure_of({"text": "all", "code": 1, "exception": EXCEPTION}, ("line",))
     assert (failure.message, failure.log) == ("all", ("line",))
     assert failure_of({"text": "all", "code": 1}).exception is None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,13 +154,14 @@ class ModelStub:
             reason += f" Python was at {place}."
         elif words := self.process.memory_words():
             reason += f" {words}"
-        return ModelError(
-            f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=self.last_lines()
-        )
+        told = self._crash.lines if crash is not None else ()
+        log = self.last_lines(besides=told)
+        return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=log)
 
-    def last_lines(self) -> tuple[str, ...]:
-        """What this stub printed last."""
-        return tuple(record.text for record in self._log.records(instance=self.instance)[-_KEPT_LINES:])
+    def last_lines(self, besides: Collection[str] = ()) -> tuple[str, ...]:
+        """What this stub printed last, but for some of it."""
+        texts = [record.text for record in self._log.records(instance=self.instance)]
+        return tuple([text for text in texts if text not in besides][-_KEPT_LINES:])
 
     def dump_stacks(self, timeout: float) -> str:
         """What each of its threads is doing, whatever that is; empty if it did not say so in `timeout` seconds."""

@@ -82,9 +82,10 @@ def parse_parameters(text: str) -> dict[str, ParameterValue]:
 
 
 def error_of(wire: list[Any]) -> TritonError:
-    """`[code, text]` of the author's TritonError, or `[code, text, exception]` of an exception."""
-    if len(wire) > 2 and wire[2]:
-        return ModelError(str(wire[1]), exception=RemoteException.from_wire(wire[2]))
+    """`[code, text]` of the author's TritonError, or `[code, text, exception]` of what the stub says of the model; the
+    exception may be None."""
+    if len(wire) > 2:
+        return ModelError(str(wire[1]), exception=RemoteException.from_wire(wire[2]) if wire[2] else None)
     return TritonError.of(Code(wire[0]), str(wire[1]))
 
 

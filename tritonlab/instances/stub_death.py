@@ -29,22 +29,22 @@ class CrashReport:
     """Picks the last report of faulthandler out of the lines of a stub's stderr."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=_KEPT)
+        self.lines: deque[str] = deque(maxlen=_KEPT)
 
     def add(self, line: str) -> None:
         """One line of stderr; nearly free until something crashes."""
         if line.startswith(_BEGIN):
-            self._lines.clear()
-            self._lines.append(line)
-        elif self._lines and len(self._lines) < _KEPT:
-            self._lines.append(line)
+            self.lines.clear()
+            self.lines.append(line)
+        elif self.lines and len(self.lines) < _KEPT:
+            self.lines.append(line)
 
     def exception(self, signal: str) -> RemoteException | None:
         """The death by `signal` (`SIGSEGV`) as if it were an exception of that name, raised where Python was; None if
         nothing was reported, or of another signal: by a process that the model forked."""
-        if not self._lines:
+        if not self.lines:
             return None
-        text = self._lines[0].removeprefix(_BEGIN).strip()
+        text = self.lines[0].removeprefix(_BEGIN).strip()
         if _SIGNALS.get(text, "SIGABRT") != signal:
             return None
         return RemoteException(type_name=signal, text=text, frames=tuple(self._frames()))
@@ -52,7 +52,7 @@ class CrashReport:
     def _frames(self) -> list[Frame]:
         """Outermost first, without the stub's own; of the thread that crashed, which comes first."""
         frames: list[Frame] = []
-        for line in self._lines:
+        for line in self.lines:
             found = _FRAME.fullmatch(line)
             if found is None:
                 if frames:

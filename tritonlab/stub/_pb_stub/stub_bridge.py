@@ -182,7 +182,7 @@ class StubBridge(Bridge):
             "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL) when the last response was sent."
         ) % (self.instance_name, when)
         with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
-            self.connection.send(_RESPONSE, handle, [_FINAL, None, [], [1, text], ""])
+            self.connection.send(_RESPONSE, handle, [_FINAL, None, [], [1, text, None], ""])
 
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
