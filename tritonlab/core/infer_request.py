@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
 from .infer_response import InferenceResponse, ParameterValue
+from .instrument import ExecuteTimes
 from .status import TritonError
 from .tensor import Tensor
 
@@ -69,6 +70,7 @@ class InferenceRequest:
         "inputs",
         "model_name",
         "model_version",
+        "on_cancel",
         "on_response",
         "parameters",
         "priority",
@@ -114,6 +116,8 @@ class InferenceRequest:
         self.on_response = on_response
         self.batch_size = 1
         self.cancelled = False
+        #: hears of `cancel`: an ensemble's request hands it on to its steps
+        self.on_cancel: Callable[[], None] | None = None
         #: JSON text of the OpenTelemetry headers that continue the caller's trace, for the model (rule 1.11.1)
         self.trace_context: str | None = None
         self.state = RequestState.INITIALIZED
@@ -149,6 +153,8 @@ class InferenceRequest:
     def cancel(self) -> None:
         """Asks for cancellation; queued requests are dropped, executing ones must look (rule 3.10)."""
         self.cancelled = True
+        if self.on_cancel is not None:
+            self.on_cancel()
 
     def __repr__(self) -> str:
         state = f"{self.state.name.lower()} | batch {self.batch_size}"
@@ -164,3 +170,40 @@ class NullRequest(InferenceRequest):
     __slots__ = ()
     SERIAL: ClassVar[int] = 0  # what a new request has until the server numbers it
     null = True
+
+
+class StepRequest(InferenceRequest):
+    """What an ensemble asks a composing model: the same as its client asked it, with other inputs (rule 5.7.9).
+
+    `on_executed` gets the times of the execution, which count for the ensemble too.
+    """
+
+    __slots__ = ("on_executed", "parent")
+
+    def __init__(
+        self,
+        parent: InferenceRequest,
+        model_name: str,
+        model_version: int,
+        inputs: dict[str, Tensor],
+        requested_outputs: Sequence[str],
+        on_response: ResponseCallback,
+        on_executed: Callable[[ExecuteTimes], None],
+    ) -> None:
+        super().__init__(
+            model_name,
+            inputs,
+            model_version=model_version,
+            request_id=parent.request_id,
+            correlation_id=parent.correlation_id,
+            flags=parent.flags,
+            priority=parent.priority,
+            timeout=parent.timeout,
+            requested_outputs=requested_outputs,
+            parameters=parent.parameters,
+            on_response=on_response,
+        )
+        self.cancelled = parent.cancelled
+        self.trace_context = parent.trace_context
+        self.parent = parent
+        self.on_executed = on_executed

@@ -40,9 +40,12 @@ class InferStats:
         "_queue_ns",
         "_success",
         "_success_ns",
+        "composing",
     )
 
     def __init__(self) -> None:
+        #: whether an ensemble has this version as a step, and wants the times of its executions
+        self.composing = False
         self._lock = threading.Lock()  # guards all of the below
         self._last_inference = 0
         self._inference_count = 0
@@ -100,6 +103,17 @@ class InferStats:
                 batch[1] += compute_input
                 batch[2] += compute_infer
                 batch[3] += compute_output
+
+    def add_times(self, size: int, times: ExecuteTimes) -> None:
+        """Times of an ensemble's step that became known after the request, of batch size `size`, was recorded."""
+        with self._lock:
+            self._input_ns += times.compute_input
+            self._infer_ns += times.compute_infer
+            self._output_ns += times.compute_output
+            if (batch := self._batches.get(size)) is not None:
+                batch[1] += times.compute_input
+                batch[2] += times.compute_infer
+                batch[3] += times.compute_output
 
     def record_rejected(self, reason: str, request_ns: int = 0) -> None:
         """A request that was queued and never executed: `reason` is REJECTED (timed out), CANCELED or OTHER."""

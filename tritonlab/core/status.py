@@ -4,7 +4,8 @@
     ├── UnknownError                one class per code (names of NVIDIA's `tritonserver` package)
     ├── InternalError
     │   └── ModelError              the author's model failed; carries the Python traceback
-    │       └── ModelLoadError      the model could not be loaded; carries the hidden reason and log
+    │       ├── ModelLoadError      the model could not be loaded; carries the hidden reason and log
+    │       └── EnsembleError       a step of an ensemble failed; carries which, and what it was given
     ├── NotFoundError
     ├── InvalidArgumentError
     ├── UnavailableError
@@ -201,4 +202,21 @@ class ModelLoadError(ModelError):
         log: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message, reason=reason or message, exception=exception, log=log)
+        self.code = code
+
+
+class EnsembleError(ModelError):
+    """A step of an ensemble failed, with its error's code. `reason` names the step and its tensors, which the peer's
+    text does not."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: Code,
+        reason: str = "",
+        exception: RemoteException | None = None,
+        log: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, reason=reason, exception=exception, log=log)
         self.code = code

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from ..core.model_config import ModelConfig
-from ..core.model_config_rules import is_ensemble
 from ..core.status import InternalError, InvalidArgumentError, ModelError, UnsupportedError
 from ..instances.model_stub import ModelSource
 from ..ipc.execution_env import PARAMETER as ENVIRONMENT
@@ -54,11 +53,6 @@ class Backends:
         `directory`: the model's. Raises TritonError with the peer's text where it has one: no such backend (rules
         2.5.7, 2.11.4), a wrong parameter (rule 2.12.1), an environment that cannot be used (rule 2.10.3).
         """
-        if is_ensemble(config):
-            raise UnsupportedError(
-                f"ensemble '{config.name}' cannot be loaded: ensembles are not supported yet; a Python model can call "
-                "the same models with InferenceRequest.exec"
-            )
         filled = ModelConfig()
         filled.CopyFrom(config)
         home = self._home(filled, directory, version)

@@ -1,0 +1,200 @@
+"""An ensemble against the models its steps name: rules 5.7.3 and 5.7.7, checked when it is loaded.
+
+The peer compares each use of an ensemble tensor with the first one it meets: the ensemble's own inputs and outputs,
+then the steps in their order. `connections` gives all of them, with what is wrong, for people and views;
+`check_composing_models` raises the first problem in the peer's words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .model_config import ConfigError, ModelConfig, dims_text, messages
+from .model_config_rules import is_decoupled
+
+
+@dataclass(frozen=True)
+class ComposingModel:
+    """What a load knows of a model that a step names. `configs`: the final configurations of the versions that serve;
+    `failure`: why there are none, as its own load was answered, without what stands before the first version."""
+
+    configs: Mapping[int, ModelConfig] = field(default_factory=dict)
+    failure: str = ""
+    is_ensemble: bool = False
+
+    def config(self, version: int = -1) -> ModelConfig:
+        """Of the version a step asks for. Raises KeyError."""
+        return self.configs[max(self.configs) if version == -1 else version]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One entry of a step's input or output map. `shape`: what the model says, the batch dimension as -1 first where it
+    batches; `problem`: why it does not fit, in the peer's words, or empty."""
+
+    step: int
+    model: str
+    kind: str  # `input` or `output`, of the model
+    name: str
+    tensor: str
+    datatype: str
+    shape: tuple[int, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Use:
+    """An ensemble tensor as the first model that uses it describes it."""
+
+    model: str
+    datatype: str
+    dims: tuple[int, ...]
+    full_dims: tuple[int, ...]
+
+    @staticmethod
+    def of(model: str, config: ModelConfig, tensor: Any, *, reshaped: bool = False) -> _Use:
+        dims = tuple(tensor.reshape.shape if reshaped and tensor.HasField("reshape") else tensor.dims)
+        full = (-1, *dims) if config.max_batch_size > 0 else dims
+        return _Use(model, messages.DataType.Name(tensor.data_type), dims, full)
+
+
+def check_composing_models(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
+    """`models`: what is known of each composing model, by name; one that is missing does not exist.
+
+    Raises ConfigError with the text a client reads behind `load failed for model '<e>': `.
+    """
+    _check_availability(config, models)
+    for _, problem in _examine(config, models):
+        if problem:
+            raise ConfigError(problem)
+    _check_origins(config, models)
+
+
+def connections(config: ModelConfig, models: Mapping[str, ComposingModel]) -> list[Connection]:
+    """Every entry of the steps' maps, whose models must all be there."""
+    return [found for found, _ in _examine(config, models) if found is not None]
+
+
+def complete_ensemble(config: ModelConfig, models: Mapping[str, ComposingModel]) -> ModelConfig:
+    """The configuration that is served: decoupled if and only if a composing model is, whatever it says itself (rule
+    5.7.7)."""
+    filled = ModelConfig()
+    filled.CopyFrom(config)
+    steps = config.ensemble_scheduling.step
+    decoupled = any(is_decoupled(models[step.model_name].config(step.model_version)) for step in steps)
+    filled.model_transaction_policy.decoupled = decoupled
+    return filled
+
+
+def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
+    name = config.name
+    for step in config.ensemble_scheduling.step:
+        if step.model_name not in models:
+            text = f"ensemble {name} contains models that are not available or ambiguous: {step.model_name}"
+            raise ConfigError(text)
+    for step in config.ensemble_scheduling.step:
+        model = models[step.model_name]
+        depends = f"ensemble '{name}' depends on '{step.model_name}'"
+        if not model.configs and model.is_ensemble:
+            raise ConfigError(
+                f"{depends} which is not valid. Model '{step.model_name}' failed with error: {model.failure}"
+            )
+        if not model.configs:
+            raise ConfigError(
+                f"{depends} which has no loaded version. Model '{step.model_name}' loading failed with error: "
+                f"{model.failure}"
+            )
+        if step.model_version != -1 and step.model_version not in model.configs:
+            raise ConfigError(f"{depends} whose required version {step.model_version} is not loaded.")
+
+
+def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[Connection | None, str]]:
+    """Connections and problems, in the order in which the peer looks."""
+    known = {tensor.name: _Use.of(config.name, config, tensor, reshaped=True) for tensor in config.input}
+    known.update((tensor.name, _Use.of(config.name, config, tensor, reshaped=True)) for tensor in config.output)
+    about = f"in ensemble {config.name}, "
+    for number, step in enumerate(config.ensemble_scheduling.step):
+        name = step.model_name
+        model = models[name].config(step.model_version)
+        if 0 < model.max_batch_size < config.max_batch_size:
+            yield (
+                None,
+                (
+                    f"ensemble {config.name} allows maximum batch size {config.max_batch_size}, but it contains model "
+                    f"{name} which only allows maximum batch size to be {model.max_batch_size}"
+                ),
+            )
+        inputs = {tensor.name: tensor for tensor in model.input}
+        for key, value in sorted(step.input_map.items()):  # a map has no order of its own
+            missing = f"{about}ensemble tensor {value} is mapping to non-existing input {key} in model {name}"
+            yield _connection(number, "input", key, value, model, inputs, known, about, missing)
+        for tensor in model.input:
+            if not tensor.optional and tensor.name not in step.input_map:
+                yield None, f"{about}input {tensor.name} in model {name} is not mapped to any ensemble tensors"
+        outputs = {tensor.name: tensor for tensor in model.output}
+        for key, value in sorted(step.output_map.items()):
+            missing = f"{about}ensemble tensor {value} is mapped from non-existing output {key} in model {name}"
+            yield _connection(number, "output", key, value, model, outputs, known, about, missing)
+
+
+def _connection(
+    number: int,
+    kind: str,
+    key: str,
+    value: str,
+    model: ModelConfig,
+    tensors: Mapping[str, Any],
+    known: dict[str, _Use],
+    about: str,
+    missing: str,
+) -> tuple[Connection, str]:
+    if key not in tensors:
+        return Connection(number, model.name, kind, key, value, "", (), missing), missing
+    use = _Use.of(model.name, model, tensors[key])
+    problem = _difference(known.setdefault(value, use), use)
+    problem = f"{about}ensemble tensor {value}: {problem}" if problem else ""
+    return Connection(number, model.name, kind, key, value, use.datatype, use.full_dims, problem), problem
+
+
+def _difference(first: _Use, second: _Use) -> str:
+    """Shapes fit with or without the batch dimension: a batching model may stand behind one that is not."""
+    if first.datatype != second.datatype:
+        return (
+            f"inconsistent data type: {first.datatype} is inferred from model {first.model} while {second.datatype} "
+            f"is inferred from model {second.model}"
+        )
+    if _fit(first.dims, second.dims) or _fit(first.full_dims, second.full_dims):
+        return ""
+    return (
+        f"inconsistent shape: {dims_text(first.full_dims)} is inferred from model {first.model} while "
+        f"{dims_text(second.full_dims)} is inferred from model {second.model}"
+    )
+
+
+def _fit(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    return len(first) == len(second) and all(a == b or -1 in (a, b) for a, b in zip(first, second, strict=True))
+
+
+def _check_origins(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
+    """What a decoupled step answers comes any number of times: a step, or the response, cannot join it with tensors
+    that come another number of times."""
+    #: ensemble tensor -> the decoupled step whose responses it comes with, -1 for the request itself
+    origin = {tensor.name: -1 for tensor in config.input}
+    waiting = dict(enumerate(config.ensemble_scheduling.step))
+    mixed = f"in ensemble {config.name}, step of model '{config.name}' receives inputs originated from different "
+    mixed += "decoupled models"
+    while waiting:
+        ready = [n for n, step in waiting.items() if all(t in origin for t in step.input_map.values())]
+        for number in ready:
+            step = waiting.pop(number)
+            origins = {origin[tensor] for tensor in step.input_map.values()}
+            if len(origins) > 1:
+                raise ConfigError(mixed)
+            decoupled = is_decoupled(models[step.model_name].config(step.model_version))
+            origin.update(dict.fromkeys(step.output_map.values(), number if decoupled else origins.pop()))
+        if not ready:
+            break  # a circle of tensors that no output needs; refused at poll (rule 5.7.2)
+    if len({origin[tensor.name] for tensor in config.output if tensor.name in origin}) > 1:
+        raise ConfigError(mixed)

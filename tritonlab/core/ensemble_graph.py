@@ -1,0 +1,170 @@
+"""An ensemble's steps as a graph, computed once per load: who reads what, and how shapes change on the way.
+
+    ensemble input --> step --> ensemble tensor --> step --> ensemble output
+
+Tensors between a batching and a non-batching model gain or lose a batch dimension of 1 (rule 5.7.11); no data is
+copied for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .model_config import ModelConfig
+from .model_config_rules import is_decoupled
+from .tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Input `name` of a step's model, or an output of the ensemble, read from ensemble tensor `tensor`.
+
+    `batch`: 1 if the reader batches and the writer does not, -1 the other way round, else 0. `dims`: the reader's.
+    `reshape`: the shape that an output of the ensemble has before it gets `dims` (rule 5.4.6).
+    """
+
+    name: str
+    tensor: str
+    dims: tuple[int, ...]
+    batch: int
+    reshape: tuple[int, ...] | None = None
+
+    def read(self, tensor: Tensor) -> Tensor:
+        """The tensor as the reader gets it: another header over the same data, where the shape changes."""
+        shape = self._shape(tensor.shape)
+        if shape is tensor.shape:
+            return tensor
+        read = Tensor(tensor.datatype, shape, tensor.data)
+        read.memory_type, read.device_id = tensor.memory_type, tensor.device_id
+        return read
+
+    def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        wanted = self.dims if self.reshape is None else self.reshape
+        if self.batch > 0 and matches(shape, wanted):
+            shape = (1, *shape)
+        elif self.batch < 0 and shape[:1] == (1,) and matches(shape[1:], wanted):
+            shape = shape[1:]
+        if self.reshape is None:
+            return shape
+        batch = shape[: len(shape) - len(self.reshape)]
+        own = shape[len(batch) :]
+        if len(batch) > 1 or not matches(own, self.reshape):
+            return shape  # the client gets what the model gave, as from any model
+        variable = iter([size for size, rule in zip(own, self.reshape, strict=True) if rule == -1])
+        return (*batch, *(next(variable, 1) if size == -1 else size for size in self.dims))
+
+
+def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Whether a tensor of `shape` fits `dims`, -1 being any size."""
+    return len(shape) == len(dims) and all(wanted in (-1, size) for size, wanted in zip(shape, dims, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `outputs`: of its model, to ensemble tensors. `requested`: the outputs it asks its model for, empty
+    for all of them."""
+
+    number: int
+    model_name: str
+    model_version: int
+    inputs: tuple[Reading, ...]
+    outputs: dict[str, str]
+    requested: tuple[str, ...]
+    decoupled: bool
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The ensemble tensors it waits for."""
+        return frozenset(reading.tensor for reading in self.inputs)
+
+    def __str__(self) -> str:
+        return f"step {self.number} (model '{self.model_name}')"
+
+
+@dataclass(frozen=True)
+class EnsembleGraph:
+    """The steps of a complete configuration (`ensemble_consistency.complete_ensemble`)."""
+
+    name: str
+    steps: tuple[Step, ...]
+    #: ensemble tensor -> the steps that wait for it
+    readers: dict[str, tuple[Step, ...]]
+    #: ensemble tensor -> the step that writes it, and its model's name for it; inputs have none
+    writers: dict[str, tuple[Step, str]]
+    outputs: dict[str, Reading]
+    inputs: tuple[str, ...]
+    optional_inputs: tuple[str, ...]
+    decoupled: bool
+    max_inflight_requests: int
+
+    @staticmethod
+    def of(config: ModelConfig, find: Callable[[str, int], ModelConfig]) -> EnsembleGraph:
+        """`find`: the final configuration of a composing model, by name and version (-1: the latest)."""
+        models = [find(step.model_name, step.model_version) for step in config.ensemble_scheduling.step]
+        batches = dict.fromkeys((tensor.name for tensor in config.input), config.max_batch_size > 0)
+        for step, model in zip(config.ensemble_scheduling.step, models, strict=True):
+            batches.update(dict.fromkeys(step.output_map.values(), model.max_batch_size > 0))
+        steps = tuple(
+            _step(number, step, model, batches)
+            for number, (step, model) in enumerate(zip(config.ensemble_scheduling.step, models, strict=True))
+        )
+        tensors = {tensor for step in steps for tensor in step.reads}
+        scheduling = config.ensemble_scheduling
+        return EnsembleGraph(
+            name=config.name,
+            steps=steps,
+            readers={tensor: tuple(step for step in steps if tensor in step.reads) for tensor in tensors},
+            writers={tensor: (step, name) for step in steps for name, tensor in step.outputs.items()},
+            outputs={
+                tensor.name: _reading(tensor.name, tensor.name, tensor, config, batches, reshaped=True)
+                for tensor in config.output
+            },
+            inputs=tuple(tensor.name for tensor in config.input),
+            optional_inputs=tuple(tensor.name for tensor in config.input if tensor.optional),
+            decoupled=is_decoupled(config),
+            # the field came with 25.11; older definitions of the message do not have it
+            max_inflight_requests=int(getattr(scheduling, "max_inflight_requests", 0)),
+        )
+
+    def needed(self, outputs: Iterable[str]) -> frozenset[int]:
+        """The numbers of the steps that `outputs` of the ensemble depend on: the others are not run (rule 5.7.12)."""
+        found: set[int] = set()
+        waiting = list(outputs)
+        while waiting:
+            written = self.writers.get(waiting.pop())
+            if written is not None and written[0].number not in found:
+                found.add(written[0].number)
+                waiting += written[0].reads
+        return frozenset(found)
+
+    def origin(self, tensor: str) -> str:
+        """Where an ensemble tensor comes from, for people."""
+        written = self.writers.get(tensor)
+        return "an input of the ensemble" if written is None else f"{written[1]} of {written[0]}"
+
+
+def _step(number: int, step: Any, model: ModelConfig, batches: dict[str, bool]) -> Step:
+    inputs = {tensor.name: tensor for tensor in model.input}
+    outputs = dict(sorted(step.output_map.items()))
+    return Step(
+        number=number,
+        model_name=step.model_name,
+        model_version=step.model_version,
+        inputs=tuple(
+            _reading(key, value, inputs[key], model, batches) for key, value in sorted(step.input_map.items())
+        ),
+        outputs=outputs,
+        # naming all of them would cost the check of each request its short way
+        requested=() if outputs.keys() >= {tensor.name for tensor in model.output} else tuple(outputs),
+        decoupled=is_decoupled(model),
+    )
+
+
+def _reading(
+    name: str, tensor: str, described: Any, reader: ModelConfig, batches: dict[str, bool], *, reshaped: bool = False
+) -> Reading:
+    batch = (reader.max_batch_size > 0) - batches[tensor]
+    reshape = tuple(described.reshape.shape) if reshaped and described.HasField("reshape") else None
+    return Reading(name, tensor, tuple(described.dims), batch, reshape)

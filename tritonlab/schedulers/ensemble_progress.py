@@ -1,0 +1,128 @@
+"""How far one ensemble request has come: the pure decisions of the ensemble scheduler (rules 5.7.1, 5.7.6, 5.7.7).
+
+Every set of tensors that belong together is a *round*: the request's own inputs and what follows from them, and for
+each response of a decoupled step what follows from that. Rounds never meet (the load refuses ensembles in which they
+would), so a step runs once per round, as soon as all it reads is in it, and one in whose round all outputs are is
+answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..core.ensemble_graph import EnsembleGraph, Step
+from ..core.tensor import Tensor
+
+
+class Round:
+    """Tensors by name; one that was not produced is None. `left`: readers that have not started, and the response, per
+    tensor; without any a tensor is dropped, so that its memory goes back early."""
+
+    __slots__ = ("answered", "awaited", "left", "tensors")
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor | None] = {}
+        self.awaited: dict[int, int] = {}  # step -> tensors that it still waits for
+        self.left: dict[str, int] = {}
+        self.answered = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One request to a step's model."""
+
+    step: Step
+    round: Round
+    inputs: dict[str, Tensor]
+
+
+@dataclass(slots=True)
+class Work:
+    """What is to be done now, in this order: `responses` to the client, `runs` of steps. `final`: nothing follows. The
+    last response carries it, or an empty one where there is none. `deadlock`: outputs that cannot be produced any
+    more, although no response was possible; then the request fails."""
+
+    responses: list[dict[str, Tensor]] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    final: bool = False
+    deadlock: tuple[str, ...] = ()
+
+
+class EnsembleProgress:
+    """Decides for one request. `requested`: the outputs the client wants, empty for all. Not thread-safe."""
+
+    def __init__(self, graph: EnsembleGraph, requested: Iterable[str] = ()) -> None:
+        names = set(requested)
+        self._graph = graph
+        self._outputs = {name: r for name, r in graph.outputs.items() if name in names} if names else graph.outputs
+        self._needed = graph.needed(self._outputs) if names else None
+        self._responses = 0
+        #: runs that are not over
+        self.running = 0
+
+    def start(self, inputs: Mapping[str, Tensor]) -> Work:
+        """The first steps. An input that is missing and optional is passed on as missing; a required one is waited for,
+        in vain (rule 5.7.6)."""
+        first: dict[str, Tensor | None] = {name: None for name in self._graph.optional_inputs}
+        first.update(inputs)
+        return self._end(self._fill(Round(), first, Work()))
+
+    def responded(self, run: Run, outputs: Mapping[str, Tensor] | None, final: bool) -> Work:
+        """A step's model has answered. `outputs` None: it only said that it is over."""
+        work = Work()
+        self.running -= final
+        if outputs is not None:
+            found = {tensor: outputs.get(name) for name, tensor in run.step.outputs.items()}
+            self._fill(Round() if run.step.decoupled else run.round, found, work)
+        return self._end(work)
+
+    def _fill(self, round_: Round, tensors: Mapping[str, Tensor | None], work: Work) -> Work:
+        """Adds tensors to a round, and to `work` what they make possible."""
+        graph = self._graph
+        ready: list[Step] = []
+        for name, tensor in tensors.items():
+            readers = [
+                step for step in graph.readers.get(name, ()) if self._needed is None or step.number in self._needed
+            ]
+            uses = len(readers) + (name in self._outputs)
+            if not uses:
+                continue
+            round_.tensors[name], round_.left[name] = tensor, uses
+            for step in readers:
+                awaited = round_.awaited.get(step.number, len(step.reads)) - 1
+                round_.awaited[step.number] = awaited
+                if not awaited:
+                    ready.append(step)
+        if not round_.answered and all(reading.tensor in round_.tensors for reading in self._outputs.values()):
+            round_.answered = True
+            self._responses += 1
+            work.responses.append(
+                {
+                    name: reading.read(tensor)
+                    for name, reading in self._outputs.items()
+                    if (tensor := round_.tensors[reading.tensor]) is not None
+                }
+            )
+            self._used(round_, self._outputs)
+        for step in sorted(ready, key=lambda step: step.number):
+            inputs = {r.name: r.read(t) for r in step.inputs if (t := round_.tensors[r.tensor]) is not None}
+            work.runs.append(Run(step, round_, inputs))
+            self.running += 1
+            self._used(round_, step.reads)
+        return work
+
+    @staticmethod
+    def _used(round_: Round, names: Iterable[str]) -> None:
+        for name in names:
+            round_.left[name] -= 1
+            if not round_.left[name]:
+                round_.tensors[name] = None
+
+    def _end(self, work: Work) -> Work:
+        if self.running:
+            return work
+        work.final = True
+        if not self._responses and not self._graph.decoupled:
+            work.deadlock = tuple(self._outputs)
+        return work

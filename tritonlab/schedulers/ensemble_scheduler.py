@@ -1,0 +1,341 @@
+"""Ensembles: runs the steps of each request as soon as what they read is there (rule 5.7).
+
+Whenever something happened, a response of a step or an error, `EnsembleProgress` decides under the request's lock;
+then, without it, the responses go out and the next steps' requests to their own models' schedulers, where they join
+batches with those of other clients.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..core.clock import Clock
+from ..core.ensemble_graph import EnsembleGraph
+from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
+from ..core.infer_response import InferenceResponse, ParameterValue
+from ..core.infer_stats import InferStats
+from ..core.instrument import ExecuteTimes, Instruments
+from ..core.status import EnsembleError, TritonError, UnavailableError
+from .ensemble_errors import deadlock, failed_step
+from .ensemble_progress import EnsembleProgress, Run, Work
+from .scheduler import STOPPING, Instance
+from .step_limits import StepLimits
+
+_log = logging.getLogger(__name__)
+
+
+class EnsembleScheduler:
+    """The scheduler of one version of an ensemble; nothing waits in it, and it has no instances.
+
+    `infer` starts a step's request (`InferenceServer.infer`); a TritonError of it fails the ensemble's. `warn` gets
+    what is known of a failure beyond the client's text.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        graph: EnsembleGraph,
+        infer: Callable[[InferenceRequest], None],
+        clock: Clock,
+        instruments: Instruments,
+        stats: InferStats,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.graph = graph
+        self.infer = infer
+        self.clock = clock
+        self.instruments = instruments
+        self.stats = stats
+        self.warn = warn
+        self.limits = StepLimits(graph.max_inflight_requests)
+        self._lock = threading.Lock()  # guards everything below
+        self._running: dict[int, EnsembleRun] = {}
+        self._stopping = False
+        self._empty = threading.Condition(self._lock)
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait here: none, they wait for their steps."""
+        return 0
+
+    def enqueue(self, request: InferenceRequest) -> None:
+        """Starts a checked request. Raises UnavailableError once the scheduler stops."""
+        now = self.clock.now()
+        request.queue_start = request.execute_start = now
+        run = EnsembleRun(self, request)
+        with self._lock:
+            if self._stopping:
+                raise UnavailableError(request.prefix + STOPPING)
+            request.advance(RequestEvent.ENQUEUE)
+            request.advance(RequestEvent.EXECUTE)
+            self._running[id(request)] = run
+        request.on_cancel = run.cancel
+        if self.instruments.request_queued is not None:
+            self.instruments.request_queued(request, now)
+        run.start()
+
+    def over(self, request: InferenceRequest) -> None:
+        """A request has had its final response."""
+        with self._lock:
+            del self._running[id(request)]
+            if not self._running:
+                self._empty.notify_all()
+
+    def waiting(self) -> list[InferenceRequest]:
+        """The requests whose steps run."""
+        with self._lock:
+            return [run.request for run in self._running.values()]
+
+    def withdraw(self, request: InferenceRequest) -> bool:
+        """Its steps run: it cannot be taken out."""
+        return False
+
+    def reschedule(self, request: InferenceRequest) -> bool:
+        """Never called: there are no instances."""
+        return False
+
+    def instance_ready(self, instance: Instance) -> None:
+        """Never called, as the next three."""
+
+    def instance_idle(self, instance: Instance) -> None: ...
+
+    def instance_away(self, instance: Instance) -> bool:
+        return False
+
+    def instance_gone(self, instance: Instance, error: TritonError) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def abort(self) -> None:
+        """Fails the requests in flight."""
+        with self._lock:
+            self._stopping = True
+            running = list(self._running.values())
+        for run in running:
+            run.fail(UnavailableError("Server exited before the request completed"))
+
+    def stop(self) -> None:
+        """Refuses new requests and waits until those in flight are answered."""
+        with self._lock:
+            self._stopping = True
+            while self._running:
+                self._empty.wait()
+
+    def __repr__(self) -> str:
+        return f"<EnsembleScheduler {self.name}/{self.version} [{len(self._running)} in flight]>"
+
+
+class EnsembleRun:
+    """One request of an ensemble, until its final response.
+
+    Guarantees: responses go out one at a time, in the order of the decisions, the final one last. Steps are started
+    without the lock held. After the first error nothing is started any more; what still comes is dropped (rule 5.7.5).
+    """
+
+    def __init__(self, scheduler: EnsembleScheduler, request: InferenceRequest) -> None:
+        self.request = request
+        self._scheduler = scheduler
+        self._lock = threading.Lock()  # guards everything below
+        self._progress = EnsembleProgress(scheduler.graph, request.requested_outputs)
+        self._steps: dict[int, StepRequest] = {}  # by their identity
+        self._outbox: deque[InferenceResponse] = deque()
+        self._delivering = False
+        self._over = False
+        self._failed = False
+        self._times = ExecuteTimes(0, 0, 0)
+
+    def start(self) -> None:
+        with self._lock:
+            work = self._progress.start(self.request.inputs)
+            self._post(work)
+        self._do(work)
+
+    # -- decisions, under the lock
+
+    def _post(self, work: Work) -> None:
+        """Puts the responses of `work` into the outbox."""
+        if work.deadlock:
+            self._over = self._failed = True
+            self._outbox.append(self._error(deadlock(self._scheduler.graph, self.request, work.deadlock)))
+            return
+        self._over = work.final
+        request, scheduler = self.request, self._scheduler
+        responses = [
+            InferenceResponse(
+                scheduler.name,
+                scheduler.version,
+                request.request_id,
+                outputs,
+                _parameters(request) if outputs else {},
+                final=False,
+            )
+            for outputs in work.responses
+        ]
+        if work.final:
+            if not responses:
+                empty = InferenceResponse(scheduler.name, scheduler.version, request.request_id, empty=True)
+                responses.append(empty)
+            responses[-1] = replace(responses[-1], final=True)
+        self._outbox.extend(responses)
+
+    def _error(self, error: TritonError) -> InferenceResponse:
+        scheduler = self._scheduler
+        return InferenceResponse(scheduler.name, scheduler.version, self.request.request_id, error=error)
+
+    # -- deeds, without it
+
+    def _do(self, work: Work) -> None:
+        self._deliver()
+        for run in work.runs:
+            self._scheduler.limits.start(run.step.number, lambda run=run: self._run(run))  # type: ignore[misc]
+
+    def _run(self, run: Run) -> None:
+        """Sends a step's request to its model."""
+        step = run.step
+        request = StepRequest(
+            self.request,
+            step.model_name,
+            step.model_version,
+            run.inputs,
+            step.requested,
+            lambda request, response: self._on_response(run, request, response),
+            self.executed,
+        )
+        with self._lock:
+            stale = self._over
+            if not stale:
+                self._steps[id(request)] = request
+        if stale:
+            self._scheduler.limits.end(step.number)
+            return
+        if self.request.cancelled:
+            request.cancel()  # it may have been between the two
+        try:
+            self._scheduler.infer(request)
+        except TritonError as error:
+            self._fail_step(run, error)
+            self._ended(run, request)
+
+    def _on_response(self, run: Run, request: InferenceRequest, response: InferenceResponse) -> None:
+        """A step's model has answered; on any thread."""
+        if response.final:
+            request.on_response = None  # it leads back here: what the step read would stay until the collector runs
+        if response.error is not None:
+            self._fail_step(run, response.error)
+        else:
+            self._go_on(run, response)
+        if response.final:
+            self._ended(run, request)
+
+    def _go_on(self, run: Run, response: InferenceResponse) -> None:
+        with self._lock:
+            if self._over:
+                return
+            work = self._progress.responded(run, None if response.empty else response.outputs, response.final)
+            self._post(work)
+        self._do(work)
+
+    def _ended(self, run: Run, request: InferenceRequest) -> None:
+        with self._lock:
+            self._steps.pop(id(request), None)
+        self._scheduler.limits.end(run.step.number)
+
+    def _fail_step(self, run: Run, error: TritonError) -> None:
+        self.fail(failed_step(self._scheduler.graph, run, error))
+
+    def fail(self, error: TritonError) -> None:
+        """Ends the request, unless it is over."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = self._failed = True
+            self._outbox.append(self._error(error))
+        self._deliver()
+
+    def cancel(self) -> None:
+        """The client cancelled. The peer tells the steps that start from now on; here those that run hear it too."""
+        with self._lock:
+            steps = list(self._steps.values())
+        for step in steps:
+            step.cancel()
+
+    def executed(self, times: ExecuteTimes) -> None:
+        """A step was executed: its times are also the ensemble's."""
+        with self._lock:
+            late = self._over
+            if not late:
+                total = self._times
+                total.compute_input += times.compute_input
+                total.compute_infer += times.compute_infer
+                total.compute_output += times.compute_output
+        if late and not self._failed:
+            self._scheduler.stats.add_times(self.request.batch_size, times)
+        if isinstance(self.request, StepRequest):
+            self.request.on_executed(times)
+
+    def _deliver(self) -> None:
+        """Sends what is in the outbox. While one thread does, others leave theirs to it."""
+        with self._lock:
+            if self._delivering:
+                return
+            self._delivering = True
+        while True:
+            with self._lock:
+                if not self._outbox:
+                    self._delivering = False
+                    return
+                response = self._outbox.popleft()
+            self._send(response)
+
+    def _send(self, response: InferenceResponse) -> None:
+        request, scheduler = self.request, self._scheduler
+        instruments, now = scheduler.instruments, scheduler.clock.now()
+        if response.final:
+            request.on_cancel = None
+            self._record(response)
+        else:
+            request.responded = now
+        if instruments.response_sent is not None:
+            instruments.response_sent(request, response, now)
+        try:
+            request.respond(response)
+        except Exception:
+            _log.exception("the response callback of %r raised", request)
+        if response.final:
+            if instruments.request_released is not None:
+                instruments.request_released(request, scheduler.clock.now())
+            scheduler.over(request)
+
+    def _record(self, response: InferenceResponse) -> None:
+        """Rule 5.7.13. The peer counts a failed request twice."""
+        request, scheduler = self.request, self._scheduler
+        now = scheduler.clock.now()
+        if response.error is not None:
+            if isinstance(response.error, EnsembleError) and response.error.reason:
+                scheduler.warn(f"{response.error.message} ({response.error.reason})")
+            scheduler.stats.record_rejected("OTHER", now - request.request_start)
+            return
+        scheduler.stats.record_batch(
+            request.batch_size,
+            [request.execute_start - request.queue_start],
+            [now - request.request_start],
+            self._times,
+            0,
+            scheduler.clock.wall() // 1_000_000,
+        )
+
+
+def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
+    """What the peer tells with every response that has an output (rule 5.7.8)."""
+    return {
+        "sequence_id": request.correlation_id,
+        "sequence_start": bool(request.flags & SEQUENCE_START),
+        "sequence_end": bool(request.flags & SEQUENCE_END),
+    }

@@ -1,0 +1,60 @@
+"""`max_inflight_requests`: how many requests of one step may be with its model at a time, counted over all requests of
+the ensemble (rule 5.7.10). Behind a decoupled step that answers faster than the next one can follow, the others wait
+here, in order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+
+class _Step:
+    __slots__ = ("beginning", "inflight", "waiting")
+
+    def __init__(self) -> None:
+        self.inflight = 0
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.beginning = False
+
+
+class StepLimits:
+    """`limit` 0: none. Any thread may call."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()  # guards the rest; nothing begins under it
+        self._steps: dict[int, _Step] = {}
+
+    def start(self, step: int, begin: Callable[[], None]) -> None:
+        """Calls `begin` now, or when enough of the step's requests have ended, maybe on another thread."""
+        if not self._limit:
+            begin()
+            return
+        with self._lock:
+            self._steps.setdefault(step, _Step()).waiting.append(begin)
+        self._begin(step)
+
+    def end(self, step: int) -> None:
+        """One that began has ended: it makes room for the next."""
+        if not self._limit:
+            return
+        with self._lock:
+            self._steps[step].inflight -= 1
+        self._begin(step)
+
+    def _begin(self, number: int) -> None:
+        """While one thread does, others leave it to it: one that ends as it begins must not nest."""
+        step = self._steps[number]
+        with self._lock:
+            if step.beginning:
+                return
+            step.beginning = True
+        while True:
+            with self._lock:
+                if step.inflight >= self._limit or not step.waiting:
+                    step.beginning = False
+                    return
+                step.inflight += 1
+                begin = step.waiting.popleft()
+            begin()
