@@ -6,29 +6,19 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-import grpc
-import numpy as np
-from numpy.typing import NDArray
-from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
+from tritonclient.grpc import service_pb2
 
-from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Logged, Options, Pending, Raw, to_array
+from .clients import DEADLINE, Failure, Logged
+from .grpc_client import GRPCClient
 from .reference import ReferenceServer
 
-_GRPC_CODES = {
-    "INVALID_ARGUMENT": "INVALID_ARG",
-    "UNIMPLEMENTED": "UNSUPPORTED",
-    "DEADLINE_EXCEEDED": "DEADLINE",
-}
 _POLL_FAILED = re.compile(r"\"Poll failed for model directory '(?P<model>[^']*)': (?P<reason>.*)\"$", re.MULTILINE)
 
 
-class RealClient(Client):
+class RealClient(GRPCClient):
     """tritonserver over gRPC, with the messages and the generated stub that tritonclient ships; documents over HTTP."""
 
     side = "real"
@@ -36,12 +26,7 @@ class RealClient(Client):
     def __init__(self, server: ReferenceServer) -> None:
         super().__init__(server.repository)
         self.server = server
-        self._connect()
-
-    def _connect(self) -> None:
-        sizes = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-        self._channel = grpc.insecure_channel(self.server.grpc, options=sizes)
-        self._rpc = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._connect(self.server.grpc)
 
     def revive(self) -> bool:
         """Starts the server again if it crashed, as 2.51 does now and then; True if it did. Nothing is loaded then."""
@@ -50,11 +35,8 @@ class RealClient(Client):
         self.close()
         self.server.stop()
         self.server.start()
-        self._connect()
+        self._connect(self.server.grpc)
         return True
-
-    def close(self) -> None:
-        self._channel.close()
 
     def load(self, name: str, config: str | None = None, files: Mapping[str, bytes] | None = None) -> Failure | None:
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)
@@ -73,18 +55,6 @@ class RealClient(Client):
         request = service_pb2.RepositoryModelUnloadRequest(model_name=name)
         request.parameters["unload_dependents"].bool_param = dependents
         return self._control(self._rpc.RepositoryModelUnload, request)
-
-    def _control(self, call: Callable[..., Any], request: Any) -> Failure | None:
-        try:
-            call(request, timeout=120)
-        except grpc.RpcError as error:
-            code, text = self._error(error)
-            return Failure(code, text, text)
-        return None
-
-    def _error(self, error: Any) -> tuple[str, str]:
-        name = error.code().name
-        return _GRPC_CODES.get(name, name), self.plain(error.details() or "")
 
     def ready(self, name: str = "", version: int = -1) -> bool:
         path = f"/v2/models/{name}{_version(version)}/ready" if name else "/v2/health/ready"
@@ -133,92 +103,5 @@ class RealClient(Client):
             return Failure(str(error.code), json.loads(text)["error"] if text else "")
         return json.loads(text) if text else None
 
-    def _request(self, model: str, inputs: Inputs, options: Options) -> Any:
-        request = service_pb2.ModelInferRequest(
-            model_name=model, model_version="" if options.version < 0 else str(options.version), id=options.request_id
-        )
-        for name, value in inputs.items():
-            raw = value if isinstance(value, Raw) else _raw(value)
-            request.inputs.add(name=name, datatype=raw.datatype, shape=raw.shape)
-            request.raw_input_contents.append(raw.data)
-        for name in options.outputs:
-            request.outputs.add(name=name)
-        parameters = dict(options.parameters)
-        if options.correlation_id:
-            parameters["sequence_id"] = options.correlation_id
-            parameters["sequence_start"] = bool(options.flags & 1)
-            parameters["sequence_end"] = bool(options.flags & 2)
-        if options.priority:
-            parameters["priority"] = options.priority
-        if options.timeout:
-            parameters["timeout"] = options.timeout
-        for key, parameter in parameters.items():
-            kind = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}[type(parameter)]
-            setattr(request.parameters[key], kind, parameter)
-        return request
-
-    def _answer(self, reply: Any, final: bool = True) -> Answer:
-        answer = Answer(request_id=reply.id, model=reply.model_name, version=reply.model_version, final=final)
-        answer.parameters = {k: getattr(p, p.WhichOneof("parameter_choice")) for k, p in reply.parameters.items()}
-        for output, raw in zip(reply.outputs, reply.raw_output_contents, strict=True):
-            answer.outputs[output.name] = to_array(output.datatype, tuple(output.shape), raw)
-            answer.datatypes[output.name] = output.datatype
-        return answer
-
-    def submit(self, model: str, inputs: Inputs, options: Options = PLAIN) -> Pending:
-        call = self._rpc.ModelInfer.future(self._request(model, inputs, options), timeout=DEADLINE)
-        answer: Future[Answer] = Future()
-
-        def done(call: Any) -> None:
-            if call.cancelled():
-                answer.set_result(Answer(error="Locally cancelled by application!", code="CANCELLED"))
-            elif call.exception() is not None:
-                code, text = self._error(call)
-                answer.set_result(Answer(error=text, code=code))
-            else:
-                answer.set_result(self._answer(call.result()))
-
-        call.add_done_callback(done)
-        return Pending(answer, call.cancel)
-
-    def in_order(self, model: str, requests: Sequence[tuple[Inputs, Options]]) -> list[Answer]:
-        """Over one stream: separate calls may overtake one another. Its answers are told apart by their id."""
-        sent = [
-            self._request(model, inputs, replace(options, request_id=str(number)))
-            for number, (inputs, options) in enumerate(requests)
-        ]
-        answers: dict[int, Answer] = {}
-        for message in self._rpc.ModelStreamInfer(iter(sent), timeout=DEADLINE):
-            assert not message.error_message, message.error_message
-            answers[int(message.infer_response.id)] = self._answer(message.infer_response)
-        return [answers[number] for number in range(len(requests))]
-
-    def stream(self, model: str, inputs: Inputs, options: Options = PLAIN) -> list[Answer]:
-        request = self._request(model, inputs, options)
-        request.parameters["triton_enable_empty_final_response"].bool_param = True
-        answers: list[Answer] = []
-        try:
-            for message in self._rpc.ModelStreamInfer(iter([request]), timeout=DEADLINE):
-                reply = message.infer_response
-                final = reply.parameters["triton_final_response"].bool_param
-                answer = self._answer(reply, final)
-                # A stream carries an error's text, never its code (rule 3.6.1).
-                answer.error = self.plain(message.error_message)
-                answer.parameters.pop("triton_final_response", None)
-                answers.append(answer)
-        except grpc.RpcError as error:
-            code, text = self._error(error)
-            answers.append(Answer(error=text, code=code))
-        return answers
-
-
 def _version(version: int) -> str:
     return "" if version < 0 else f"/versions/{version}"
-
-
-def _raw(array: NDArray[Any]) -> Raw:
-    datatype = np_to_triton_dtype(array.dtype)
-    if datatype == "BYTES":
-        packed = serialize_byte_tensor(array)
-        return Raw(datatype, list(array.shape), packed.item() if packed.size else b"")
-    return Raw(datatype, list(array.shape), np.ascontiguousarray(array).tobytes())

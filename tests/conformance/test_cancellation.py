@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from .clients import Client, Pending
+from .grpc_client import GRPCClient
 from .models import CPU, SCRIPTED, config, model
 from .rules import rule
 from .scripts import TENSORS, batched, code, eventually, marked, run, script
@@ -46,7 +47,7 @@ def test_a_model_sees_that_its_client_is_gone_and_answers_into_the_void(
     pending.cancel()
     assert marked(tmp_path / "ended") == [True, True, True]
     # in the kernel there is no client library that would speak first
-    words = "Locally cancelled by application!" if client.side == "real" else "given up"
+    words = "Locally cancelled by application!" if isinstance(client, GRPCClient) else "given up"
     answer = pending.answer.result(10)
     assert (answer.code, answer.error) == ("CANCELLED", words)
     assert run(client, "direct", "return told(request.is_cancelled())") is False
