@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.ensemble_graph import EnsembleGraph
+from ..core.ensemble_graph import EnsembleGraph
 from ..core.infer_request import InferenceRequest
 from ..core.latency_stats import Histogram
 from ..core.model_config import ConfigError, ModelConfig, to_json
@@ -24,6 +25,7 @@ from ..core.model_config_rules import (
     instance_args,
     instance_specs,
     is_decoupled,
+    is_ensemble,
     merge_auto_complete,
     is_ensemble,
     normalize_instance_groups,
@@ -36,6 +38,7 @@ from ..instances.instance_plan import InstanceEvents, InstancePlan, InstanceServ
 from ..instances.model_instance import InstanceState, ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
 from ..ipc.stub_log import LogRecord
+from ..schedulers.ensemble_scheduler import EnsembleScheduler
 from ..schedulers.scheduler import Scheduler
 from ..schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ..schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
@@ -80,6 +83,9 @@ class LoadServices:
     instances: InstanceServices
     timer: Timer
     backends: Backends
+    #: `InferenceServer.infer` and `.find`: ensembles ask their steps' models
+    infer: Callable[[InferenceRequest], None]
+    find: Callable[[str, int], ModelVersion]
     metrics: ServerMetrics
     auto_complete: bool = True
 
@@ -142,6 +148,9 @@ class ModelVersion:
 
     def _load(self) -> None:
         services = self._services
+        if is_ensemble(self.files.config):
+            self._load_ensemble()
+            return
         check_stub_name(self.name)
         self.config, source = services.backends.resolve(self.files.config, self.files.directory, self.version)
         pool, log = services.instances.pool, services.instances.log
@@ -162,6 +171,32 @@ class ModelVersion:
         finally:
             if auto is not None:
                 threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
+
+    def _load_ensemble(self) -> None:
+        """Nothing starts: the steps' models serve already, and the graph was checked against them
+        (`ensemble_consistency`)."""
+        services = self._services
+        steps = self.files.config.ensemble_scheduling.step
+        composing = {(s.model_name, s.model_version): services.find(s.model_name, s.model_version) for s in steps}
+        for version in composing.values():
+            version.stats.composing = True
+
+        def find(name: str, version: int) -> ModelConfig:
+            return composing[name, version].config
+
+        def infer(request: InferenceRequest) -> None:
+            try:
+                services.infer(request)
+            except NotFoundError:
+                # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
+                composing[request.model_name, request.model_version].enqueue(request)
+
+        self.rules = RequestRules(self.config, model_name=self.name)
+        graph = EnsembleGraph.of(self.config, find)
+        clock, instruments = services.instances.clock, services.instances.instruments
+        self.scheduler = EnsembleScheduler(
+            self.name, self.version, graph, infer, clock, instruments, self.stats, self._warn
+        )
 
     def _complete_config(self, auto: ModelStub | None) -> ModelConfig:
         gpus = visible_gpus()
@@ -315,6 +350,8 @@ class ModelVersion:
 
     def abort(self) -> None:
         """Ends everything at once, whatever the state; requests that wait or execute fail."""
+        if isinstance(self.scheduler, EnsembleScheduler):
+            self.scheduler.abort()
         abort_instances(self.instances)
         for instance in self.instances:
             self.scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
