@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.ensemble_graph import EnsembleGraph
-from ..core.ensemble_graph import EnsembleGraph
 from ..core.infer_request import InferenceRequest
 from ..core.latency_stats import Histogram
 from ..core.model_config import ConfigError, ModelConfig, to_json
@@ -27,7 +26,6 @@ from ..core.model_config_rules import (
     is_decoupled,
     is_ensemble,
     merge_auto_complete,
-    is_ensemble,
     normalize_instance_groups,
     validate_final,
 )
@@ -41,8 +39,6 @@ from ..ipc.stub_log import LogRecord
 from ..schedulers.ensemble_scheduler import EnsembleScheduler
 from ..schedulers.scheduler import Scheduler
 from ..schedulers.scheduler_factory import SchedulerServices, make_scheduler
-from ..schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
-from ..schedulers.ensemble_scheduler import EnsembleScheduler
 from ..schedulers.timer import Timer
 from .backend_config import check_stub_name
 from .backends import Backends, visible_gpus
@@ -90,9 +86,6 @@ class LoadServices:
     auto_complete: bool = True
 
 
-    #: `InferenceServer.infer` and `.find`: ensembles ask their steps' models
-    infer: Callable[[InferenceRequest], None]
-    find: Callable[[str, int], ModelVersion]
 class ModelVersion:
     """One loaded version: its configuration, rules, scheduler and instances.
 
@@ -159,9 +152,6 @@ class ModelVersion:
         try:
             # while one stub is asked for the configuration, the first instance's imports the same module
             first = ModelStub(pool, source, _first_instance(self.files.config), log)
-        if is_ensemble(self.files.config):
-            self._load_ensemble()
-            return
             self.config = self._complete_config(auto)
             self._prepare(first, source)
         except BaseException:
@@ -206,32 +196,6 @@ class ModelVersion:
                 auto.await_import()
                 returned = auto.auto_complete(to_json(config))
                 if returned is not None:
-    def _load_ensemble(self) -> None:
-        """Nothing starts: the steps' models serve already, and the graph was checked against them
-        (`ensemble_consistency`)."""
-        services = self._services
-        steps = self.files.config.ensemble_scheduling.step
-        composing = {(s.model_name, s.model_version): services.find(s.model_name, s.model_version) for s in steps}
-        for version in composing.values():
-            version.stats.composing = True
-
-        def find(name: str, version: int) -> ModelConfig:
-            return composing[name, version].config
-
-        def infer(request: InferenceRequest) -> None:
-            try:
-                services.infer(request)
-            except NotFoundError:
-                # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
-                composing[request.model_name, request.model_version].enqueue(request)
-
-        self.rules = RequestRules(self.config, model_name=self.name)
-        graph = EnsembleGraph.of(self.config, find)
-        clock, instruments = services.instances.clock, services.instances.instruments
-        self.scheduler = EnsembleScheduler(
-            self.name, self.version, graph, infer, clock, instruments, self.stats, self._warn
-        )
-
                     config = self._merged(config, returned)
             config = normalize_instance_groups(config, gpu_ids=gpus)
             validate_final(config, gpu_ids=gpus)
@@ -364,5 +328,3 @@ def _first_instance(config: ModelConfig) -> str:
     """The first instance's name, for the log lines of its import; the final configuration decides (rule 2.3.2)."""
     specs = instance_specs(normalize_instance_groups(config, gpu_ids=visible_gpus()))
     return specs[0].name if specs else config.name
-        if isinstance(self.scheduler, EnsembleScheduler):
-            self.scheduler.abort()
