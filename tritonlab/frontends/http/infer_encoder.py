@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,15 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 from ...core.infer_response import InferenceResponse
 from ...core.model_config import dims_text
+from ...core.model_config_rules import is_ensemble
 from ...core.status import InternalError, InvalidArgumentError
 from ...core.tensor import Tensor
+from ...server.model_lifecycle import ModelVersion
 from ..classification import classify
 from ..shared_memory_manager import SharedMemoryManager
 from . import json_writer
 from .infer_decoder import OutputInfo, RequestedOutputs
 
-#: What numpy and the JSON writer make of elements of two bytes that are no integers, a client would not expect.
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 _EMPTY = memoryview(b"")
 
@@ -33,13 +33,11 @@ class InferEncoder:
         self,
         response: InferenceResponse,
         outputs: RequestedOutputs,
-        labels: Mapping[str, tuple[str, ...]],
-        batched: bool,
+        model: ModelVersion,
     ) -> tuple[bytes, list[memoryview]]:
         """The JSON, and the pieces of binary data behind it: views of the outputs, no copies.
 
-        `labels` of outputs by name and whether the model is `batched` are for classification. Raises TritonError for
-        what has no JSON form or does not fit into its shared memory.
+        Raises TritonError for what has no JSON form or does not fit into its shared memory.
         """
         blobs: list[memoryview] = []
         by_name, default = outputs.by_name, outputs.default
@@ -47,7 +45,8 @@ class InferEncoder:
         for name, tensor in response.outputs.items():
             info = by_name.get(name, default)
             if info.classes:
-                tensor = classify(tensor, info.classes, labels.get(name, ()), batched=batched)
+                labels, batched = model.labels.get(name, ()), bool(model.config.max_batch_size)
+                tensor = classify(tensor, info.classes, labels, batched=batched)
             head = b'{"name":%b,"datatype":"%b","shape":%b' % (
                 json_writer.text(name),
                 tensor.datatype.name.encode(),
@@ -63,7 +62,7 @@ class InferEncoder:
                 entries.append(head + b"}")  # where it is, the client knows (measured)
             else:
                 entries.append(head + b',"data":' + json_data(name, tensor) + b"}")
-        return b'%b"outputs":[%b]}' % (_head(response), b",".join(entries)), blobs
+        return b'%b"outputs":[%b]}' % (_head(response, model), b",".join(entries)), blobs
 
     def _store(self, name: str, tensor: Tensor, info: OutputInfo) -> None:
         size = tensor.byte_size
@@ -75,7 +74,7 @@ class InferEncoder:
         self._shared_memory.write(info.region, info.offset, tensor.data)
 
 
-def _head(response: InferenceResponse) -> bytes:
+def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
     parts = [b"{"]
     if response.request_id:
         parts.append(b'"id":%b,' % json_writer.text(response.request_id))
@@ -83,7 +82,10 @@ def _head(response: InferenceResponse) -> bytes:
         b'"model_name":%b,"model_version":"%d",' % (json_writer.text(response.model_name), response.model_version)
     )
     if response.parameters:
-        parts.append(b'"parameters":%b,' % json_writer.value(response.parameters))
+        pairs = [(name, json_writer.value(value)) for name, value in response.parameters.items()]
+        if is_ensemble(model.config):
+            pairs *= len(response.outputs)  # the peer adds them with each output (rule 5.7.8)
+        parts.append(b'"parameters":%b,' % json_writer.members(pairs))
     return b"".join(parts)
 
 

@@ -135,7 +135,7 @@ class InferEndpoint:
     ) -> Reply:
         if response.error is not None:
             raise response.error
-        text, blobs = self._encoder.encode(response, outputs, found.labels, bool(found.config.max_batch_size))
+        text, blobs = self._encoder.encode(response, outputs, found)
         reply = Reply(body=text)
         if blobs:
             reply.kind = BINARY_KIND

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conformance.rules import rule
+from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError
+from tritonlab.frontends.http import json_document
+from tritonlab.frontends.http.json_document import about, as_int, as_uint, member, parse
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\xef\xbb\xbf{}", b"{}\0", b'{"a":"\xff"}', b'{"a":"\\ud83d\\ude00"}', b"[-Inf]", b"1" * 308],
+    ids=["bom", "nul", "no utf-8", "surrogate pair", "inf", "digits"],
+)
+def test_what_pythons_parser_refuses_is_read_as_the_peer_reads_it(body: bytes) -> None:
+    parse(body)
+
+
+@rule("6.3.3")
+@pytest.mark.parametrize("body", [b'{"a":"\\ud800"}', b"", b'{"a":', b"9" * 5000, b"\xff\xfe{\0}\0"])
+def test_no_document_is_an_internal_error(body: bytes) -> None:
+    with pytest.raises(InternalError, match=r"^failed to parse the request JSON buffer: .*\. at \d+$"):
+        parse(body)
+
+
+@rule("6.3.5")
+def test_the_limit_of_depth_is_told_from_many_brackets() -> None:
+    flat = json.dumps([[[1]]] * 5000).encode()
+    assert len(parse(flat)) == 5000
+    text = json.dumps({"a": "[" * 500}).encode()  # in a string they open nothing
+    assert parse(text) == {"a": "[" * 500}
+    for body in (b"[" * 101 + b"]" * 101, b"[" * 1_000_000, b'{"a":' * 200_000):
+        with pytest.raises(InvalidArgumentError) as raised:
+            parse(body)
+        assert raised.value.message == "JSON nesting depth exceeds maximum allowed limit (100)"
+
+
+def test_a_good_document_is_not_read_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_document, "read", None)
+    assert parse(b'{"a":[1,2.5,"\\u00e9\\u20ac",null,true]}') == {"a": [1, 2.5, "é€", None, True]}
+
+
+@rule("6.3.3")
+def test_what_has_the_wrong_type_is_told_in_the_peers_words() -> None:
+    with pytest.raises(TritonError) as raised:
+        member([], "inputs")
+    assert raised.value.message == "attempt to access non-existing object member 'inputs'"
+    for value in (2**64, -1, 1.0, True, "1", None):
+        with pytest.raises(TritonError, match="attempt to access JSON non-unsigned-integer as unsigned-integer"):
+            as_uint(value)
+    with pytest.raises(TritonError, match="attempt to access JSON non-signed-integer as signed-integer"):
+        as_int(2**63)
+    error = about("Unable to parse 'x'", InvalidArgumentError("why"))
+    assert (type(error), error.message) == (InvalidArgumentError, "Unable to parse 'x': why")
