@@ -6,6 +6,7 @@ Order on a load (rule 2.2): `autofill` -> `validate_poll` -> the author's auto_c
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,13 +149,15 @@ def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """One model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0."""
+    """One model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is its group's
+    message of that name."""
 
     name: str
     kind: str
     device_id: int
     group: str
     passive: bool
+    rate_limiter: Any = dataclasses.field(default=None, compare=False)
 
 
 def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
@@ -165,7 +168,7 @@ def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
         devices = group.gpus if group.kind == _Group.KIND_GPU else (0,)
         for number in range(group.count):
             name = f"{group.name}_{number}"
-            specs += [InstanceSpec(name, kind, device, group.name, group.passive) for device in devices]
+            specs += [InstanceSpec(name, kind, dev, group.name, group.passive, group.rate_limiter) for dev in devices]
     return specs
 
 

@@ -10,6 +10,14 @@ from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from .model_instance import ModelInstance
 from .model_stub import ModelStub
 
+#: Of a passive instance no scheduler hears (rule 5.1.4).
+_UNHEARD = InstanceEvents(
+    idle=lambda instance: None,
+    away=lambda instance: False,
+    gone=lambda instance: None,
+    reschedule=lambda request: False,
+)
+
 
 def start_instances(
     plans: Sequence[InstancePlan],
@@ -22,7 +30,7 @@ def start_instances(
 
     Raises the first failure, in the order of `plans`, after all others were ended.
     """
-    instances = [ModelInstance(plan, services, stats, events) for plan in plans]
+    instances = [ModelInstance(plan, services, stats, _UNHEARD if plan.passive else events) for plan in plans]
     if len(instances) == 1:
         instances[0].start(first_stub)
         return instances

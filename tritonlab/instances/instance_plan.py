@@ -33,6 +33,8 @@ class InstancePlan:
     decoupled: bool
     #: what it executes before it is ready
     warmup: Warmup | None = None
+    #: it gets no requests
+    passive: bool = False
 
 
 @dataclass

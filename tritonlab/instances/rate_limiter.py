@@ -16,10 +16,10 @@ from typing import Any
 from ..core.status import InvalidArgumentError
 from .instance_plan import InstanceEvents
 
-#: The device of resources that all devices share.
+#: The device of resources that all devices share; in limits, that of every device not named.
 GLOBAL = -1
 
-#: Name -> amount on every device, or amount by device.
+#: Name -> amount, everywhere or by device.
 Limits = Mapping[str, int | Mapping[int, int]]
 MODES = ("off", "execution_count")
 
@@ -178,7 +178,7 @@ class RateLimiter:
         said = self._limits.get(name, 0)
         if isinstance(said, int):
             return said
-        return max(said.values(), default=0) if device == GLOBAL else said.get(device, 0)
+        return max(said.values(), default=0) if device == GLOBAL else said.get(device, said.get(GLOBAL, 0))
 
     def _fits(self, context: _Context) -> bool:
         return all(self._used.get(key, 0) + count <= self._amount(key) for key, count in context.needs.items())

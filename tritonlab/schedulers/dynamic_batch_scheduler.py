@@ -195,6 +195,11 @@ class DynamicBatchScheduler:
         """Requests that wait."""
         return len(self._queue)
 
+    @property
+    def order(self) -> ResponseOrder | None:
+        """Of the responses, with `preserve_ordering`."""
+        return self._order
+
     def enqueue(self, request: InferenceRequest) -> None:
         """Takes a checked request. Raises UnavailableError once the scheduler stops, when no instance is left, or when
         the queue is full."""

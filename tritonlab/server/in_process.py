@@ -18,6 +18,7 @@ from ..core.instrument import Instruments
 from ..core.model_config import print_pbtxt, to_dict
 from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
+from ..instances.rate_limiter import Limits
 from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
 from .inference_server import EXIT_TIMEOUT, LOAD_THREADS, POLL_SECONDS, WATCHDOG_SECONDS, InferenceServer
@@ -35,7 +36,11 @@ class Server:
     `model_load_thread_count` at a time. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9).
     `backend_directory`: where
     Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11). `watchdog_seconds`: how long a
-    request may wait before a warning in `logs()` says what for (0: for ever). Use it as a context manager, or call
+    request may wait before a warning in `logs()` says what for (0: for ever).
+    `cache_config`: `"local,size=<bytes>"` makes room for the answers of models with `response_cache` (rule 5.9).
+    `rate_limit="execution_count"` minds the resources of `rate_limiter` (rule 5.10.2), `rate_limit_resource` says how
+    much there is, `{name: count}` or `{name: {device: count}}`. `count_warmup=False` keeps the executions of
+    `model_warmup` out of the statistics. Use it as a context manager, or call
     `stop`.
 
     Raises ModelLoadError if a model that is to be loaded at the start fails, unless `exit_on_error` is False.
@@ -57,6 +62,10 @@ class Server:
         exit_on_error: bool = True,
         model_load_thread_count: int = LOAD_THREADS,
         repository_poll_secs: float = POLL_SECONDS,
+        cache_config: str = "",
+        rate_limit: str = "off",
+        rate_limit_resource: Limits | None = None,
+        count_warmup: bool = True,
     ) -> None:
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
         self._core = InferenceServer(
@@ -73,6 +82,10 @@ class Server:
             exit_on_error=exit_on_error,
             model_load_thread_count=model_load_thread_count,
             repository_poll_secs=repository_poll_secs,
+            cache_config=cache_config,
+            rate_limit=rate_limit,
+            rate_limit_resource=rate_limit_resource,
+            count_warmup=count_warmup,
         )
 
     @property

@@ -29,6 +29,7 @@ from ..core.status import (
 )
 from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.instance_plan import InstanceServices
+from ..instances.rate_limiter import Limits
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
 from ..ipc.link_reader import LinkReader
@@ -38,6 +39,7 @@ from ..ipc.stub_pool import StubPool
 from ..schedulers.timer import Timer
 from .backend_config import shm_settings
 from .backends import Backends
+from .execution_options import ExecutionOptions
 from .loaded_model import LoadedModel
 from .model_control import CONTROL_MODES, ModelControl
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
@@ -95,6 +97,10 @@ class InferenceServer:
         exit_on_error: bool = True,
         model_load_thread_count: int = LOAD_THREADS,
         repository_poll_secs: float = POLL_SECONDS,
+        cache_config: str = "",
+        rate_limit: str = "off",
+        rate_limit_resource: Limits | None = None,
+        count_warmup: bool = True,
     ) -> None:
         """`load_models=False`: `load_startup_models` is called later, when listeners have been added."""
         if model_control_mode not in CONTROL_MODES:
@@ -102,6 +108,7 @@ class InferenceServer:
                 f"model_control_mode is '{model_control_mode}', expected one of {', '.join(CONTROL_MODES)}"
             )
         shm = shm_settings(backend_config or {})
+        self._execution = ExecutionOptions.of(cache_config, rate_limit, rate_limit_resource, count_warmup)
         self._server_id = server_id
         self.clock = clock or SystemClock()
         self.instruments = Instruments()
@@ -130,6 +137,7 @@ class InferenceServer:
             self.find,
             metrics=self._metrics,
             auto_complete=not strict_model_config,
+            execution=self._execution,
         )
         self._control = ModelControl(self.repository, services, model_control_mode, self._on_state)
         self._models = self._control.models
@@ -292,7 +300,8 @@ class InferenceServer:
 
     def metrics_text(self) -> str:
         """Prometheus text, as on the peer's /metrics."""
-        return self._metrics.text(self._serving())
+        cache = self._execution.cache
+        return self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
 
     def _serving(self) -> list[ModelVersion]:
         return [version for model in self.models() for version in model.versions.values()]

@@ -12,8 +12,8 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.ensemble_graph import EnsembleGraph
@@ -21,6 +21,7 @@ from ..core.infer_request import InferenceRequest
 from ..core.latency_stats import Histogram
 from ..core.model_config import ConfigError, ModelConfig, to_json
 from ..core.model_config_rules import (
+    InstanceSpec,
     instance_args,
     instance_specs,
     is_decoupled,
@@ -35,15 +36,19 @@ from ..instances.instance_group import abort_instances, start_instances, stop_in
 from ..instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from ..instances.model_instance import InstanceState, ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
+from ..instances.warmup import Warmup
 from ..ipc.stub_log import LogRecord
+from ..schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from ..schedulers.ensemble_scheduler import EnsembleScheduler
 from ..schedulers.scheduler import Scheduler
 from ..schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ..schedulers.timer import Timer
 from .backend_config import check_stub_name
 from .backends import Backends, visible_gpus
+from .execution_options import ExecutionOptions
 from .label_provider import Labels, read_labels
 from .model_repository_manager import ModelFiles
+from .response_cache import CachedModel
 from .server_metrics import ServerMetrics
 
 
@@ -84,6 +89,7 @@ class LoadServices:
     find: Callable[[str, int], ModelVersion]
     metrics: ServerMetrics
     auto_complete: bool = True
+    execution: ExecutionOptions = field(default_factory=ExecutionOptions)
 
 
 class ModelVersion:
@@ -115,6 +121,8 @@ class ModelVersion:
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
+        self._submit: Callable[[InferenceRequest], None]
+        self._cached: CachedModel | None = None
 
     def advance(self, event: ModelEvent, reason: str = "") -> None:
         self.state = TRANSITIONS[self.state, event]
@@ -130,6 +138,7 @@ class ModelVersion:
         self._on_state(self, "")
         try:
             self._load()
+            self._submit = self._entrance()
         except TritonError as error:
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}")
             raise
@@ -215,9 +224,8 @@ class ModelVersion:
             return config
 
     def _prepare(self, first: ModelStub, source: ModelSource) -> None:
-        services = self._services.instances
+        services, execution = self._services.instances, self._services.execution
         config = self.config
-        self._tell_what_is_missing(config)
         self.labels = read_labels(config, self.files.directory)
         self.rules = RequestRules(config, model_name=self.name)
         self.first_response = self._services.metrics.first_response(config)
@@ -226,8 +234,12 @@ class ModelVersion:
             self.version,
             config,
             self.files.directory,
-            SchedulerServices(services.clock, services.instruments, self._services.timer, self.stats, self._warn),
+            SchedulerServices(
+                services.clock, services.instruments, self._services.timer, self.stats, self._warn, execution.limiter
+            ),
         )
+        warmup = Warmup(config, self.files.directory, self.rules, counted=execution.count_warmup)
+        specs = instance_specs(config)
         plans = [
             InstancePlan(
                 source=source,
@@ -237,8 +249,10 @@ class ModelVersion:
                 args=instance_args(config, spec, model_directory=str(self.files.directory), version=self.version),
                 outputs=tuple(output.name for output in config.output),
                 decoupled=is_decoupled(config),
+                warmup=warmup if config.model_warmup else None,
+                passive=spec.passive,
             )
-            for spec in instance_specs(config)
+            for spec in specs
         ]
         for plan in plans:
             check_stub_name(plan.name)
@@ -250,16 +264,58 @@ class ModelVersion:
             iterative=config.sequence_batching.iterative_sequence,
             leads=not (config.dynamic_batching.preserve_ordering or config.sequence_batching.oldest.preserve_ordering),
         )
+        if execution.limiter is not None:
+            events = execution.limiter.events(events)
         self.instances = start_instances(plans, services, self.stats, events, first)
+        self._limit(specs)
         for instance in self.instances:
-            self.scheduler.instance_ready(instance)
+            if not instance.plan.passive:
+                self.scheduler.instance_ready(instance)
 
-    def _tell_what_is_missing(self, config: ModelConfig) -> None:
-        """What of the configuration has an effect on the peer and none here."""
-        if config.model_warmup:
-            self._warn("model_warmup is not run here: the model is READY after initialize")
-        if config.response_cache.enable:
-            self._warn("response_cache has no effect here: every request is executed")
+    def _limit(self, specs: Sequence[InstanceSpec]) -> None:
+        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as the
+        peer."""
+        limiter = self._services.execution.limiter
+        if limiter is None:
+            return
+        try:
+            for instance, spec in zip(self.instances, specs, strict=True):
+                if not spec.passive:
+                    limiter.register(instance, spec.rate_limiter, spec.device_id)
+        except TritonError:
+            self._leave()
+            stop_instances(self.instances)
+            raise
+
+    def _entrance(self) -> Callable[[InferenceRequest], None]:
+        """Where checked requests go: decided here, so that what is off costs a request nothing."""
+        services, cache = self._services.instances, self._services.execution.cache
+        if self.instances and all(instance.plan.passive for instance in self.instances):
+            return self._refuse
+        if not self.config.response_cache.enable:
+            return self.scheduler.enqueue
+        if cache is None:
+            self._warn("response_cache has no effect: the server has no cache_config='local,size=<bytes>'")
+            return self.scheduler.enqueue
+        order = self.scheduler.order if isinstance(self.scheduler, DynamicBatchScheduler) else None
+        self._cached = CachedModel(
+            cache,
+            self.name,
+            self.version,
+            self.scheduler.enqueue,
+            self.stats,
+            services.clock,
+            services.instruments,
+            self._warn,
+            order,
+        )
+        return self._cached.enqueue
+
+    def _refuse(self, request: InferenceRequest) -> None:
+        """2.51 crashes here."""
+        raise UnavailableError(
+            f"{request.prefix}all instance groups of model '{self.name}' are passive: nothing executes its requests"
+        )
 
     def _instance_gone(self, instance: ModelInstance) -> None:
         reason = instance.replacement.last_death
@@ -278,7 +334,7 @@ class ModelVersion:
     def enqueue(self, request: InferenceRequest) -> None:
         """Checks the request and hands it to the scheduler. Raises TritonError; then nothing was executed."""
         self.rules.check(request)
-        self.scheduler.enqueue(request)
+        self._submit(request)
 
     def withdraw(self, request: InferenceRequest) -> bool:
         """Takes a request out of the queue, for its caller to answer; False if it is not there (any more)."""
@@ -310,6 +366,7 @@ class ModelVersion:
         """Blocking: lets requests end, finalizes, ends the processes. The state is UNLOADING already."""
         self.scheduler.stop()
         stop_instances(self.instances)
+        self._leave()
         self.advance(ModelEvent.UNLOADED, reason)
 
     def abort(self) -> None:
@@ -319,6 +376,15 @@ class ModelVersion:
         abort_instances(self.instances)
         for instance in self.instances:
             self.scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
+        self._leave()
+
+    def _leave(self) -> None:
+        """What the server keeps of this version goes: cached answers, claims on resources."""
+        if self._cached is not None:
+            self._cached.close()
+        if (limiter := self._services.execution.limiter) is not None:
+            for instance in self.instances:
+                limiter.unregister(instance)
 
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name}/{self.version} [{self.state.value} | {len(self.instances)} instances]>"

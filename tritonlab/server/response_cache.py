@@ -13,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest, ResponseCallback
@@ -41,19 +40,6 @@ def parse_cache_config(text: str) -> int:
     if key != "size" or not value.isdecimal() or not int(value):
         raise InvalidArgumentError(f"the local cache wants a size in bytes, 'local,size=1048576'. Got {text}")
     return int(value)
-
-
-class CacheStatistics(NamedTuple):
-    """What the server's `nv_cache_` metrics say (rule 5.13.4); times in nanoseconds since the start."""
-
-    size: int
-    used: int
-    entries: int
-    hits: int
-    misses: int
-    evictions: int
-    lookup_ns: int
-    insertion_ns: int
 
 
 @dataclass(slots=True)
@@ -114,27 +100,32 @@ class ResponseCache:
                 self._used -= self._entries.pop(entry).size
 
     def took(self, lookup_ns: int = 0, insertion_ns: int = 0) -> None:
-        """For the statistics."""
+        """For the metrics."""
         with self._lock:
             self._lookup_ns += lookup_ns
             self._insertion_ns += insertion_ns
 
-    def statistics(self) -> CacheStatistics:
+    @property
+    def used(self) -> int:
+        """Bytes of the entries."""
+        return self._used
+
+    def metrics(self) -> dict[str, float]:
+        """The server's `nv_cache_` metrics without that prefix (rule 5.13.4); microseconds."""
         with self._lock:
-            return CacheStatistics(
-                self._size,
-                self._used,
-                len(self._entries),
-                self._hits,
-                self._misses,
-                self._evictions,
-                self._lookup_ns,
-                self._insertion_ns,
-            )
+            return {
+                "util": self._used / self._size,
+                "num_entries": len(self._entries),
+                "num_hits": self._hits,
+                "num_misses": self._misses,
+                "num_lookups": self._hits + self._misses,
+                "num_evictions": self._evictions,
+                "lookup_duration": self._lookup_ns // 1000,
+                "insertion_duration": self._insertion_ns // 1000,
+            }
 
     def __repr__(self) -> str:
-        now = self.statistics()
-        return f"<ResponseCache [{now.entries} entries | {now.used} of {now.size} bytes]>"
+        return f"<ResponseCache [{len(self._entries)} entries | {self._used} of {self._size} bytes]>"
 
 
 class CachedModel:
