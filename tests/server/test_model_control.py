@@ -1,0 +1,423 @@
+"""What loads, reloads and unloads with what: ensembles and their models, several repositories, a server's start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.serving import Lab, config, eventually, stub_processes, write_model
+from tritonlab.core.status import (
+    AlreadyExistsError,
+    Code,
+    InvalidArgumentError,
+    ModelLoadError,
+    NotFoundError,
+    UnavailableError,
+    UnsupportedError,
+)
+from tritonlab.server.in_process import Server
+
+#: Adds `{n}` to its input.
+ADDS = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x + {n})]) for x in inputs]
+"""
+ADDS_CONFIG = config("IN INT64 1", "OUT INT64 1")
+
+
+def ensemble(*models: str, version: int = -1) -> str:
+    """One after the other."""
+    steps = []
+    for number, model in enumerate(models):
+        source = "IN" if number == 0 else f"T{number}"
+        target = "OUT" if number == len(models) - 1 else f"T{number + 1}"
+        maps = f'input_map {{ key: "IN" value: "{source}" }} output_map {{ key: "OUT" value: "{target}" }}'
+        steps.append(f'step {{ model_name: "{model}" model_version: {version} {maps} }}')
+    return f"""platform: "ensemble"
+input {{ name: "IN" data_type: TYPE_INT64 dims: [ 1 ] }}
+output {{ name: "OUT" data_type: TYPE_INT64 dims: [ 1 ] }}
+ensemble_scheduling {{ {" ".join(steps)} }}
+"""
+
+
+def write_ensemble(repository: Path, name: str, *models: str, version: int = -1) -> None:
+    (repository / name / "1").mkdir(parents=True, exist_ok=True)
+    (repository / name / "config.pbtxt").write_text(ensemble(*models, version=version))
+
+
+def ask(server: Server, name: str) -> int:
+    return int(server.model(name)(IN=np.array([0]))["OUT"][0])
+
+
+def states(server: Server, *names: str) -> dict[str, str]:
+    """By model: the state of its only version, with its reason; empty for one that was never tried."""
+    found = {}
+    for entry in server.index():
+        if not names or entry["name"] in names:
+            found[entry["name"]] = " ".join(filter(None, (entry.get("state"), entry.get("reason"))))
+    return found
+
+
+class Chain:
+    """A server with models `a` and `b`, an ensemble `e` of both and one, `outer`, of `e`; nothing is loaded."""
+
+    def __init__(self, repository: Path) -> None:
+        self.repository = repository
+        for n, name in enumerate("ab", 1):
+            write_model(repository, name, ADDS.format(n=n), ADDS_CONFIG)
+        write_ensemble(repository, "e", "a", "b")
+        write_ensemble(repository, "outer", "e")
+        self.server = Server(repository, model_control_mode="explicit")
+
+    def ready(self) -> str:
+        """The models that are."""
+        return " ".join(entry["name"] for entry in self.server.index(ready=True))
+
+
+@pytest.fixture(scope="module")
+def chain_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    chain = Chain(tmp_path_factory.mktemp("repository"))
+    yield chain
+    chain.server.stop()
+
+
+@pytest.fixture
+def chain(chain_server: Chain) -> Iterator[Chain]:
+    yield chain_server
+    for name in ("outer", "e", "a", "b"):
+        chain_server.server.unload(name)
+
+
+def failure(server: Server, name: str) -> ModelLoadError:
+    with pytest.raises(ModelLoadError) as raised:
+        server.load(name)
+    return raised.value
+
+
+# -- ensembles, rule 5.7.4
+
+
+def test_an_ensemble_brings_its_models(chain: Chain) -> None:
+    chain.server.load("outer")
+    assert chain.ready() == "a b e outer"
+    assert ask(chain.server, "outer") == 3
+
+
+def test_loading_it_again_does_nothing(chain: Chain) -> None:
+    chain.server.load("e")
+    before = [chain.server.core.find(name) for name in "abe"]
+    chain.server.load("e")
+    assert [chain.server.core.find(name) for name in "abe"] == before
+
+
+def test_without_a_model_of_it_an_ensemble_waits_until_it_is_back(chain: Chain) -> None:
+    chain.server.load("outer")
+    chain.server.unload("a")
+    assert chain.ready() == "b"
+    assert states(chain.server, "e", "outer") == {"e": "UNAVAILABLE unloaded", "outer": "UNAVAILABLE unloaded"}
+    with pytest.raises(NotFoundError, match=r"^Request for unknown model: 'outer' has no available versions$"):
+        ask(chain.server, "outer")
+    assert chain.server.ready()
+    chain.server.load("a")
+    assert chain.ready() == "a b e outer"
+    assert ask(chain.server, "outer") == 3
+
+
+def test_an_ensemble_that_somebody_unloaded_does_not_come_back(chain: Chain) -> None:
+    chain.server.load("e")
+    chain.server.unload("e")
+    assert chain.ready() == "a b"
+    chain.server.unload("a")
+    chain.server.load("a")
+    assert chain.ready() == "a b"
+
+
+def test_a_reload_of_a_model_reaches_its_ensembles(chain: Chain) -> None:
+    chain.server.load("outer")
+    write_model(chain.repository, "a", ADDS.format(n=100), ADDS_CONFIG)
+    chain.server.load("a")
+    assert ask(chain.server, "outer") == 102
+    write_model(chain.repository, "a", "1 / 0", ADDS_CONFIG)
+    failure(chain.server, "a")
+    assert ask(chain.server, "outer") == 102
+    write_model(chain.repository, "a", ADDS.format(n=1), ADDS_CONFIG)
+
+
+def test_an_ensemble_that_its_models_no_longer_fit_waits_until_they_do(chain: Chain) -> None:  # measured on 2.51
+    chain.server.load("e")
+    write_model(chain.repository, "a", ADDS.format(n=1), config("IN INT64 1", "OUT FP32 1"))
+    chain.server.load("a")
+    assert chain.ready() == "a b"
+    assert any("inconsistent data type" in record.text for record in chain.server.logs("e"))
+    write_model(chain.repository, "a", ADDS.format(n=1), ADDS_CONFIG)
+    chain.server.load("a")
+    assert chain.ready() == "a b e"
+
+
+def test_unload_dependents_takes_what_nobody_asked_for(chain: Chain) -> None:
+    chain.server.load("a")
+    chain.server.load("outer")
+    chain.server.unload("outer", unload_dependents=True)
+    assert chain.ready() == "a"
+    chain.server.load("outer")
+    chain.server.unload("outer")
+    assert chain.ready() == "a b e"
+
+
+def test_a_load_that_changes_nothing_asks_for_nothing(chain: Chain) -> None:  # measured on 2.51
+    chain.server.load("e")
+    chain.server.load("b")
+    chain.server.unload("e", unload_dependents=True)
+    assert chain.ready() == ""
+
+
+# -- ensembles that cannot be loaded; each text measured on 2.51
+
+
+def test_a_model_that_fails_is_named_with_its_error(chain: Chain) -> None:
+    write_model(chain.repository, "broken", "raise ValueError('no')", ADDS_CONFIG)
+    write_ensemble(chain.repository, "of_broken", "a", "broken")
+    error = failure(chain.server, "of_broken")
+    assert error.message.startswith(
+        "load failed for model 'of_broken': ensemble 'of_broken' depends on 'broken' which has no loaded version. "
+        "Model 'broken' loading failed with error: version 1 is at UNAVAILABLE state: Internal: ValueError: no\n\nAt:"
+    )
+    assert error.message.endswith(";\n")
+    assert error.code is Code.INVALID_ARG
+    assert states(chain.server, "of_broken") == {"of_broken": ""}
+    write_model(chain.repository, "broken", ADDS.format(n=1), ADDS_CONFIG)
+    chain.server.load("broken")
+    assert ask(chain.server, "of_broken") == 2  # it was wanted, and now it can be
+    chain.server.unload("of_broken")
+    chain.server.unload("broken")
+
+
+@pytest.mark.parametrize(
+    ("models", "version", "text"),
+    [
+        (["nowhere"], -1, "ensemble odd contains models that are not available or ambiguous: nowhere"),
+        (["a"], 7, "ensemble 'odd' depends on 'a' whose required version 7 is not loaded."),
+        (["odd"], -1, "circular dependency between ensembles: odd -> ... -> odd -> odd"),
+    ],
+)
+def test_what_an_ensemble_cannot_contain(chain: Chain, models: list[str], version: int, text: str) -> None:
+    write_ensemble(chain.repository, "odd", *models, version=version)
+    assert failure(chain.server, "odd").message == f"load failed for model 'odd': {text}\n"
+    assert states(chain.server, "odd") == {"odd": ""}
+
+
+def test_ensembles_of_one_another(chain: Chain) -> None:
+    write_ensemble(chain.repository, "hen", "egg")
+    write_ensemble(chain.repository, "egg", "hen")
+    text = "circular dependency between ensembles: hen -> ... -> egg -> hen"
+    assert failure(chain.server, "hen").message == f"load failed for model 'hen': {text}\n"
+
+
+def test_a_model_that_cannot_be_read_fails_the_ensemble_like_itself(chain: Chain) -> None:
+    write_model(chain.repository, "unreadable", ADDS.format(n=1), "nonsense: 1")
+    write_ensemble(chain.repository, "of_unreadable", "unreadable")
+    error = failure(chain.server, "of_unreadable")
+    assert error.message == "failed to load 'of_unreadable', failed to poll from model repository"
+    assert "failed to read text proto from" in error.reason
+
+
+def test_a_reload_that_cannot_be_takes_the_ensemble_down(chain: Chain) -> None:  # measured on 2.51
+    write_ensemble(chain.repository, "turning", "a")
+    chain.server.load("turning")
+    write_ensemble(chain.repository, "turning", "a", version=7)
+    failure(chain.server, "turning")
+    eventually(lambda: states(chain.server, "turning") == {"turning": "UNAVAILABLE unloaded"})
+    chain.server.unload("turning")
+
+
+# -- versions, rule 5.11.2
+
+
+def test_only_the_version_whose_files_changed_is_loaded_again(lab: Lab) -> None:
+    policy = ADDS_CONFIG + "version_policy { all { } }"
+    for version in (1, 2):
+        lab.write("pair", ADDS.format(n=version), policy, version=version)
+    lab.server.load("pair")
+    one, two = (lab.server.core.find("pair", version) for version in (1, 2))
+    lab.load("pair", ADDS.format(n=20), policy, version=2)
+    assert lab.server.core.find("pair", 1) is one
+    assert lab.server.core.find("pair", 2) is not two
+    assert ask(lab.server, "pair") == 20
+    lab.load("pair", ADDS.format(n=3), policy, version=3)
+    assert lab.server.core.find("pair", 1) is one
+    lab.load("pair", ADDS.format(n=3), policy + "# nothing\n", version=3)
+    lab.load("pair", ADDS.format(n=3), ADDS_CONFIG + "version_policy { specific { versions: [ 1 ] } }", version=3)
+    assert lab.server.core.find("pair") is one
+    lab.server.unload("pair")
+
+
+def test_a_version_that_fails_takes_the_new_ones_back(lab: Lab) -> None:
+    policy = ADDS_CONFIG + "version_policy { all { } }"
+    lab.write("half", ADDS.format(n=1), policy, version=1)
+    lab.write("half", "1 / 0", policy, version=2)
+    failure(lab.server, "half")
+
+    def reasons() -> list[str]:
+        return [entry.get("reason", "") for entry in lab.server.index() if entry["name"] == "half"]
+
+    eventually(lambda: reasons()[0] == "unloaded")
+    assert reasons()[1].startswith("Internal: ZeroDivisionError")
+    lab.load("half", ADDS.format(n=2), policy, version=2)
+    assert lab.server.ready()
+    lab.server.unload("half")
+
+
+# -- repositories, rules 5.11.10, 5.11.11
+
+
+def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for repository, names in ((first, ["both", "mine"]), (second, ["both", "yours"])):
+        for name in names:
+            write_model(repository, name, ADDS.format(n=1), ADDS_CONFIG)
+    both = {"name": "both", "state": "UNAVAILABLE", "reason": "model appears in two or more repositories"}
+    with Server([first, second], model_control_mode="explicit", warm_stubs=0) as server:
+        assert server.index() == [both, {"name": "mine"}, {"name": "yours"}]
+        assert server.index(ready=True) == [both]
+        assert failure(server, "both").code is Code.INTERNAL
+        server.load("yours")
+        assert server.index(ready=True) == [both, {"name": "yours", "version": "1", "state": "READY"}]
+        server.unregister_model_repository(first)
+        server.load("both")
+        assert server.index() == [{"name": name, "version": "1", "state": "READY"} for name in ("both", "yours")]
+        server.unregister_model_repository(second)
+        assert server.index() == []  # as the peer: what serves from nowhere is not in it
+        assert ask(server, "yours") == 1
+        with pytest.raises(AlreadyExistsError):
+            server.register_model_repository(first)
+            server.register_model_repository(first)
+
+
+def test_repositories_are_registered_in_the_explicit_mode_only(tmp_path: Path) -> None:
+    with Server(tmp_path, warm_stubs=0) as server:
+        text = "is not allowed if model control mode is not EXPLICIT"
+        with pytest.raises(UnsupportedError, match=f"^repository registration {text}$"):
+            server.register_model_repository(tmp_path)
+        with pytest.raises(UnsupportedError, match=f"^repository unregistration {text}$"):
+            server.unregister_model_repository(tmp_path)
+        with pytest.raises(UnavailableError, match=r"^polling is disabled$"):
+            server.poll_model_repository()
+
+
+def test_the_index_is_what_the_repositories_hold(lab: Lab) -> None:  # measured on 2.51
+    files = {"file:1/model.py": ADDS.format(n=5).encode()}
+    lab.load("donor", ADDS.format(n=5), ADDS_CONFIG)
+    whole = {**lab.server.model("donor").config(), "name": "ghost"}
+    lab.server.load("ghost", whole, files)
+    assert ask(lab.server, "ghost") == 5
+    assert "ghost" not in states(lab.server)
+    assert ("ghost", 1) in lab.server.models()
+    lab.server.unload("ghost")
+    lab.server.unload("donor")
+
+
+# -- the start
+
+
+def test_models_load_at_once_at_the_start(tmp_path: Path) -> None:
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    source = f"""
+import os, time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        open(os.path.join({str(meeting)!r}, args["model_name"]), "w").close()
+        while len(os.listdir({str(meeting)!r})) < 3:
+            time.sleep(0.005)
+"""
+    for n in range(3):
+        write_model(tmp_path / "models", f"m{n}", source, "")
+    with Server(tmp_path / "models", warm_stubs=0, model_load_thread_count=3) as server:
+        assert len(server.index(ready=True)) == 3
+
+
+def test_ensembles_load_after_their_models_at_the_start(tmp_path: Path) -> None:
+    write_ensemble(tmp_path, "a_first_by_name", "b_inner")
+    write_ensemble(tmp_path, "b_inner", "z")
+    write_model(tmp_path, "z", ADDS.format(n=1), ADDS_CONFIG)
+    with Server(tmp_path, warm_stubs=0) as server:
+        assert ask(server, "a_first_by_name") == 1
+
+
+def test_all_are_tried_before_the_server_fails(tmp_path: Path) -> None:
+    write_model(tmp_path, "a_bad", "1 / 0", "")
+    write_model(tmp_path, "b_bad", ADDS.format(n=1), "nonsense: 1")
+    write_model(tmp_path, "good", ADDS.format(n=1), ADDS_CONFIG)
+    before = len(stub_processes())
+    with pytest.raises(ModelLoadError) as raised:
+        Server(tmp_path, warm_stubs=0)
+    assert raised.value.code is Code.INTERNAL
+    assert raised.value.message.startswith("failed to load all models\nload failed for model 'a_bad': version 1 is at")
+    assert "failed to load 'b_bad', failed to poll from model repository" in raised.value.message
+    eventually(lambda: len(stub_processes()) <= before)
+    with Server(tmp_path, warm_stubs=0, exit_on_error=False) as server:
+        assert ask(server, "good") == 1
+        assert not server.ready()
+
+
+def test_a_readiness_that_is_not_strict(tmp_path: Path) -> None:  # rule 5.11.9
+    write_model(tmp_path, "bad", "1 / 0", "")
+    with Server(tmp_path, warm_stubs=0, exit_on_error=False, strict_readiness=False) as server:
+        assert server.ready()
+
+
+def test_the_wildcard_stands_alone(tmp_path: Path) -> None:
+    text = "Wildcard model name '*' must be the ONLY startup model if specified at all."
+    with pytest.raises(InvalidArgumentError, match=text.replace("*", r"\*")):
+        Server(tmp_path, model_control_mode="explicit", startup_models=["*", "m"])
+
+
+def test_what_is_unknown_fails_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match=r"^failed to load all models\nfailed to load 'no', failed to poll"):
+        Server(tmp_path, model_control_mode="explicit", startup_models=["no"])
+
+
+# -- poll mode with a server around it; its rules are in test_repository_poller.py
+
+
+def test_a_polling_server_follows_its_repository(tmp_path: Path) -> None:  # rule 5.11.1
+    write_model(tmp_path, "m", ADDS.format(n=1), ADDS_CONFIG)
+    with Server(tmp_path, model_control_mode="poll", repository_poll_secs=3600, warm_stubs=1) as server:
+        assert ask(server, "m") == 1
+        for act in (lambda: server.load("m"), lambda: server.unload("m")):
+            with pytest.raises(UnavailableError, match=r"^explicit model load / unload is not allowed if polling is"):
+                act()
+        write_model(tmp_path, "m", ADDS.format(n=22), ADDS_CONFIG)
+        write_model(tmp_path, "new", ADDS.format(n=3), ADDS_CONFIG)
+        server.poll_model_repository()
+        eventually(lambda: len(server.index(ready=True)) == 2 and ask(server, "m") == 22)
+        write_model(tmp_path, "m", "1 / 0", ADDS_CONFIG)
+        server.poll_model_repository()
+        eventually(lambda: any("ZeroDivisionError" in record.text for record in server.logs("m")))
+        assert ask(server, "m") == 22
+        (tmp_path / "new").rename(tmp_path.with_name("gone"))
+        server.poll_model_repository()
+        eventually(lambda: [entry["name"] for entry in server.index()] == ["m"])
+        with pytest.raises(NotFoundError):
+            ask(server, "new")
+        eventually(server.ready)
+
+
+# -- byte-code
+
+
+def test_nothing_is_written_into_a_repository(tmp_path: Path) -> None:
+    source = "import beside\n" + ADDS.format(n=1)
+    write_model(tmp_path, "m", source, ADDS_CONFIG, **{"1__beside_dot_py": "x = 1\n"})
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with Server(tmp_path, warm_stubs=0) as server:
+        assert ask(server, "m") == 1
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
