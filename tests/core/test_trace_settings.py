@@ -139,6 +139,13 @@ def test_one_request_of_rate_is_traced_until_the_count_has_run_out() -> None:
     assert not settings.active()
 
 
+def test_a_forced_request_is_traced_in_mode_opentelemetry() -> None:
+    settings = make(TraceSetting(("TIMESTAMPS",), 3, mode="opentelemetry"))
+    assert settings.sample("add", forced=True) is not None
+    assert settings.sample("add") is None
+    assert tracing(rate=3).sample("add", forced=True) is None
+
+
 def test_models_without_an_override_share_the_count_of_requests() -> None:
     settings = tracing(rate=2)
     settings.update("add", {"trace_rate": ["1"]})
@@ -153,17 +160,23 @@ def test_models_without_an_override_share_the_count_of_requests() -> None:
 
 def test_the_owner_starts_and_stops() -> None:
     settings = make()
-    settings.start("x.json", ["TENSORS"])
+    settings.start(TraceSetting(("TENSORS",), 1, file="x.json"))
     assert settings.get()["trace_file"] == ["x.json"]
     assert settings.active()
     settings.stop()
     assert settings.get() == DEFAULTS
     with pytest.raises(InvalidArgumentError, match="file name is not given"):
-        settings.start("", ["TENSORS"])
+        settings.start(TraceSetting(("TENSORS",), 1))
 
 
-def test_changes_are_told() -> None:
+def test_changes_are_told_and_a_count_that_runs_out() -> None:
     told = []
-    settings = TraceSettings(TraceSetting(), ready, lambda: told.append(settings.get()["trace_rate"]))
-    settings.update("", {"trace_rate": ["5"]})
-    assert told == [["5"]]
+    settings = TraceSettings(
+        TraceSetting(("TIMESTAMPS",), 1, 2, file="x"), ready, lambda: told.append(settings.get()["trace_count"])
+    )
+    settings.sample("add")
+    assert told == []
+    settings.sample("add")
+    assert told == [["0"]]
+    settings.update("", {"trace_count": ["5"]})
+    assert told == [["0"], ["5"]]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.serving import SCRIPTED, SCRIPTED_CONFIG, Lab, Script, eventually
 from tritonlab.core.status import ModelLoadError
+from tritonlab.core.trace_settings import TraceSetting
 
 MAKE = "self.kept['f'] = pb_utils.MetricFamily({!r}, 'd', pb_utils.MetricFamily.COUNTER)\n"
 COUNT = "self.kept['m'] = self.kept['f'].Metric({'a': 'b'})\nself.kept['m'].increment(1)\nreturn [answer()]"
@@ -60,7 +61,6 @@ def test_the_metrics_of_a_failed_load_end_with_it(lab: Lab) -> None:
 
 @pytest.mark.rule("1.11.1")
 def test_a_trace_reaches_the_model_and_those_it_calls(lab: Lab) -> None:
-    context = json.dumps({"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"})
     script = lab.script()
     lab.script("traced")
     inner = "return [answer(TEXT=np.array([str(request.trace().get_context())], dtype=object))]"
@@ -72,10 +72,17 @@ def test_a_trace_reaches_the_model_and_those_it_calls(lab: Lab) -> None:
         texts.append(call.exec().output_tensors()[0].as_numpy()[0].decode())
     return [answer(TEXT=np.array([str(t) for t in texts], dtype=object))]
     """
-    request = script.model.create_request(inputs={"CODE": [_dedented(code)]})
-    request.trace_context = context
-    (response,) = script.model.infer(request)
-    assert [text.decode() for text in response.outputs["TEXT"].numpy()] == [context, context, "None"]
+    settings = lab.server.core.trace_settings
+    settings.start(TraceSetting(("TIMESTAMPS",), 1, mode="opentelemetry"))
+    (response,) = script.model.infer(inputs={"CODE": [_dedented(code)]})
+    own, called, untraced = [text.decode() for text in response.outputs["TEXT"].numpy()]
+    (_, trace_id, span, flags), (_, called_id, called_span, _) = (
+        json.loads(context)["traceparent"].split("-") for context in (own, called)
+    )
+    assert (len(trace_id), len(span), flags, untraced) == (32, 16, "01", "None")
+    assert called_id == trace_id
+    assert called_span != span
+    settings.stop()
     assert script.text("request.trace().get_context()") == "None"
 
 

@@ -10,6 +10,7 @@ from .infer_response import InferenceResponse, ParameterValue
 from .instrument import ExecuteTimes
 from .status import TritonError
 from .tensor import Tensor
+from .trace import Trace
 
 SEQUENCE_START = 1
 SEQUENCE_END = 2
@@ -82,7 +83,7 @@ class InferenceRequest:
         "serial",
         "state",
         "timeout",
-        "trace_context",
+        "trace",
     )
 
     #: whether this is a NullRequest
@@ -118,8 +119,8 @@ class InferenceRequest:
         self.cancelled = False
         #: hears of `cancel`: an ensemble's request hands it on to its steps
         self.on_cancel: Callable[[], None] | None = None
-        #: JSON text of the OpenTelemetry headers that continue the caller's trace, for the model (rule 1.11.1)
-        self.trace_context: str | None = None
+        #: set where it is traced: by the server, or by who makes it for another request
+        self.trace: Trace | None = None
         self.state = RequestState.INITIALIZED
         #: while it executes: lets the waiting caller read the answer itself
         self.executor: Leadable | None = None
@@ -204,6 +205,6 @@ class StepRequest(InferenceRequest):
             on_response=on_response,
         )
         self.cancelled = parent.cancelled
-        self.trace_context = parent.trace_context
+        self.trace = parent.trace.child() if parent.trace is not None else None
         self.parent = parent
         self.on_executed = on_executed

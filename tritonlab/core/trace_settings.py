@@ -132,9 +132,9 @@ class TraceSettings:
             raise InvalidArgumentError(f"Attempting to set invalid trace setting :{setting.flaw}")
         return _Sampler(setting, frozenset(changes))
 
-    def start(self, file: str, level: Sequence[str], rate: int = 1, count: int = -1, log_frequency: int = 0) -> None:
-        """What only the server's owner may say: traces every model to `file` from now on, overrides forgotten."""
-        self._replace(TraceSetting(tuple(level), rate, count, log_frequency, file))
+    def start(self, setting: TraceSetting) -> None:
+        """What only the server's owner may say: this holds for every model from now on, overrides are forgotten."""
+        self._replace(setting)
 
     def stop(self) -> None:
         """Back to what the server started with."""
@@ -149,19 +149,23 @@ class TraceSettings:
         if self._on_change is not None:
             self._on_change()
 
-    def sample(self, model: str) -> TraceSetting | None:
-        """The setting to trace this request of `model` by, or None if it is not its turn (every `rate`-th is)."""
+    def sample(self, model: str, forced: bool = False) -> TraceSetting | None:
+        """The setting to trace this request of `model` by, or None if it is not its turn: every `rate`-th is, and, in
+        mode opentelemetry, one that is `forced`."""
         with self._lock:
             sampler = self._models.get(model, self._global)
             setting = sampler.setting
-            if setting.flaw or setting.count == 0:
+            if setting.flaw:
                 return None
-            sampler.seen += 1
-            if sampler.seen % setting.rate:
-                return None
-            if setting.count > 0:
+            turn = False
+            if setting.count:
+                sampler.seen += 1
+                turn = sampler.seen % setting.rate == 0
+            if turn and setting.count > 0:
                 sampler.setting = replace(setting, count=setting.count - 1)
-            return setting
+        if turn and setting.count == 1 and self._on_change is not None:
+            self._on_change()
+        return setting if turn or (forced and setting.mode == "opentelemetry") else None
 
     def active(self) -> bool:
         """Whether any request of any model can still be traced."""

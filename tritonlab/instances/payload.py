@@ -38,8 +38,8 @@ class Payload:
                 list(request.requested_outputs) if request.requested_outputs or request.null else None,
                 headers[position:end],
             ]
-            if request.trace_context is not None:
-                entry.append(request.trace_context)
+            if request.trace is not None:
+                entry.append(request.trace.wire())
             entries.append(entry)
             position = end
         return entries

@@ -32,7 +32,8 @@ _ASK_SECONDS = 1.0
 class RequestExecutor:
     """`infer` starts a checked request and calls back; `find` finds the version that a request is for. Both may raise
     TritonError. `later` calls a function after so many nanoseconds. `patience`: nanoseconds after which calls that wait
-    for one another are refused even if a thread of the author's could end it (0: never)."""
+    for one another are refused even if a thread of the author's could end it (0: never). `adopt(request, trace)` makes a
+    request part of the trace of that number."""
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class RequestExecutor:
         clock: Clock,
         later: Callable[[int, Callable[[], None]], None],
         patience: int = 0,
+        adopt: Callable[[InferenceRequest, int], None] | None = None,
     ) -> None:
         self._infer = infer
         self._find = find
         self._clock = clock
         self._later = later
         self._patience = patience
+        self._adopt = adopt
         self._blocked = BlockedCalls()
         self._lock = threading.Lock()  # guards _running
         self._running: dict[tuple[int, int], BlsCall] = {}
@@ -72,7 +75,8 @@ class RequestExecutor:
             requested_outputs=tuple(sorted(outputs)),
             parameters=parse_parameters(parameters) if parameters else None,
         )
-        request.trace_context = trace
+        if trace is not None and self._adopt is not None:
+            self._adopt(request, trace[0])
         text = self._begin(caller, link, ident, request, allows_decoupled, waits)
         if text:
             link.post(_INFER_RESPONSE, ident, [True, None, [], [int(Code.INTERNAL), text], ""])

@@ -15,9 +15,12 @@ from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import ParameterValue
 from ..core.instrument import Instruments
+from ..core.log_settings import LogSetting, LogSettings
+from ..core.metrics_config import MetricsConfig
 from ..core.model_config import print_pbtxt, to_dict
 from ..core.status import InternalError, NotFoundError, UnsupportedError
 from ..core.tensor import Tensor
+from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.rate_limiter import Limits
 from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
@@ -36,7 +39,8 @@ class Server:
     `model_load_thread_count` at a time. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9).
     `backend_directory`: where
     Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11). `watchdog_seconds`: how long a
-    request may wait before a warning in `logs()` says what for (0: for ever).
+    request may wait before a warning in `logs()` says what for (0: for ever). `trace_setting`, `log_setting`,
+    `metrics_config`: what the flags --trace-config, --log-… and --metrics-config say (rules 5.13, 5.14).
     `cache_config`: `"local,size=<bytes>"` makes room for the answers of models with `response_cache` (rule 5.9).
     `rate_limit="execution_count"` minds the resources of `rate_limiter` (rule 5.10.2), `rate_limit_resource` says how
     much there is, `{name: count}` or `{name: {device: count}}`. `count_warmup=False` keeps the executions of
@@ -59,6 +63,9 @@ class Server:
         clock: Clock | None = None,
         warm_stubs: int = 2,
         watchdog_seconds: float = WATCHDOG_SECONDS,
+        trace_setting: TraceSetting | None = None,
+        log_setting: LogSetting | None = None,
+        metrics_config: MetricsConfig | None = None,
         exit_on_error: bool = True,
         model_load_thread_count: int = LOAD_THREADS,
         repository_poll_secs: float = POLL_SECONDS,
@@ -79,6 +86,9 @@ class Server:
             clock=clock,
             warm_stubs=warm_stubs,
             watchdog_seconds=watchdog_seconds,
+            trace_setting=trace_setting,
+            log_setting=log_setting,
+            metrics_config=metrics_config,
             exit_on_error=exit_on_error,
             model_load_thread_count=model_load_thread_count,
             repository_poll_secs=repository_poll_secs,
@@ -92,6 +102,17 @@ class Server:
     def instruments(self) -> Instruments:
         """Where listeners are added: `server.instruments.add(MyInstrument())`."""
         return self._core.instruments
+
+    @property
+    def trace_settings(self) -> TraceSettings:
+        """Which requests leave a trace in the peer's trace file: `get`, `update`, and `start` and `stop` for what no
+        client may set (rule 5.14.1)."""
+        return self._core.trace_settings
+
+    @property
+    def log_settings(self) -> LogSettings:
+        """What `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
+        return self._core.log_settings
 
     @property
     def core(self) -> InferenceServer:

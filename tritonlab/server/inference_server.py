@@ -47,6 +47,7 @@ from .model_repository_manager import ModelRepositoryManager
 from .repository_poller import RepositoryPoller
 from .requests_in_flight import HeldRequest, survey
 from .server_metrics import FirstResponses, ServerMetrics
+from .trace import Tracer
 from .watchdog import Watchdog
 
 SERVER_NAME = "triton"
@@ -115,7 +116,7 @@ class InferenceServer:
         self.metrics = MetricRegistry(self._on_metric)
         self._metrics = ServerMetrics(metrics_config or MetricsConfig(), self.metrics, self.clock)
         self.log = LogBook(self._on_log)
-        self.trace_settings = TraceSettings(trace_setting or TraceSetting(), self.model_ready)
+        self.trace_settings = TraceSettings(trace_setting or TraceSetting(), self.model_ready, self._on_trace)
         self.log_settings = LogSettings(log_setting or LogSetting())
         self.repository = ModelRepositoryManager(repositories)
         self._strict_readiness = strict_readiness
@@ -125,8 +126,9 @@ class InferenceServer:
         self._backends = Backends(backend_directory)
         if metrics_config is not None and metrics_config.histogram_latencies:
             self.instruments.add(FirstResponses(self.find))
+        self.tracer = Tracer(self.trace_settings, self.instruments, self._tell)
         self._executor = RequestExecutor(
-            self.infer, self.find, self.clock, self._call_later, int(watchdog_seconds * 1e9)
+            self.infer, self.find, self.clock, self._call_later, int(watchdog_seconds * 1e9), self.tracer.adopt
         )
         calls = StubCalls(self.metrics, self._executor, self)
         services = LoadServices(
@@ -145,6 +147,7 @@ class InferenceServer:
         self._watchdog = Watchdog(
             watchdog_seconds, self.clock, self._timer, self.requests, self._executor.calls, self._on_waiting
         )
+        self._on_trace()
         _servers.add(self)
         self._startup_models = startup_models
         self._load_threads = model_load_thread_count
@@ -203,6 +206,23 @@ class InferenceServer:
                     raise  # a full queue is counted nowhere (measured)
                 # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
                 request.inputs = inputs  # the check may have reshaped them
+
+    def _infer_traced(self, request: InferenceRequest) -> None:
+        """`infer` of clients' requests while the trace settings let some of them be traced. What models and ensembles
+        ask goes to `infer` itself: it is traced where its parent is."""
+        trace = request.trace or self.tracer.begin(request)
+        try:
+            InferenceServer.infer(self, request)
+        except BaseException:
+            if trace is not None:
+                self.tracer.forget(trace)
+            raise
+
+    def _on_trace(self) -> None:
+        if self.tracer.refresh():
+            self.infer = self._infer_traced  # type: ignore[method-assign]
+        else:
+            self.__dict__.pop("infer", None)
 
     def _call_later(self, ns: int, function: Callable[[], None]) -> None:
         self._timer.call_at(self.clock.now() + ns, function)
@@ -317,6 +337,9 @@ class InferenceServer:
         version = held.version
         self.log.add(LogRecord(time.time_ns(), version.name, version.version, name, "server", "WARNING", text))
 
+    def _tell(self, level: str, text: str) -> None:
+        self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
+
     def _on_state(self, version: ModelVersion, reason: str) -> None:
         hook = self.instruments.model_state
         if hook is not None:
@@ -344,6 +367,7 @@ class InferenceServer:
         if self._poller is not None:
             self._poller.stop()
         self._control.stop(timeout)
+        self.tracer.close()
         self.pool.close()
         self._timer.close()
         self._backends.close()

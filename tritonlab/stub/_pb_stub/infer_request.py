@@ -293,7 +293,7 @@ class InferenceRequest(NativeObject):
         """What the server needs besides the inputs, as plain data for the wire.
 
         [model name, model version, request id, correlation id, flags, timeout us, requested output names,
-        parameters JSON or "", [memory type 0 GPU | 1 CPU, device id] or None, trace context or None]
+        parameters JSON or "", [memory type 0 GPU | 1 CPU, device id] or None, [trace number, context] or None]
         """
         memory = self._preferred_memory
         return [
@@ -306,7 +306,7 @@ class InferenceRequest(NativeObject):
             sorted(self._requested),
             self._parameters,
             None if memory is None else [int(memory._type), memory._device_id],
-            None if self._trace is None else self._trace._context,
+            None if self._trace is None else self._trace._wire(),
         ]
 
 

@@ -65,7 +65,7 @@ COMMANDS = (
         "EXECUTE",
         ">",
         "[spin us, block offset, "
-        "[[handle, id, correlation id, flags, timeout, parameters, outputs|null, tensors, trace context if any]]]",
+        "[[handle, id, correlation id, flags, timeout, parameters, outputs|null, tensors, [trace, context] if any]]]",
     ),
     Command(11, "REPLY", ">", "outcome of a call (IS_CANCELLED and below)"),
     Command(

@@ -168,7 +168,8 @@ class MainLoop:
                 self._decoupled,
             )
             if len(entry) > 8:
-                request._trace = InferenceTrace._of(entry[8])
+                number, context = entry[8]
+                request._trace = InferenceTrace._of(context, number)
             if self._decoupled:
                 request.get_response_sender()  # it tells when request and sender are gone without the final flag
             requests.append(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 from . import bridge
 from .argument_check import INT64_MAX, as_int, mismatch, no_constructor
@@ -37,18 +37,25 @@ class PreferredMemory(NativeObject):
 class InferenceTrace(NativeObject):
     """The trace of a request, from `request.trace()`."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_number")
 
     _context: Optional[str]
+    _number: int
 
     def __new__(cls, *args: Any, **kwargs: Any) -> InferenceTrace:
         raise no_constructor("InferenceTrace")
 
     @classmethod
-    def _of(cls, context: Optional[str]) -> InferenceTrace:
+    def _of(cls, context: Optional[str], number: int = 0) -> InferenceTrace:
+        """`number` is the server's for a request that it traces, else 0."""
         self: InferenceTrace = _new(cls)
         self._context = context
+        self._number = number
         return self
+
+    def _wire(self) -> Optional[List[Any]]:
+        """What tells the server which trace it is; None for that of a request which is not traced."""
+        return [self._number, self._context] if self._number else None
 
     def get_context(self) -> Optional[str]:
         """JSON text of the OpenTelemetry headers that continue this trace, or None if the server has no such trace."""

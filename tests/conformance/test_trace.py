@@ -1,0 +1,254 @@
+"""Traces (rule 5.14.4): the entries of the trace file, one file per trace, from the real server and from ours."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritonlab.core.trace_settings import TraceSetting
+
+from .clients import Client, Files
+from .lab_client import LabClient
+from .models import ECHO, config, model
+from .real_client import RealClient
+from .reference import ReferenceServer, missing
+from .rules import rule
+
+IO = ("IN INT32 -1", "IN INT32 -1")
+BATCHED = "max_batch_size: 8 instance_group { kind: KIND_CPU }"
+
+#: Asks `add` with the trace of its request, then without.
+CALLER = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            for more in ({"trace": request.trace(), "request_id": "inner"}, {}):
+                call = pb_utils.InferenceRequest(
+                    model_name="add", requested_output_names=["IN"], inputs=request.inputs(), **more
+                )
+                assert not call.exec().has_error()
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor(t.name(), t.as_numpy()) for t in request.inputs()])
+            for request in requests
+        ]
+"""
+
+TWICE = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for number in range(2):
+                answer = pb_utils.Tensor("IN", request.inputs()[0].as_numpy() + number)
+                sender.send(pb_utils.InferenceResponse([answer]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+RAISES = """
+class TritonPythonModel:
+    def execute(self, requests):
+        raise ValueError("no")
+"""
+
+REFUSES = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse(error=pb_utils.TritonError("no")) for _ in requests]
+"""
+
+TYPES = "S STRING -1 optional;F FP32 -1 optional;D FP64 -1 optional;B BOOL -1 optional;L INT64 -1 optional"
+
+MODELS: dict[str, Files] = {
+    "add": model(ECHO, config(*IO, BATCHED)),
+    "queueing": model(ECHO, config(*IO, BATCHED, "dynamic_batching {}")),
+    "calls": model(CALLER, config(*IO, BATCHED)),
+    "twice": model(TWICE, config(*IO, BATCHED, "model_transaction_policy { decoupled: true }")),
+    "raises": model(RAISES, config(*IO, BATCHED)),
+    "refuses": model(REFUSES, config(*IO, BATCHED)),
+    "types": model(ECHO, config(TYPES, TYPES, BATCHED)),
+}
+
+
+class Traced:
+    """A server that traces every request into a file of its own, and what the files say."""
+
+    def __init__(self, client: Client, file: Path) -> None:
+        self.client = client
+        self._file = file
+        self._number = 0
+
+    def next(self) -> list[dict[str, Any]]:
+        """The entries of the next trace, ids counted from the client's request on, without times and without what a
+        frontend adds."""
+        path = Path(f"{self._file}.{self._number}")
+        self._number += 1
+        end = time.monotonic() + 10
+        while not (path.exists() and path.read_text().endswith("]")):
+            assert time.monotonic() < end, f"no {path}"
+            time.sleep(0.01)
+        entries = json.loads(path.read_text())
+        first = min(entry["id"] for entry in entries) - 1
+        return [shown for entry in entries if (shown := _shown(entry, first)) is not None]
+
+    def none(self) -> bool:
+        """Whether the next trace is not there (yet)."""
+        return not Path(f"{self._file}.{self._number}").exists()
+
+    def update(self, settings: dict[str, list[str]]) -> None:
+        if isinstance(self.client, LabClient):
+            self.client.server.core.trace_settings.update("", settings)
+        else:
+            assert isinstance(self.client, RealClient)
+            body = {key: values if key == "trace_level" else values[0] for key, values in settings.items()}
+            self.client._http("/v2/trace/setting", json.dumps(body).encode())
+
+
+def _shown(entry: dict[str, Any], first: int) -> dict[str, Any] | None:
+    shown = {**entry, "id": entry["id"] - first}
+    if "parent_id" in entry:
+        shown["parent_id"] = entry["parent_id"] - first
+    if "timestamps" in entry:
+        ((moment),) = entry["timestamps"]
+        assert moment["ns"] > 0
+        if moment["name"].startswith(("HTTP_", "GRPC_", "INFER_RESPONSE")):
+            return None
+        shown["timestamps"] = moment["name"]
+    return shown
+
+
+LEVELS = ("TIMESTAMPS", "TENSORS")
+
+
+@pytest.fixture(scope="module", params=["real", "lab"])
+def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+    repository, scratch = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("scratch")
+    file = scratch / "trace.json"
+    if request.param == "lab":
+        setting = TraceSetting(LEVELS, 1, log_frequency=1, file=str(file))
+        lab = LabClient(repository, trace_setting=setting)
+        lab.load_all(MODELS)
+        yield Traced(lab, file)
+        lab.close()
+        return
+    if (why := missing()) is not None:
+        pytest.skip(why)
+    options = ["rate=1", f"triton,file={file}", "triton,log-frequency=1", *(f"level={level}" for level in LEVELS)]
+    with ReferenceServer(repository, scratch, [f"--trace-config={option}" for option in options]) as server:
+        real = RealClient(server)
+        real.load_all(MODELS)
+        yield Traced(real, file)
+        real.close()
+
+
+def numbers(*values: int) -> dict[str, np.ndarray[Any, Any]]:
+    return {"IN": np.array([values], np.int32)}
+
+
+def moments(ident: int, *names: str) -> list[dict[str, Any]]:
+    return [{"id": ident, "timestamps": name} for name in names]
+
+
+COMPUTE = ("COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END", "REQUEST_END")
+
+
+def tensor(ident: int, activity: str, data: str, shape: str = "1,2", name: str = "IN", dtype: str = "INT32") -> Any:
+    described = {"name": name, "data": data, "shape": shape, "dtype": dtype}
+    return {"id": ident, "activity": activity, "tensor": described}
+
+
+def whole(ident: int, name: str, answered: list[str], **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"id": ident, "model_name": name, "model_version": 1, **more},
+        *moments(ident, "REQUEST_START", "QUEUE_START"),
+        tensor(ident, "TENSOR_QUEUE_INPUT", "1,2"),
+        *(tensor(ident, "TENSOR_BACKEND_OUTPUT", data) for data in answered),
+        *moments(ident, *COMPUTE),
+    ]
+
+
+@rule("5.14.4")
+@pytest.mark.parametrize(
+    ("name", "answered"),
+    [("add", ["1,2"]), ("queueing", ["1,2"]), ("twice", ["1,2", "2,3"]), ("raises", []), ("refuses", [])],
+)
+def test_a_request(traced: Traced, name: str, answered: list[str]) -> None:
+    traced.client.stream(name, numbers(1, 2))
+    assert traced.next() == whole(1, name, answered)
+
+
+@rule("5.14.4", "1.11.1")
+def test_what_a_model_asks_with_its_trace_is_part_of_it(traced: Traced) -> None:
+    traced.client.infer("calls", numbers(1, 2))
+    inner = whole(2, "add", ["1,2"], request_id="inner", parent_id=1)
+    assert traced.next() == [*inner, *whole(1, "calls", ["1,2"])]
+
+
+@rule("5.14.4")
+def test_a_refused_request_leaves_no_trace_but_takes_a_number(traced: Traced) -> None:
+    wrong = {"IN": np.array([[1.5]], np.float32)}
+    assert traced.client.infer("add", wrong).code == "INVALID_ARG"
+    assert traced.none()
+    traced.client.infer("add", numbers(1, 2))
+    assert traced.next() == whole(1, "add", ["1,2"])
+
+
+@rule("5.14.4")
+def test_values_of_tensors(traced: Traced) -> None:
+    sent = {
+        "S": np.array([["a,b", "ü", ""]], np.object_),
+        "F": np.array([[1.5, 1 / 3, 1e20, 100000, 1234567]], np.float32),
+        "D": np.array([[1 / 3, 1e-9, 5]], np.float64),
+        "B": np.array([[True, False]]),
+        "L": np.array([[-5, 1 << 40]], np.int64),
+    }
+    traced.client.infer("types", sent)
+    told = {
+        e["tensor"]["name"]: e["tensor"]["data"] for e in traced.next() if e.get("activity") == "TENSOR_QUEUE_INPUT"
+    }
+    assert told == {
+        "S": '"a,b","ü",""',
+        "F": "1.5,0.333333,1e+20,100000,1.23457e+06",
+        "D": "0.333333,1e-09,5",
+        "B": "1,0",
+        "L": "-5,1099511627776",
+    }
+
+
+@rule("5.14.4", "5.14.1")
+@pytest.mark.parametrize(("level", "kind"), [("TENSORS", "activity"), ("TIMESTAMPS", "timestamps")])
+def test_one_level_alone(traced: Traced, level: str, kind: str) -> None:
+    traced.update({"trace_level": [level]})
+    traced.client.infer("add", numbers(1, 2))
+    traced.update({"trace_level": list(LEVELS)})
+    expected = [entry for entry in whole(1, "add", ["1,2"]) if kind in entry]
+    head = whole(1, "add", [])[:1] if level == "TIMESTAMPS" else []
+    assert traced.next() == head + expected
+
+
+@rule("5.14.1")
+def test_every_second_request_until_the_count_has_run_out(traced: Traced) -> None:
+    traced.update({"trace_rate": ["2"], "trace_count": ["2"]})
+    for number in range(6):
+        traced.client.infer("add", numbers(number, number))
+    traced.update({"trace_rate": ["1"], "trace_count": ["-1"]})
+    traced.client.infer("add", numbers(7, 7))
+    inputs = [
+        next(entry["tensor"]["data"] for entry in traced.next() if entry.get("activity") == "TENSOR_QUEUE_INPUT")
+        for _ in range(3)
+    ]
+    assert inputs == ["1,1", "3,3", "7,7"]
