@@ -16,7 +16,7 @@ from tritonlab.instances.model_instance import ModelInstance
 from tritonlab.ipc.stub_log import LogRecord
 from tritonlab.server.requests_in_flight import HeldRequest, survey
 from tritonlab.server.watchdog import Watchdog, Way
-from tritonlab.testing import MS, FakeTimer, MockClock
+from tritonlab.testing import MS, FakeTimer, MockClock, RecordingInstrument
 
 SECOND = 1000 * MS
 
@@ -291,8 +291,13 @@ def held_script(lab: Lab, name: str, text: str = SCRIPTED_CONFIG) -> tuple[Scrip
 
 def test_a_slow_request_is_reported_with_the_line_it_is_in(quick: Lab) -> None:
     script, release, wait = held_script(quick, "slow")
+    heard = RecordingInstrument()
+    quick.server.core.instruments.add(heard)
     responses = script.infer(wait + "return [answer(OUT=np.float32([1]))]", request_id="mine")
     (record,) = eventually(lambda: warnings(quick, "slow"))
+    ((model, text, _),) = eventually(lambda: heard.named("requests_wait"))
+    quick.server.core.instruments.remove(heard)
+    assert (model, text) == ("slow", record.text)
     assert (record.model, record.version, record.instance) == ("slow", 1, "slow_0_0")
     head, *rest = record.text.splitlines()
     assert head.startswith("request ")

@@ -45,6 +45,9 @@ class Instrument:
     def request_released(self, request: InferenceRequest, now: int) -> None:
         """The request got its final response."""
 
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        """Requests of the model have waited for the watchdog's time; `text` says where they are and what for."""
+
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         """A model version changed its state (LOADING, READY, UNLOADING, UNAVAILABLE)."""
 
@@ -84,6 +87,7 @@ class Instruments:
     execute_finished: Callable[..., None] | None
     response_sent: Callable[..., None] | None
     request_released: Callable[..., None] | None
+    requests_wait: Callable[..., None] | None
     model_state: Callable[..., None] | None
     metric: Callable[..., None] | None
     log: Callable[..., None] | None

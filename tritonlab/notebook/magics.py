@@ -14,11 +14,12 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from ..core.status import NotFoundError
 from . import commands
 from .card_display import show_card
-from .cells import running_body
+from .cells import cell_label, running_body
 from .completion import install_completion
 from .config_options import KINDS, ConfigOptions
 from .draft import Source
 from .tracebacks import Tracebacks, install
+from .waiting import WaitingNotice
 from .workspace import Workspace
 
 
@@ -152,10 +153,14 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         lambda name: _config_of(workspace(), name),
     )
     install(tracebacks)
+    notice = WaitingNotice(
+        lambda file, line: workspace().sources.locate(file, line), lambda origin: cell_label(shell, origin)
+    )
 
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
+        notice.listen_to(found.server.core.instruments)
         return found
 
     current()

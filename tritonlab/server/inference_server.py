@@ -336,6 +336,9 @@ class InferenceServer:
         name = held.instance.plan.name if held.instance is not None else ""
         version = held.version
         self.log.add(LogRecord(time.time_ns(), version.name, version.version, name, "server", "WARNING", text))
+        hook = self.instruments.requests_wait
+        if hook is not None:
+            hook(version.name, text, self.clock.now())
 
     def _tell(self, level: str, text: str) -> None:
         self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))

@@ -1,0 +1,35 @@
+"""What the watchdog says of requests that wait for long, shown where the author waits too: below the running cell."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+
+from ..core.instrument import Instrument, Instruments
+from .source_map import Locate
+
+_PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
+
+
+class WaitingNotice(Instrument):
+    """Prints each report once. `locate` maps lines of model files to cells, `label` names a cell (`Cell In[3]`)."""
+
+    def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
+        self._locate = locate
+        self._label = label
+
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        print(_PLACE.sub(self._place, text), file=sys.stderr, flush=True)
+
+    def _place(self, found: re.Match[str]) -> str:
+        origin, line = self._locate(found[1], int(found[2]))
+        return found[0] if origin == found[1] else f"{self._label(origin)}, line {line}"
+
+    def listen_to(self, instruments: Instruments) -> None:
+        """In place of any other: a notebook has one."""
+        others = [one for one in instruments if isinstance(one, WaitingNotice)]
+        if others != [self]:
+            for other in others:
+                instruments.remove(other)
+            instruments.add(self)
