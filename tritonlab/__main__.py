@@ -10,16 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .frontends.serve import serve
 from .ipc.interpreter import Interpreter, InterpreterError
 from .ipc.own_stub import NAME, write_own_stub
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status, 0 for success."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["serve"]:  # the syntax of its flags is tritonserver's, not argparse's
+        return serve(words[1:])
     parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    commands.add_parser("serve", help="serves a model repository over HTTP and gRPC, as tritonserver does")
     add_stub_command(commands)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
     try:
         options.run(options)
     except (OSError, InterpreterError) as error:

@@ -3,6 +3,7 @@ read (measured)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,15 @@ def _number(kind: type[int] | type[float], text: str) -> float:
         return kind(text)
     except ValueError:
         raise CommandLineError(f"Invalid option value. Got {text}") from None
+
+
+def _pattern(flag: str, text: str) -> str:
+    """The peer takes any text, and a pattern that cannot be one then matches nothing."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise CommandLineError(f"{flag} is no regular expression: {error}. Got {text}") from None
+    return text
 
 
 def one_of(*choices: str) -> Kind:
@@ -191,6 +201,7 @@ def restricted(what: str, restrictions: list[tuple[tuple[str, ...], str, str]]) 
 TEXT = Kind("<string>", _text)
 TEXTS = Kind("<string>", _text, many=True)
 BOOLEAN = Kind("<boolean>", _boolean)
+PATTERN = Kind("<regex>", _pattern)
 INTEGER = Kind("<integer>", _integer)
 SIZE = Kind("<integer>", _size)
 FLOAT = Kind("<float>", lambda flag, text: _number(float, text))

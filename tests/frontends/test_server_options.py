@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tritonlab.core.status import InvalidArgumentError
+from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.frontends.access import AccessRules
+from tritonlab.frontends.flag_values import CommandLineError
+from tritonlab.frontends.server_options import EndpointOptions, read_endpoint_options, read_options
+
+
+def server(*arguments: str) -> dict[str, Any]:
+    return read_options(arguments).server
+
+
+def test_the_peers_defaults_hold_but_for_the_address() -> None:
+    options = read_options(["--model-repository=/models"])
+    assert options.endpoints == EndpointOptions()
+    assert (options.endpoints.http_address, options.endpoints.grpc_address) == ("127.0.0.1", "127.0.0.1")
+    assert (options.endpoints.http_port, options.endpoints.grpc_port, options.endpoints.metrics_port) == (
+        8000,
+        8001,
+        8002,
+    )
+    assert (options.exit_on_error, options.exit_timeout, options.help) == (True, 30, False)
+    assert options.server["repositories"] == ["/models"]
+    assert options.server["model_control_mode"] == "none" and options.server["repository_poll_secs"] == 15
+
+
+def test_start_up_models_belong_to_the_explicit_mode() -> None:
+    with pytest.raises(CommandLineError, match=r"Use of '--load-model' requires setting '--model-control-mode=explici"):
+        server("--load-model=a")
+    assert server("--load-model=a", "--load-model=b", "--model-control-mode=explicit")["startup_models"] == ["a", "b"]
+
+
+def test_settings_of_the_python_backend_and_of_all_backends_are_passed_on() -> None:
+    given = [
+        "--backend-config=python,shm-growth-byte-size=2",
+        "--backend-config=tensorflow,x=1",
+        "--backend-config=y=2",
+    ]
+    assert server(*given)["backend_config"] == {"shm-growth-byte-size": "2", "y": "2"}
+
+
+def test_both_flags_switch_the_completion_of_configs_off() -> None:
+    assert server()["strict_model_config"] is False
+    assert server("--disable-auto-complete-config")["strict_model_config"] is True
+    assert server("--strict-model-config=true")["strict_model_config"] is True
+
+
+def test_the_cache_under_its_old_name_too() -> None:
+    assert server()["cache_config"] == ""
+    assert server("--cache-config=local,size=1048576")["cache_config"] == "local,size=1048576"
+    assert server("--response-cache-byte-size=1048576")["cache_config"] == "local,size=1048576"
+
+
+def test_resources_for_every_device_or_for_one() -> None:
+    given = ["--rate-limit-resource=A:4", "--rate-limit-resource=B:1:0", "--rate-limit-resource=B:2:1"]
+    assert server(*given)["rate_limit_resource"] == {"A": 4, "B": {0: 1, 1: 2}}
+
+
+def test_trace_settings() -> None:
+    given = ["--trace-config=triton,file=/t", "--trace-config=triton,log-frequency=5", "--trace-config=rate=2"]
+    given += ["--trace-config=level=TIMESTAMPS", "--trace-config=level=tensors", "--trace-config=count=3"]
+    assert server(*given)["trace_setting"] == TraceSetting(("TIMESTAMPS", "TENSORS"), 2, 3, 5, "/t")
+    assert server("--trace-config=level=TENSORS", "--trace-config=level=OFF")["trace_setting"] == TraceSetting()
+
+
+def test_trace_settings_under_their_old_names() -> None:
+    given = ["--trace-file=/t", "--trace-rate=2", "--trace-level=TENSORS", "--trace-count=3", "--trace-log-frequency=4"]
+    assert server(*given)["trace_setting"] == TraceSetting(("TENSORS",), 2, 3, 4, "/t")
+
+
+def test_trace_settings_of_opentelemetry() -> None:
+    given = ["--trace-config=mode=opentelemetry", "--trace-config=opentelemetry,url=localhost:4318/v1/traces"]
+    setting = server(*given, "--trace-config=triton,file=/t")["trace_setting"]
+    assert (setting.mode, setting.options) == ("opentelemetry", (("url", "localhost:4318/v1/traces"),))
+
+
+def test_log_and_metrics_settings() -> None:
+    found = server("--log-verbose=2", "--log-info=0", "--log-format=iso8601", "--metrics-config=summary_latencies=true")
+    assert (found["log_setting"].log_verbose_level, found["log_setting"].log_info) == (2, False)
+    assert found["log_setting"].log_format == "ISO8601"
+    assert found["metrics_config"].summary_latencies
+    with pytest.raises(InvalidArgumentError, match="summary_quantiles"):
+        server("--metrics-config=summary_quantiles=half")
+
+
+def test_endpoints_alone() -> None:
+    options = read_endpoint_options(
+        ["--http-port", "0", "--allow-grpc=false", "--http-allowed-origin=https://lab.example"]
+    )
+    assert (options.http_port, options.grpc) == (0, False)
+    assert options.access == AccessRules(origins=("https://lab.example",))
+    with pytest.raises(CommandLineError, match="unrecognized option '--model-repository=x'"):
+        read_endpoint_options(["--model-repository=x"])
+
+
+def test_what_is_restricted_reaches_its_frontend() -> None:
+    given = ["--http-restricted-api=health,trace:k=v", "--grpc-restricted-protocol=inference:a=b"]
+    options = read_endpoint_options([*given, "--http-header-forward-pattern=^x-", "--grpc-keepalive-time=7"])
+    assert options.http_options.restricted_api == {"health": ("k", "v"), "trace": ("k", "v")}
+    assert options.http_options.header_forward_pattern == "^x-"
+    assert options.grpc_options.restricted == {"inference": ("a", "b")}
+    assert options.grpc_options.keepalive_time_ms == 7
+    with pytest.raises(CommandLineError, match="is no regular expression"):
+        read_endpoint_options(["--http-header-forward-pattern=("])

@@ -1,0 +1,143 @@
+"""The three ports of a server, started and stopped together: HTTP, gRPC and metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Protocol
+
+from ..core.status import TritonError
+from ..server.inference_server import InferenceServer
+from .access import AccessRules
+from .asgi_server import ASGIServer
+from .grpc.grpc_server import GRPCOptions, GRPCServer
+from .http.http_server import HTTPOptions, HTTPServer
+from .listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
+from .metrics_endpoint import metrics_app
+from .shared_memory_manager import SharedMemoryManager
+
+#: Seconds requests under way get when nobody says how many.
+STOP_TIMEOUT = 5.0
+
+
+class Frontend(Protocol):
+    """What listens on one port."""
+
+    def start(self, address: str, port: int) -> int:
+        """Returns the port it listens on."""
+
+    def stop(self, timeout: float) -> None:
+        """Refuses new requests; those under way get `timeout` seconds."""
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """`http`, `grpc`, `metrics`: whether that port is opened. Port 0 is any free one. `metrics_address`: where HTTP
+    listens if left out. `client_shm`: whether clients may register shared memory (rule 6.10.1)."""
+
+    http: bool = True
+    grpc: bool = True
+    metrics: bool = True
+    http_address: str = LOOPBACK
+    grpc_address: str = LOOPBACK
+    metrics_address: str = ""
+    http_port: int = HTTP_PORT
+    grpc_port: int = GRPC_PORT
+    metrics_port: int = METRICS_PORT
+    client_shm: bool = False
+    access: AccessRules = field(default_factory=AccessRules)
+    http_options: HTTPOptions = field(default_factory=HTTPOptions)
+    grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
+
+    def places(self) -> dict[str, tuple[str, int]]:
+        """Service, as the peer calls it in its log -> address and port, in the order the peer starts them."""
+        places = {
+            "GRPC": (self.grpc, self.grpc_address, self.grpc_port),
+            "HTTP": (self.http, self.http_address, self.http_port),
+            "Metrics": (self.metrics, self.metrics_address or self.http_address, self.metrics_port),
+        }
+        return {name: (address, port) for name, (allowed, address, port) in places.items() if allowed}
+
+    def check_free(self) -> None:
+        """Raises what `Endpoints` would for a port that is in use; asked before models are loaded, which takes long."""
+        for name, (address, port) in self.places().items():
+            with _named(name):
+                check_free(address, port)
+
+
+class Endpoints:
+    """The open ports of one server, from the constructor to `stop`. `started(service, place)` hears of each.
+
+    Raises the TritonError of a port that cannot be opened; then none is.
+    """
+
+    def __init__(
+        self,
+        core: InferenceServer,
+        options: EndpointOptions | None = None,
+        started: Callable[[str, str], None] = lambda service, place: None,
+    ) -> None:
+        options = options or EndpointOptions()
+        options.check_free()
+        shared_memory = SharedMemoryManager(options.client_shm)
+        http_options = replace(options.http_options, middleware=(options.access.guard,))
+        frontends: dict[str, Callable[[], Frontend]] = {
+            "GRPC": lambda: GRPCServer(core, shared_memory, options.grpc_options),
+            "HTTP": lambda: HTTPServer(core, shared_memory, http_options),
+            "Metrics": lambda: ASGIServer(options.access.guard(metrics_app(core.metrics_text)), "tritonlab metrics"),
+        }
+        #: service -> `address:port`
+        self.places: dict[str, str] = {}
+        self._open: dict[str, Frontend] = {}
+        try:
+            for name, (address, port) in options.places().items():
+                frontend = frontends[name]()
+                with _named(name):
+                    bound = frontend.start(address, port)
+                self._open[name] = frontend
+                self.places[name] = f"[{address}]:{bound}" if ":" in address else f"{address}:{bound}"
+                started(name, self.places[name])
+        except BaseException:
+            self.stop(0)
+            raise
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
+        """Closes the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
+        end = time.monotonic() + timeout
+        # metrics last: they may be watched to the end
+        for name in ("HTTP", "GRPC", "Metrics"):
+            frontend = self._open.pop(name, None)
+            if frontend is not None:
+                frontend.stop(max(end - time.monotonic(), 0))
+        self.places = {}
+
+    def __enter__(self) -> Endpoints:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        """One line per port, as clients want to be given it."""
+        forms = {"HTTP": "HTTP     http://{}", "GRPC": "gRPC     {}", "Metrics": "metrics  http://{}/metrics"}
+        lines = [form.format(self.places[name]) for name, form in forms.items() if name in self.places]
+        return "\n".join(lines) or "no endpoints"
+
+
+@contextlib.contextmanager
+def _named(service: str) -> Iterator[None]:
+    """Says which service an error is of, as the peer does."""
+    try:
+        yield
+    except TritonError as error:
+        option = service.lower()
+        raise TritonError.of(
+            error.code,
+            f"failed to start {service} service: {error.code.text} - {error.message}; "
+            f"another port: --{option}-port (0: any free one), without it: --allow-{option}=false",
+        ) from None

@@ -1,0 +1,170 @@
+"""The process of `tritonlab serve`, from its command line to its exit status, as tritonserver's.
+
+status 0    it was told to end (SIGINT, SIGTERM), and every request in flight was answered
+status 1    the command line, a port, the repository or a start-up model was refused, or the time to end ran out
+by signal   it was told to end while it still loaded
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType, TracebackType
+from typing import Any
+
+from ..core.status import InternalError, InvalidArgumentError, TritonError
+from ..server.inference_server import InferenceServer
+from ..server.log_writer import LogWriter
+from .command_line import usage
+from .endpoints import Endpoints
+from .flag_values import CommandLineError
+from .flags import GROUPS
+from .server_options import ServerOptions, read_options
+from .startup_tables import backend_table, model_table, option_table
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SERVICES = {"GRPC": "GRPCInferenceService", "HTTP": "HTTPService", "Metrics": "Metrics Service"}
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Runs `tritonlab serve <arguments>` until a signal ends it; the exit status."""
+    try:
+        options = read_options(arguments)
+    except (CommandLineError, TritonError) as error:
+        print(f"tritonlab serve: {error}\n`tritonlab serve --help` shows the flags.", file=sys.stderr)
+        return 1
+    if options.help:
+        print("Usage: tritonlab serve [--flag value | --flag=value] ...")
+        print("\n".join(usage(GROUPS)))
+        return 0
+    with EndSignals() as signals:
+        try:
+            return _run(options, signals)
+        except TritonError as error:
+            print(f"error: {error.message}", file=sys.stderr)
+            return 1
+        except EndedEarly:
+            pass
+    # nothing was served yet: the status says what ended it, as where no handler is installed
+    signal.signal(signals.first, signal.SIG_DFL)
+    os.kill(os.getpid(), signals.first)
+    return 1
+
+
+def _run(options: ServerOptions, signals: EndSignals) -> int:
+    with signals.raising():
+        try:
+            _check_repositories(options.server["repositories"])
+            core = InferenceServer(**options.server, load_models=False)
+        except TritonError as error:
+            raise _creating_server(error) from None
+        log = LogWriter(core.log_settings)
+        core.instruments.add(log)
+        try:
+            for flag in options.inert:
+                log.write("WARNING", f"--{flag.name} has no effect: {flag.about}")
+            options.endpoints.check_free()
+            failed = core.load_startup_models()
+            for text in (
+                backend_table(core, options.server),
+                model_table(core),
+                option_table(core, options.server, options.exit_timeout),
+            ):
+                log.write_table(text + "\n")
+            if failed and options.exit_on_error:
+                raise _creating_server(InternalError("failed to load all models"))
+            if failed:
+                log.write("ERROR", "Internal: failed to load all models")
+            endpoints = Endpoints(
+                core,
+                options.endpoints,
+                lambda service, place: log.write("INFO", f"Started {_SERVICES[service]} at {place}"),
+            )
+        except BaseException:
+            core.stop(options.exit_timeout)
+            log.close()
+            raise
+    signals.wait()
+    return _end(core, endpoints, log, options.exit_timeout)
+
+
+def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: float) -> int:
+    """Lets no request in any more, and ends when those in flight are answered, or `timeout` seconds have passed."""
+    end = time.monotonic() + timeout
+    log.write("INFO", "Waiting for in-flight requests to complete.")
+    endpoints.stop(timeout)
+    core.stop(max(end - time.monotonic(), 0))
+    late = time.monotonic() >= end
+    if late:
+        log.write("ERROR", "failed to stop server: Internal - Exit timeout expired. Exiting immediately.")
+    log.close()
+    return int(late)
+
+
+def _creating_server(error: TritonError) -> TritonError:
+    return TritonError.of(error.code, f"creating server: {error.code.text} - {error.message}")
+
+
+def _check_repositories(paths: Sequence[str]) -> None:
+    """Raises the peer's texts (measured)."""
+    if not paths:
+        raise InvalidArgumentError("--model-repository must be specified")
+    for path in paths:
+        if not os.path.exists(path):
+            raise InternalError(f"failed to stat file {path}")
+        if not os.path.isdir(path):
+            raise InvalidArgumentError("repository path is not a valid directory")
+
+
+class EndedEarly(BaseException):
+    """A signal came while models were loaded; no `except Exception` may stop it."""
+
+
+class EndSignals:
+    """SIGINT and SIGTERM, from `__enter__` to `__exit__`: they end what is `raising`, and `wait`. Main thread only."""
+
+    def __init__(self) -> None:
+        # a handler may run in the middle of anything: of all queues, only this one's put is reentrant
+        self._came: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._raises = False
+        self._before: list[Any] = []
+        #: the signal that came first
+        self.first = 0
+
+    def __enter__(self) -> EndSignals:
+        # SIGTERM goes the way of SIGINT, which what must not be torn holds back (ipc/interrupts.py)
+        handlers = (self._handle, lambda number, frame: signal.getsignal(signal.SIGINT)(number, frame))  # type: ignore
+        self._before = [signal.signal(number, handler) for number, handler in zip(_SIGNALS, handlers, strict=True)]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in zip(_SIGNALS, self._before, strict=True):
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        os.write(1, f"Signal ({number}) received.\n".encode())
+        self.first = self.first or number
+        self._came.put(number)
+        if self._raises:
+            self._raises = False
+            raise EndedEarly
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """In this context the first signal raises EndedEarly."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def wait(self) -> None:
+        """Until a signal has come."""
+        self._came.get()

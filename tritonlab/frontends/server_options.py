@@ -1,0 +1,133 @@
+"""From what a command line says to what the server and its endpoints are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.log_settings import LogSetting
+from ..core.metrics_config import MetricsConfig
+from ..core.trace_settings import LEVELS, TraceSetting
+from ..instances.rate_limiter import Limits
+from .access import AccessRules
+from .command_line import CommandLine, Flag, Group
+from .endpoints import EndpointOptions
+from .flag_values import CommandLineError, restricted
+from .flags import GROUPS
+from .grpc.grpc_server import GRPCOptions
+from .http.http_server import HTTPOptions
+
+_ENDPOINT_PARTS = ("endpoints", "http", "grpc", "access")
+#: The flags about endpoints, not about the server behind them.
+ENDPOINT_GROUPS = tuple(
+    Group(group.title, flags)
+    for group in GROUPS
+    if (flags := tuple(flag for flag in group.flags if flag.place.partition(".")[0] in _ENDPOINT_PARTS))
+)
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """`server`: the arguments of InferenceServer. `exit_timeout`: seconds for requests in flight. `inert`: flags that
+    were given and have no effect. `help`: the command line asks for nothing but the table of flags."""
+
+    server: dict[str, Any]
+    endpoints: EndpointOptions
+    exit_on_error: bool
+    exit_timeout: float
+    inert: tuple[Flag, ...]
+    help: bool
+
+
+def read_options(arguments: Sequence[str]) -> ServerOptions:
+    """Raises CommandLineError with the peer's text, or InvalidArgumentError."""
+    line = CommandLine(GROUPS, arguments)
+    values = line.values
+    server, process = values["server"], values["process"]
+    if "load-model" in line.given and server["model_control_mode"] != "explicit":
+        raise CommandLineError("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.")
+    server["backend_config"] = {
+        setting: value for backend, setting, value in values["backend"]["settings"] if backend in ("", "python")
+    }
+    metrics = values["metrics"]
+    server["metrics_config"] = MetricsConfig.of(**{**metrics, "settings": dict(metrics["settings"])})
+    server["cache_config"] = _cache(values["cache"])
+    server["rate_limit_resource"] = _limits(values["resources"]["resources"])
+    server["log_setting"] = LogSetting(**values["log"])
+    server["trace_setting"] = _trace(values["trace"])
+    return ServerOptions(
+        server,
+        _endpoints(values),
+        process["exit_on_error"],
+        max(process["exit_timeout"], 0),
+        tuple(line.inert),
+        process.get("help", False),
+    )
+
+
+def read_endpoint_options(arguments: Sequence[str]) -> EndpointOptions:
+    """The same from flags about endpoints only: what `%triton serve` takes. Raises CommandLineError."""
+    return _endpoints(CommandLine(ENDPOINT_GROUPS, arguments).values)
+
+
+def _endpoints(values: dict[str, dict[str, Any]]) -> EndpointOptions:
+    access = AccessRules(**{name: tuple(given) for name, given in values["access"].items()})
+    http, grpc = dict(values["http"]), dict(values["grpc"])
+    http["restricted_api"] = restricted("api", http["restricted_api"])
+    grpc["restricted"] = restricted("protocol", grpc["restricted"])
+    return EndpointOptions(
+        **values["endpoints"],
+        access=access,
+        http_options=HTTPOptions(**http),
+        grpc_options=GRPCOptions(**grpc),
+    )
+
+
+def _cache(values: dict[str, Any]) -> str:
+    """As `--cache-config` takes it; there is one cache, with one setting, so that the last word holds."""
+    if values["settings"]:
+        return "{},{}={}".format(*values["settings"][-1])
+    size = values.get("byte_size", 0)
+    return f"local,size={size}" if size else ""
+
+
+def _limits(resources: Sequence[tuple[str, int, int]]) -> Limits:
+    """Resource -> count on every device, or device -> count."""
+    found: dict[str, int | dict[int, int]] = {}
+    for name, count, device in resources:
+        known = found.get(name)
+        found[name] = count if device < 0 else {**(known if isinstance(known, dict) else {}), device: count}
+    return found
+
+
+def _trace(values: dict[str, Any]) -> TraceSetting:
+    """`--trace-config` with what the deprecated flags say beneath it."""
+    shared: dict[str, str] = {}
+    own: dict[str, list[tuple[str, str]]] = {"triton": [], "opentelemetry": []}
+    levels = list(values["levels"])
+    for mode, setting, value in values["settings"]:
+        if mode:
+            own[mode].append((setting, value))
+        elif setting == "level":
+            levels.append(value)
+        else:
+            shared[setting] = value
+    mode, triton, unset = shared.get("mode", "triton").lower(), dict(own["triton"]), TraceSetting()
+    return TraceSetting(
+        level=_levels(levels),
+        rate=int(shared.get("rate", values.get("rate", unset.rate))),
+        count=int(shared.get("count", values.get("count", unset.count))),
+        log_frequency=int(triton.get("log-frequency", values.get("log_frequency", unset.log_frequency))),
+        file=triton.get("file", values.get("file", unset.file)),
+        mode=mode,
+        options=tuple(own["opentelemetry"]) if mode == "opentelemetry" else (),
+    )
+
+
+def _levels(names: Iterable[str]) -> tuple[str, ...]:
+    """OFF takes back what was said before it."""
+    found: set[str] = set()
+    for name in names:
+        found = set() if name.upper() == "OFF" else found | {name.upper()}
+    return tuple(level for level in LEVELS if level in found)

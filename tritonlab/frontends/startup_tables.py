@@ -1,0 +1,70 @@
+"""What the peer prints when its models are loaded: the backends in use, the models, the server's options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..instances.rate_limiter import Limits
+from ..ipc.stub_launcher import STUB
+from ..server.backends import DEFAULT_DIRECTORY
+from ..server.inference_server import InferenceServer
+from .table_printer import print_table
+
+
+def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
+    """The backends of the models that serve, where their code is, and the settings they run with."""
+    directory = str(options.get("backend_directory") or DEFAULT_DIRECTORY)
+    settings = {
+        "auto-complete-config": "false" if options["strict_model_config"] else "true",
+        "backend-directory": directory,
+        **options["backend_config"],
+        "default-max-batch-size": "4",
+    }
+    names = {v.config.backend for model in core.models() for v in model.versions.values() if v.config.backend}
+    paths = {name: str(Path(directory) / name / "model.py") for name in names} | {"python": str(STUB)}
+    shown = json.dumps({"cmdline": settings}, separators=(",", ":"))
+    return print_table(["Backend", "Path", "Config"], [[name, paths[name], shown] for name in sorted(names)])
+
+
+def model_table(core: InferenceServer) -> str:
+    """Every version that was loaded, or tried, and why it does not serve if it does not."""
+    rows = [
+        [entry["name"], entry["version"], f"{entry['state']}{': ' + entry['reason'] if 'reason' in entry else ''}"]
+        for entry in core.index()
+        if "version" in entry
+    ]
+    return print_table(["Model", "Version", "Status"], [[cell.rstrip("\n") for cell in row] for row in rows])
+
+
+def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
+    """The peer's rows, without those about memory pools that do not exist here."""
+    metadata = core.server_metadata()
+    rows = [
+        ("server_id", metadata["name"]),
+        ("server_version", metadata["version"]),
+        ("server_extensions", " ".join(metadata["extensions"])),
+        *((f"model_repository_path[{n}]", path) for n, path in enumerate(options["repositories"])),
+        ("model_control_mode", f"MODE_{options['model_control_mode'].upper()}"),
+        *((f"startup_models_{n}", name) for n, name in enumerate(options["startup_models"])),
+        ("strict_model_config", _flag(options["strict_model_config"])),
+        ("rate_limit", "OFF" if options["rate_limit"] == "off" else "EXEC_COUNT"),
+        *((f"rate_limit_resource[{n}]", text) for n, text in enumerate(_resources(options["rate_limit_resource"]))),
+        ("strict_readiness", _flag(options["strict_readiness"])),
+        ("exit_timeout", f"{exit_timeout:.0f}"),
+        ("cache_enabled", _flag(bool(options["cache_config"]))),
+    ]
+    return print_table(["Option", "Value"], [[name, str(value)] for name, value in rows])
+
+
+def _resources(limits: Limits) -> Iterator[str]:
+    """As the peer writes them, the missing comma included."""
+    for name, limit in limits.items():
+        for device, count in (limit if isinstance(limit, Mapping) else {-1: limit}).items():
+            yield f'{{"name":"{name}", "count":{count} "device":{device}}}'
+
+
+def _flag(value: bool) -> str:
+    return str(int(value))
