@@ -26,6 +26,9 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 #: requests are read.
 MAX_UNSENT = 256 << 20
 
+#: Seconds the threads of a server that stops get for what is left in its queue.
+_LAST_EVENTS = 0.5
+
 _log = logging.getLogger(__name__)
 
 _SLOW = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unread"
@@ -87,6 +90,10 @@ class UnaryCall(Call):
     """One message, one answer: `handle` is called on a serving thread and must not block; `respond` or `fail` ends the
     call, from any thread, once."""
 
+    def __init__(self, event: Any) -> None:
+        self._lock = threading.Lock()  # guards _call, None when the call is over
+        super().__init__(event)
+
     def _on_message(self, event: Any) -> None:
         message = event.batch_operations[0].message()
         if message is None:
@@ -101,11 +108,20 @@ class UnaryCall(Call):
         raise NotImplementedError
 
     def respond(self, message: bytes) -> None:
-        operations = (self._beginning(), _send(message, 0), _status(grpc.StatusCode.OK, ""))
-        self._call.start_server_batch(operations, _ignore)
+        self._finish(self._beginning(), _send(message, 0), _status(grpc.StatusCode.OK, ""))
 
     def fail(self, code: grpc.StatusCode, text: str) -> None:
-        self._call.start_server_batch((self._beginning(), _status(code, text)), _ignore)
+        self._finish(self._beginning(), _status(code, text))
+
+    def _finish(self, *operations: Any) -> None:
+        with self._lock:
+            if self._call is not None:
+                self._call.start_server_batch(operations, _ignore)
+
+    def _on_closed(self, event: Any) -> None:
+        with self._lock:
+            self._call = None  # an operation on a call of a server that has stopped aborts the process
+        super()._on_closed(event)
 
 
 class StreamCall(Call):
@@ -298,7 +314,7 @@ class CallServer:
             self._stopped.wait()
         self._queue.shutdown()
         for thread in self._threads:
-            thread.join()
+            thread.join(_LAST_EVENTS)  # not for ever: one may read a stub's answer, and ends when that is there
         self._server.destroy()
 
     def _on_shutdown(self, event: Any) -> None:
