@@ -1,7 +1,8 @@
 """Both sides of a comparison, each on a repository of its own.
 
 A test module that says `MODELS = {name: {path: text}}` finds them placed and loaded in the `client` it gets; a test
-that takes `client` runs once per side.
+that takes `client` runs once per side. One that says `OPTIONS = (flags of tritonserver, arguments of Server)` gets
+servers of its own.
 """
 
 from __future__ import annotations
@@ -9,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from tritonlab.frontends.grpc.grpc_server import GRPCServer
+from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
+from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+
 from .clients import Client, Files
+from .grpc_messages import Rpc
 from .lab_client import LabClient
+from .raw_http import RawHTTP
 from .real_client import RealClient
 from .reference import ReferenceServer
 
@@ -43,12 +51,25 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabClient]:
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
-def side(request: pytest.FixtureRequest) -> Client:
+def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """The server that is asked, whatever its models."""
-    found: RealClient | LabClient = request.getfixturevalue(request.param)
+    found: RealClient | LabClient
+    own = getattr(request.module, "OPTIONS", None)
+    if own is None:
+        found = request.getfixturevalue(request.param)
+        if isinstance(found, RealClient):
+            found.revive()  # what crashed it belongs to another module
+        yield found
+        return
+    repository = tmp_path_factory.mktemp(f"{request.param}_own")
+    if request.param == "real":
+        found = RealClient(request.getfixturevalue("reference_server")(repository, own[0]))
+    else:
+        found = LabClient(repository, **own[1])
+    yield found
+    found.close()
     if isinstance(found, RealClient):
-        found.revive()  # what crashed it belongs to another module
-    return found
+        found.server.stop()
 
 
 @pytest.fixture(params=["real", "lab"])
@@ -64,6 +85,25 @@ def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
+def grpc_address(side: Client) -> Iterator[str]:
+    """Where `side` serves gRPC, with clients' shared memory."""
+    if isinstance(side, RealClient):
+        yield side.server.grpc
+        return
+    assert isinstance(side, LabClient)
+    frontend = GRPCServer(side.server.core, SharedMemoryManager(allowed=True))
+    yield f"127.0.0.1:{frontend.start('127.0.0.1', 0)}"
+    frontend.stop()
+
+
+@pytest.fixture(scope="module")
+def rpc(grpc_address: str, client: Client) -> Iterator[Rpc]:
+    """The generated stub at `side`, whose models are loaded."""
+    with grpc.insecure_channel(grpc_address) as channel:
+        yield Rpc(channel)
+
+
+@pytest.fixture(scope="module")
 def client(side: Client, request: pytest.FixtureRequest) -> Iterator[Client]:
     """`side` with the module's MODELS loaded."""
     models: dict[str, Files] = request.module.MODELS
@@ -72,3 +112,17 @@ def client(side: Client, request: pytest.FixtureRequest) -> Iterator[Client]:
     yield side
     for name in models:
         side.unload(name)
+
+
+@pytest.fixture(scope="module")
+def http(client: Client, request: pytest.FixtureRequest) -> Iterator[RawHTTP]:
+    """The HTTP endpoint of `side`, whose models are loaded; with clients' shared memory, and the module's HTTP_OPTIONS
+    on our side."""
+    if isinstance(client, RealClient):
+        yield RawHTTP("real", client.server.http)
+        return
+    assert isinstance(client, LabClient)
+    options = getattr(request.module, "HTTP_OPTIONS", HTTPOptions())
+    frontend = HTTPServer(client.server.core, SharedMemoryManager(allowed=True), options)
+    yield RawHTTP("lab", f"127.0.0.1:{frontend.start('127.0.0.1', 0)}")
+    frontend.stop()
