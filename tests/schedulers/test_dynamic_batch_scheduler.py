@@ -329,6 +329,8 @@ def test_cancelled_requests(config: BatchConfig) -> None:  # rule 3.10.2
         assert response.final
         assert bench.executed() == [["c"]]
         assert bench.requests["b"].state is RequestState.RELEASED
+        assert bench.events.named("response_sent") == [(bench.requests["b"], response, bench.clock.now())]
+        assert bench.events.named("request_released") == [(bench.requests["b"], bench.clock.now())]
     else:  # a model without a scheduler queue executes it all the same
         assert bench.executed() == [["b"]]
         assert bench.responses["b"] == []

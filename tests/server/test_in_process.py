@@ -381,17 +381,20 @@ def test_a_callback_that_raises_harms_nobody(script: Script, caplog: pytest.LogC
     assert script.instance.inflight == {}
 
 
-@pytest.mark.xfail(strict=True, reason="nothing calls Instrument.shm yet")
 def test_a_region_that_grows_is_reported(lab: Lab) -> None:
     events = RecordingInstrument()
     script = lab.script("grows", SCRIPTED_CONFIG)
     lab.server.instruments.add(events)
     try:
         script("return [answer()]", X=np.zeros(4 << 20, np.float32))
+        script("return [answer(OUT=np.zeros(1 << 20, np.float32))]")
     finally:
         lab.server.instruments.remove(events)
         lab.server.unload("grows")
-    assert [event[:2] for event in events.named("shm")] == [("grows_0_0", "kernel")]
+    (kernel, stub) = events.named("shm")
+    assert (kernel[:2], stub[:2]) == (("grows_0_0", "kernel"), ("grows_0_0", "stub"))
+    assert kernel[2] >= kernel[3] >= 16 << 20
+    assert (stub[2] >= 4 << 20, stub[3]) == (True, -1)
 
 
 def test_an_answer_that_never_comes_is_an_error(lab: Lab) -> None:

@@ -138,6 +138,19 @@ def test_it_grows_by_steps_as_far_as_needed(fd: int) -> None:
     assert os.fstat(fd).st_size == region.size
 
 
+def test_both_sides_hear_that_it_grew(fd: int) -> None:
+    region, heard = Region(fd, size=4096, growth=4096), []
+    reader = RegionReader(fd)
+    region.on_grow = lambda size, used: heard.append(("writer", size, used))
+    reader.on_grow = lambda size, used: heard.append(("reader", size, used))
+    reader.view(region.allocate(64), 64)
+    assert heard == []
+    large = region.allocate(10_000)
+    reader.view(large, 10_000)
+    reader.view(large, 10_000)
+    assert heard == [("writer", 16384, 64 + 10_048), ("reader", 16384, -1)]
+
+
 def test_views_of_before_stay_valid_when_it_grows(fd: int) -> None:
     region = Region(fd, MIB)
     offset = region.allocate(8)

@@ -9,14 +9,17 @@ Times are `Clock.now()` nanoseconds.
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .infer_response import InferenceResponse
+from .status import TritonError
+
 if TYPE_CHECKING:
     from .infer_request import InferenceRequest
-    from .infer_response import InferenceResponse
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +61,8 @@ class Instrument:
         """One line of a model's output or log (`ipc.stub_log.LogRecord`)."""
 
     def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
-        """A shared-memory region of the instance's stub grew. `region` is `kernel` or `stub` (its writer), bytes."""
+        """A shared-memory region of the instance's stub grew. `region` is `kernel` or `stub` (its writer); bytes.
+        The stub's is seen to have grown when something there is read; `used` is -1 then: only the stub knows it."""
 
 
 class ExecuteTimes:
@@ -108,6 +112,17 @@ class Instruments:
         with self._lock:
             self._instruments = tuple(i for i in self._instruments if i is not instrument)
             self._rebuild()
+
+    def fail(self, request: InferenceRequest, version: int, error: TritonError, now: int) -> None:
+        """Ends a request that no instance executes: one that is dropped from a queue, or that nobody can take."""
+        # an exception of its own: one that several threads raise mixes their frames
+        own = copy.copy(error)
+        response = InferenceResponse(request.model_name, version, request.request_id, error=own, final=True)
+        if self.response_sent is not None:
+            self.response_sent(request, response, now)
+        request.respond(response)
+        if self.request_released is not None:
+            self.request_released(request, now)
 
     def __iter__(self) -> Any:
         return iter(self._instruments)

@@ -153,6 +153,13 @@ class ModelInstance:
             self._stub = stub
             if self.state is InstanceState.STOPPED:
                 raise UnavailableError(f"'{self.plan.name}' was stopped while it started")
+        stub.link.region.on_grow = partial(self._on_grow, "kernel")
+        stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
+
+    def _on_grow(self, region: str, size: int, used: int) -> None:
+        hook = self._services.instruments.shm
+        if hook is not None:
+            hook(self.plan.name, region, size, used, self._services.clock.now())
 
     def _advance(self, event: InstanceEvent) -> None:
         self.state = TRANSITIONS[self.state, event]
@@ -174,6 +181,10 @@ class ModelInstance:
     @property
     def stub(self) -> ModelStub | None:
         return self._stub
+
+    def leave(self, idle: Callable[[], None]) -> None:
+        """Its scheduler gets it back no more: `idle` is called when it could."""
+        self._idle = lambda instance: idle()
 
     def stop(self) -> None:
         """Ends the instance: waits for its requests, runs `finalize`, ends the process. Blocking; call it on a
@@ -239,8 +250,7 @@ class ModelInstance:
                 if payload.nulls:
                     self.inflight.pop(NullRequest.SERIAL, None)  # nobody waits for an answer
         if stub is None:
-            for request in payload.requests:
-                request.respond_error(ModelError(f"Stub process '{self.plan.name}' is not healthy."))
+            self.refuse(payload, ModelError(f"Stub process '{self.plan.name}' is not healthy."))
             return
         stub.executing_ids = tuple([request.request_id for request in payload.requests])
         services.spin.enter(id(self))
@@ -264,6 +274,12 @@ class ModelInstance:
             self._finish(payload, InvalidArgumentError(f"the request cannot be sent to the model: {error}"), None)
         if stub.link.lost:
             self._on_lost(stub)
+
+    def refuse(self, payload: Payload, error: TritonError) -> None:
+        """Ends the requests of a payload that no stub has got."""
+        services = self._services
+        for request in payload.requests:
+            services.instruments.fail(request, self.plan.source.version, error, services.clock.now())
 
     def is_linked_by(self, link: StubConnection) -> bool:
         """Whether that is the stub's own link, not one of a process that it forked."""

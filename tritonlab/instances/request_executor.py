@@ -32,8 +32,8 @@ _ASK_SECONDS = 1.0
 class RequestExecutor:
     """`infer` starts a checked request and calls back; `find` finds the version that a request is for. Both may raise
     TritonError. `later` calls a function after so many nanoseconds. `patience`: nanoseconds after which calls that wait
-    for one another are refused even if a thread of the author's could end it (0: never). `adopt(request, trace)` makes a
-    request part of the trace of that number."""
+    for one another are refused even if a thread of the author's could end it (0: never). `adopt(request, trace)` makes
+    a request part of the trace of that number."""
 
     def __init__(
         self,

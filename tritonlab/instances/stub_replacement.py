@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -101,8 +100,8 @@ class StubReplacement:
 
     def _refuse_waiting(self, error: TritonError) -> None:
         waiting = self._take_waiting()
-        for request in waiting.requests if waiting is not None else ():
-            request.respond_error(copy.copy(error))
+        if waiting is not None:
+            self._instance.refuse(waiting, error)
 
 
 def _say(stub: ModelStub, text: str) -> None:

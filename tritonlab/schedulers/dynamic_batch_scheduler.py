@@ -285,7 +285,7 @@ class DynamicBatchScheduler:
             requests = list(self._queue)
             self._queue.clear()
         for request in requests:
-            request.respond_error(copy.copy(error))
+            self._instruments.fail(request, self.version, error, self._clock.now())
 
     def wake(self) -> None:
         """Looks at the queue again; the timer calls it, and tests do."""
@@ -375,9 +375,10 @@ class DynamicBatchScheduler:
             if self._stats is not None:
                 self._stats.record_rejected("CANCELED" if why is _CANCEL else "REJECTED", now - request.request_start)
             if why is _CANCEL:
-                request.respond_error(CancelledError(request.prefix + "Request cancelled"))  # rule 3.10.2
+                error: TritonError = CancelledError(request.prefix + "Request cancelled")  # rule 3.10.2
             else:
-                request.respond_error(UnavailableError("Request timeout expired"))  # rule 5.5.9
+                error = UnavailableError("Request timeout expired")  # rule 5.5.9
+            self._instruments.fail(request, self.version, error, now)
 
     def __repr__(self) -> str:
         delay = f" | delay {self.config.delay // 1000}us" if self.config.delay else ""

@@ -363,7 +363,7 @@ class SequenceBatchScheduler:
             if isinstance(error, (CancelledError, UnavailableError)):
                 reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
                 self._stats.record_rejected(reason, now - request.request_start)
-            request.respond_error(copy.copy(error))
+            self._instruments.fail(request, self.version, error, now)
         for instance, payload in work.payloads:
             hook = self._instruments.batch_formed
             if hook is not None:

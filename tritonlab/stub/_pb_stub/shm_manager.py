@@ -16,7 +16,7 @@ import os
 import tempfile
 import threading
 from bisect import insort
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class Region:
         self._let_go: List[int] = []
         self.size = 0
         self.used = 0
+        #: hears of a growth with (size, used), bytes
+        self.on_grow: Optional[Callable[[int, int], None]] = None
         self._map: mmap.mmap
         self.buffer: memoryview
         self._grow_to(size)
@@ -88,6 +90,7 @@ class Region:
             if offset is None and self._recent:
                 self._release_recent()
                 offset = self._take(need, align)
+            grown = offset is None
             if offset is None:
                 missing = need + align
                 self._grow_to(self.size + self._growth * (missing // self._growth + 1))
@@ -95,7 +98,9 @@ class Region:
                 assert offset is not None
             self._blocks[offset] = need
             self.used += need
-            return offset
+        if grown and self.on_grow is not None:
+            self.on_grow(self.size, self.used)
+        return offset
 
     def free(self, offset: int) -> None:
         """Gives a block back. Raises WireError for an offset that is not allocated: the reader is not honest."""
@@ -213,6 +218,9 @@ class RegionReader:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._size = 0
+        #: hears of a growth with (size, -1), bytes: when it is seen
+        self.on_grow: Optional[Callable[[int, int], None]] = None
+        self._known = os.fstat(fd).st_size
         self._map: Optional[mmap.mmap] = None
         self._buffer = memoryview(b"")
         self._address = 0
@@ -232,6 +240,9 @@ class RegionReader:
             self._buffer = memoryview(self._map)
             self._address = _address_of(self._map)
             self._size = size
+            grown, self._known = size > self._known, size
+        if grown and self.on_grow is not None:
+            self.on_grow(size, -1)
 
     def view(self, offset: int, nbytes: int) -> memoryview:
         """The bytes of a block, without a copy. Raises WireError outside the region."""
