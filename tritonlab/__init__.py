@@ -14,7 +14,7 @@ from .core.instrument import Instrument
 from .core.status import ModelError, ModelLoadError, TritonError
 from .core.tensor import Tensor
 from .export.repository import export
-from .runtime import default_server, default_workspace, load, playground, reset
+from .runtime import default_server, default_workspace, load, playground, reset, serve
 from .server.in_process import Model, Server
 from .server.response_iterator import AsyncResponseIterator, ResponseIterator
 
@@ -41,6 +41,7 @@ __all__ = [
     "load_ipython_extension",
     "playground",
     "reset",
+    "serve",
 ]
 
 

@@ -33,13 +33,16 @@ import threading
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .notebook.config_options import ConfigOptions
 from .notebook.draft import Files, Source
 from .notebook.playground import Playground
 from .notebook.workspace import Workspace
 from .server.in_process import Model, Server
+
+if TYPE_CHECKING:
+    from .frontends.endpoints import Endpoints
 
 _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
@@ -103,6 +106,15 @@ def playground(model: Model) -> Playground:
     return Playground(model, default_workspace().describe_error)
 
 
+def serve(**options: Any) -> Endpoints:
+    """Opens HTTP, gRPC and metrics ports on the notebook's server, for clients of any kind; what `%triton serve` does.
+
+    options: fields of `EndpointOptions`, such as `http_port=8000`, `grpc=False`, `client_shm=True`; port 0 is any free
+    one. What is returned shows the addresses, and its `stop()` closes them. Raises TritonError for a port in use.
+    """
+    return default_workspace().serve(**options)
+
+
 def reset() -> None:
     """Ends the default server and its models; the next use makes a new one."""
     global _server, _directory, _workspace
@@ -111,9 +123,9 @@ def reset() -> None:
         _server = _directory = _workspace = None
     if server is not None:
         atexit.unregister(reset)
+        if workspace is not None:
+            workspace.close()
         server.stop()
-    if workspace is not None:
-        workspace.close()
     if directory is not None:
         directory.cleanup()
 

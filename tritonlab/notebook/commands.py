@@ -23,6 +23,7 @@ from .theme import STYLE
 from .workspace import Workspace
 
 if TYPE_CHECKING:
+    from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
     from ..server.in_process import Model
 
@@ -117,6 +118,14 @@ def _edit(context: Context, arguments: argparse.Namespace) -> None:
     if source is None:
         raise FileError(f"this notebook has no source of {arguments.name!r}: load it first")
     context.shell.set_next_input(f"%%triton_model {arguments.name}\n{source.text()}")
+
+
+def _serve(context: Context, arguments: argparse.Namespace) -> Endpoints:
+    return context.workspace.serve(shlex.split(arguments.rest))
+
+
+def _stop(context: Context, arguments: argparse.Namespace) -> None:
+    context.workspace.stop_serving()
 
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:
@@ -224,7 +233,12 @@ COMMANDS = {
         (("directory",), {"nargs": "?", "default": DEFAULT_DIRECTORY, "help": "the repository"}),
         (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
     ),
+    "serve": _command(
+        "serve", _serve, "open HTTP, gRPC and metrics ports: --http-port 8000 and other flags of `tritonlab serve`"
+    ),
+    "stop": _command("stop", _stop, "close the ports; models stay loaded"),
     "edit": _command("edit", _edit, "put a model's source into the next cell", _name()),
     "help": _command("help", _help, "this list, or one command's arguments", (("command",), {"nargs": "?"})),
 }
 COMMANDS["infer"].parser.set_defaults(raw=True)
+COMMANDS["serve"].parser.set_defaults(raw=True)

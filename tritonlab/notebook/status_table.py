@@ -31,8 +31,9 @@ class StatusTable:
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
 
-    def __init__(self, rows: list[StatusRow]) -> None:
+    def __init__(self, rows: list[StatusRow], endpoints: str = "") -> None:
         self.rows = rows
+        self.endpoints = endpoints
 
     def cells(self) -> list[tuple[str, ...]]:
         return [
@@ -50,6 +51,9 @@ class StatusTable:
         ]
 
     def __repr__(self) -> str:
+        return "\n".join(filter(None, [self._models(), self.endpoints]))
+
+    def _models(self) -> str:
         if not self.rows:
             return "no models: run a %%triton_model cell"
         table = [self.HEAD, *self.cells()]
@@ -72,7 +76,8 @@ class StatusTable:
             if row.reason:
                 body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{STYLE}<div class='tl-panel'>{table}</div>"
+        places = f"<div class='tl-lines tl-dim'>{escape(self.endpoints)}</div>" if self.endpoints else ""
+        return f"{STYLE}<div class='tl-panel'>{table}{places}</div>"
 
 
 def status_table(workspace: Workspace) -> StatusTable:
@@ -106,4 +111,4 @@ def status_table(workspace: Workspace) -> StatusTable:
                     ready_at=report.ready_at if report is not None else 0.0,
                 )
             )
-    return StatusTable(rows)
+    return StatusTable(rows, repr(workspace.endpoints) if workspace.endpoints is not None else "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -25,6 +25,7 @@ from .source_map import SourceMap, located, whole
 from .syntax import check_syntax
 
 if TYPE_CHECKING:
+    from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
     from ..server.in_process import Model, Server
     from .cells import CellBody
@@ -59,6 +60,8 @@ class Workspace:
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
+        #: the open ports of the server, while there are any
+        self.endpoints: Endpoints | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
         self._reports: dict[str, LoadReport] = {}
         self._drafts: dict[str, Draft] = {}
@@ -146,8 +149,31 @@ class Workspace:
             if name in self._reports:
                 self._reports[name] = replace(self._reports[name], ready_at=0.0, error=None)
 
+    def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
+        """Opens the server's endpoints, in the place of those that are open; without any argument those may stay.
+
+        `arguments`: flags of `tritonlab serve` about endpoints. `options`: fields of `EndpointOptions`. Raises
+        OptionError, or TritonError for a port that cannot be opened.
+        """
+        from . import serving
+
+        with self._lock:
+            if self.endpoints is None or arguments or options:
+                self.stop_serving()
+                self.endpoints = serving.open_endpoints(self.server.core, arguments, **options)
+            return self.endpoints
+
+    def stop_serving(self) -> None:
+        """Closes the endpoints; models stay loaded."""
+        with self._lock:
+            if self.endpoints is not None:
+                self.endpoints.stop()
+                self.endpoints = None
+
     def close(self) -> None:
-        """Removes what it keeps beside the repository. Models keep serving; nothing can be loaded any more."""
+        """Closes the endpoints and removes what it keeps beside the repository. Models keep serving; nothing can be
+        loaded any more."""
+        self.stop_serving()
         self._spare.cleanup()
 
     def names(self) -> list[str]:
