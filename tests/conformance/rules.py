@@ -72,8 +72,8 @@ def numbers(book: str) -> list[str]:
         elif numbered := re.match(r"- \*\*(\d+\.\d+\.\d+)\*\*", line):
             found.append(numbered[1])
             own_text = True
-        elif section and not own_text and line.startswith("|"):
-            found.append(section)  # a table before the first numbered rule
+        elif section and not own_text and line.strip() and not line.startswith("---"):
+            found.append(section)  # a table or words before the first numbered rule
             own_text = True
     return [n for n in found if int(n.split(".")[0]) in SECTIONS]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .rules import BOOK, REASONS, numbers, reason, report
 
 
-def test_the_book_yields_numbered_rules_and_the_tables_before_them() -> None:
-    book = "# 1. A\n## 1.1 B\n| table |\n- **1.1.1** x\n| its table |\n## 1.2 C\n- **1.2.1** y\n# 7. D\n- **7.1.1** z\n"
-    assert numbers(book) == ["1.1", "1.1.1", "1.2.1"]
+def test_the_book_yields_numbered_rules_and_what_stands_before_them() -> None:
+    book = "# 1. A\nin short\n## 1.1 B\n\n| table |\n- **1.1.1** x\n| its table |\n## 1.2 C\n- **1.2.1** y\n## 1.3 D\n"
+    assert numbers(book + "words\nmore\n---\n# 7. E\n- **7.1.1** z\n") == ["1.1", "1.1.1", "1.2.1", "1.3"]
 
 
 def test_the_real_book_has_all_its_rules() -> None:
