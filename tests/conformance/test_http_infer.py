@@ -1,0 +1,336 @@
+"""`infer` over HTTP, byte by byte: what comes back, and the words for what is wrong (sections 6.3 to 6.6)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import zlib
+from typing import Any
+
+import pytest
+
+from .cases_http import (
+    ANSWER,
+    BAD,
+    BINARY,
+    BINARY_HEAD,
+    BUFFER,
+    F32,
+    IN,
+    IN_BINARY,
+    JSON,
+    PRINTED,
+    RAW,
+    TEXT,
+    with_input,
+    with_output,
+)
+from .models import CPU, ECHO, SCRIPTED, config, model
+from .raw_http import JSON_SIZE, RawHTTP
+from .rules import rule
+from .scripts import TENSORS, code
+
+DATATYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"]
+
+#: Says what it was asked beside tensors.
+TELLS = """
+import json
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        asked = [[r.parameters(), r.request_id(), r.correlation_id(), r.flags(), r.timeout()] for r in requests]
+        texts = [json.dumps(each) for each in asked]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([t.encode()], object))]) for t in texts]
+"""
+LABELLED = """
+backend: "python"
+input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }
+output { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "labels.txt" }
+instance_group { kind: KIND_CPU }
+"""
+
+MODELS = {
+    "one": model(ECHO, LABELLED, **{"labels.txt": "cat\ndog\n"}),
+    "rows": model(ECHO, config("IN INT32 -1", "IN INT32 -1", "max_batch_size: 4", CPU)),
+    "any": model(
+        ECHO,
+        config(
+            ";".join(f"{t} {t} -1 optional" for t in [*DATATYPES, "STRING"]),
+            ";".join(f"{t} {t} -1" for t in [*DATATYPES, "STRING"]),
+        ),
+    ),
+    "tells": model(TELLS, config("A FP32 1 optional", "OUT STRING 1")),
+    "flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
+    "script": model(SCRIPTED, config(*TENSORS)),
+}
+
+# answers
+
+
+@rule("6.3.1", "6.3.2", "6.5.1")
+@pytest.mark.parametrize(
+    ("document", "blobs"),
+    [
+        ({"inputs": [IN]}, b""),
+        (with_input(data=[[1], [2]]), b""),
+        (with_input(data=[[[1, [2]]]]), b""),
+        ({"inputs": [IN_BINARY]}, F32),
+        ({"inputs": [IN], "outputs": []}, b""),
+        ({"inputs": [IN], "outputs": [{"name": "IN"}], "parameters": {"binary_data_output": True}}, b""),
+        (with_output(binary_data=False, unknown=1), b""),
+        (with_output(classification=0), b""),
+        ({"inputs": [{**IN, "parameters": {"unknown": 1}}], "unknown": {}}, b""),
+    ],
+)
+def test_an_answer_in_json(http: RawHTTP, document: Any, blobs: bytes) -> None:
+    assert http.infer("one", document, blobs).plain == (200, JSON, ANSWER)
+
+
+@rule("6.5.1")
+@pytest.mark.parametrize(
+    "document",
+    [with_output(binary_data=True), {"inputs": [IN], "parameters": {"binary_data_output": True}}],
+)
+def test_an_answer_in_binary(http: RawHTTP, document: Any) -> None:
+    reply = http.infer("one", document)
+    assert reply.plain == (200, BINARY, BINARY_HEAD + F32)
+    assert reply.headers[JSON_SIZE.lower()] == str(len(BINARY_HEAD))
+
+
+@rule("6.3.2")
+def test_an_id_comes_back(http: RawHTTP) -> None:
+    for text, expected in (("r1", "r1"), ("", None), ("a\0b", "a"), ('ü"', 'ü"')):
+        assert http.infer("one", {"id": text, "inputs": [IN]}).document.get("id") == expected
+
+
+@rule("6.3.2", "6.3.4", "6.5.4")
+@pytest.mark.parametrize(("datatype", "data", "printed"), PRINTED)
+def test_elements_are_printed_as_the_peer_prints_them(http: RawHTTP, datatype: str, data: str, printed: bytes) -> None:
+    name = "STRING" if datatype == "BYTES" else datatype
+    count = len(json.loads(data.replace("Inf,", "0,").replace("NaN", "0")))
+    document = f'{{"inputs":[{{"name":"{name}","shape":[{count}],"datatype":"{datatype}","data":{data}}}]}}'
+    body = http.infer("any", document).body
+    assert body.endswith(b'"data":' + printed + b"}]}"), body
+
+
+@rule("6.3.3")
+def test_numbers_of_every_size_are_read(http: RawHTTP) -> None:
+    """The peer may read the last digit of a long decimal wrong; so here is what it reads right."""
+    numbers = [1.5e300, 2.0**-1074, 123456789.125, -7, 2**53, 1e22]
+    entry = {"name": "FP64", "shape": [6], "datatype": "FP64", "data": numbers}
+    assert http.infer("any", {"inputs": [entry]}).document["outputs"][0]["data"] == numbers
+
+
+# errors
+
+
+@rule("6.3.3", "6.3.5", "6.4.1", "6.5.2", "6.6.3", "6.10.4")
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_document_is_refused_in_the_same_words(http: RawHTTP, case: str) -> None:
+    document, expected = BAD[case]
+    if isinstance(expected, list):
+        expected = expected[http.side == "lab"]
+    reply = http.infer("one", document)
+    assert ((reply.status, reply.error), reply.kind) == (expected, JSON)
+
+
+@rule("6.5.2")
+@pytest.mark.parametrize(
+    ("size", "blobs", "expected"),
+    [
+        (None, F32[:5], (400, JSON, "unexpected size for input 'IN', expecting 3 additional bytes for model 'one'")),
+        (None, F32 + b"xx", (400, JSON, "unexpected additional input data for model 'one'")),
+        ("9999", F32, (400, TEXT, "inference header size should be in range (0, {}), got: 9999")),
+        ("-1", F32, (400, TEXT, "inference header size should be in range (0, {}), got: -1")),
+        ("5", F32, (500, JSON, BUFFER + "Missing a closing quotation mark in string. at 5")),
+    ],
+)
+def test_lying_lengths(http: RawHTTP, size: str | None, blobs: bytes, expected: tuple[int, str, str]) -> None:
+    document = {"inputs": [IN_BINARY]}
+    headers = {} if size is None else {JSON_SIZE.replace("-", "_"): size}
+    reply = http.infer("one", document, blobs, **headers)
+    total = len(json.dumps(document)) + len(blobs)
+    assert (reply.status, reply.kind, reply.error) == (*expected[:2], expected[2].format(total))
+
+
+@rule("6.5.2")
+def test_a_length_that_is_no_number(http: RawHTTP) -> None:
+    reply = http.post("/v2/models/one/infer", F32, **{JSON_SIZE: "abc"})
+    if http.side == "real":  # taken for 0
+        assert (reply.status, reply.kind) == (200, BINARY)
+    else:  # since 2025-10
+        assert (reply.status, reply.error) == (400, "Unable to parse Inference-Header-Content-Length, got: abc")
+
+
+@rule("6.5.3")
+@pytest.mark.parametrize(("name", "body", "expected"), RAW)
+def test_a_raw_binary_request(http: RawHTTP, name: str, body: bytes, expected: bytes | str | None) -> None:
+    reply = http.post(f"/v2/models/{name}/infer", body, **{JSON_SIZE: "0"} if body else {})
+    if isinstance(expected, bytes):
+        assert (reply.status, reply.body) == (200, expected)
+    elif expected is not None:
+        assert (reply.status, reply.error) == (400, f"[request id: <id_unknown>] {expected}")
+    else:  # the one element of a BYTES input; the script is no Python
+        assert reply.status == 500 and "name 'x' is not defined" in reply.error
+
+
+@rule("6.5.4", "6.3.3")
+def test_half_precision_goes_binary_only(http: RawHTTP) -> None:
+    entry = {"name": "FP16", "shape": [2], "datatype": "FP16", "parameters": {"binary_data_size": 4}}
+    half = struct.pack("<2e", 1, 2)
+    reply = http.infer("any", {"inputs": [entry], "parameters": {"binary_data_output": True}}, half)
+    assert (reply.status, reply.body[-4:]) == (200, half)
+    reply = http.infer("any", {"inputs": [entry]}, half)
+    text = "sending FP16 data via JSON is not supported. Please use the binary data format for output"
+    assert (reply.status, reply.kind, reply.error) == (400, TEXT, text)
+    classes = {"inputs": [entry], "outputs": [{"name": "FP16", "parameters": {"classification": 1}}]}
+    text = "class result not available for output due to unsupported type 'FP16'"
+    assert (http.infer("any", classes, half).status, http.infer("any", classes, half).error) == (400, text)
+
+
+@rule("6.4.1", "6.3.3")
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ({"a": 1, "b": True, "c": "x", "d": 1.5}, ['{"a":1,"b":true,"c":"x","d":1.5}', 0, 0, 0]),
+        ({"sequence_id": 5, "sequence_start": True, "sequence_end": True}, ["{}", 5, 3, 0]),
+        ({"sequence_id": "abc", "timeout": 77, "priority": 2**40}, ["{}", "abc", 0, 77]),
+        ({"headers": "x"}, ['{"headers":"x"}', 0, 0, 0]),
+        ({}, ["{}", 0, 0, 0]),
+    ],
+)
+def test_what_a_model_sees_of_parameters(http: RawHTTP, parameters: Any, told: list[Any]) -> None:
+    reply = http.infer("tells", {"id": "r", "parameters": parameters, "inputs": []})
+    (text,) = reply.document["outputs"][0]["data"]
+    seen, request_id, *rest = json.loads(text)
+    assert ([seen, *rest], request_id) == (told, "r")
+
+
+# compression
+
+
+@rule("6.3.6", "6.3.3")
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("gzip", zlib.compress), ("identity", bytes)],
+)
+def test_a_compressed_request(http: RawHTTP, encoding: str, packed: Any) -> None:
+    body = json.dumps({"inputs": [IN_BINARY]}).encode()
+    headers = {"Content_Encoding": encoding, JSON_SIZE.replace("-", "_"): str(len(body))}
+    assert http.post("/v2/models/one/infer", packed(body + F32), **headers).plain == (200, JSON, ANSWER)
+
+
+@rule("6.3.6")
+@pytest.mark.parametrize(("encoding", "unpack"), [("gzip", gzip.decompress), ("deflate", zlib.decompress)])
+def test_a_compressed_answer(http: RawHTTP, encoding: str, unpack: Any) -> None:
+    reply = http.infer("one", with_output(binary_data=True), Accept_Encoding=f"br, {encoding}")
+    assert (reply.status, reply.headers["content-encoding"]) == (200, encoding)
+    assert unpack(reply.body) == BINARY_HEAD + F32
+    assert reply.headers[JSON_SIZE.lower()] == str(len(BINARY_HEAD))
+    reply = http.infer("one", "x", Accept_Encoding=encoding)
+    assert (reply.status, "content-encoding" in reply.headers) == (500, False)
+
+
+@rule("6.3.3", "6.3.6")
+def test_what_is_not_compressed_as_it_says(http: RawHTTP) -> None:
+    for encoding in ("br", "", "GZIP"):
+        reply = http.post("/v2/models/one/infer", b"{}", Content_Encoding=encoding)
+        assert (reply.status, reply.kind, reply.error) == (501, TEXT, "Unsupported compression type")
+        assert reply.headers["accept-encoding"] == "gzip, deflate"
+    reply = http.post("/v2/models/one/infer", b"", Content_Encoding="gzip")
+    assert (reply.status, reply.error) == (400, "nothing to be decompressed")
+
+
+# classification
+
+
+@rule("6.6.1", "6.6.2")
+@pytest.mark.parametrize(
+    ("count", "data", "shape", "printed"),
+    [
+        (1, [1, 5, 3], "[1]", '["5.000000:1:dog"]'),
+        (2, [1, 5, 3], "[2]", '["5.000000:1:dog","3.000000:2"]'),
+        (9, [1, 1, 1], "[3]", '["1.000000:0:cat","1.000000:1:dog","1.000000:2"]'),
+        (3, [1e10, -0.5, 1e-9], "[3]", '["10000000000.000000:0:cat","0.000000:2","-0.500000:1:dog"]'),
+    ],
+)
+def test_an_output_as_classes(http: RawHTTP, count: int, data: list[float], shape: str, printed: str) -> None:
+    document = {
+        "inputs": [{**IN, "shape": [3], "data": data}],
+        "outputs": [{"name": "IN", "parameters": {"classification": count}}],
+    }
+    body = http.infer("one", document).body.decode()
+    assert body.endswith(f'"datatype":"BYTES","shape":{shape},"data":{printed}}}]}}')
+
+
+@rule("6.6.1")
+def test_classes_of_a_batch_of_integers_in_binary(http: RawHTTP) -> None:
+    document = {
+        "inputs": [{"name": "IN", "shape": [2, 3], "datatype": "INT32", "data": [1, 5, 3, 7, 2, 9]}],
+        "outputs": [{"name": "IN", "parameters": {"classification": 2, "binary_data": True}}],
+    }
+    reply = http.infer("rows", document)
+    head, blobs = reply.body.split(b"}]}", 1)
+    assert head.endswith(b'"datatype":"BYTES","shape":[2,2],"parameters":{"binary_data_size":28}')
+    assert blobs == b"".join(struct.pack("<I", 3) + text for text in (b"5:1", b"3:2", b"9:2", b"7:0"))
+
+
+# what the model does
+
+
+@rule("3.4.6", "3.6", "3.6.1")
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("UNKNOWN", 400),
+        ("INTERNAL", 500),
+        ("NOT_FOUND", 404),
+        ("INVALID_ARG", 400),
+        ("UNAVAILABLE", 503),
+        ("UNSUPPORTED", 501),
+        ("ALREADY_EXISTS", 400),
+        ("CANCELLED", 400),
+    ],
+)
+def test_a_models_error_has_the_status_of_its_code(http: RawHTTP, name: str, status: int) -> None:
+    reply = run(http, f"return [R(error=E('my \"words\"', E.{name}))]")
+    assert reply.plain == (status, TEXT, b'{"error":"my \\"words\\""}')
+
+
+@rule("3.5.1", "3.6.1")
+def test_an_exception_is_an_internal_error(http: RawHTTP) -> None:
+    reply = run(http, "raise ValueError('oh')")
+    assert (reply.status, reply.kind) == (500, TEXT)
+    assert reply.error.startswith(
+        "Failed to process the request(s) for model 'script_0_0', message: ValueError: oh\n\n"
+    )
+
+
+@rule("3.4.2")
+def test_outputs_that_are_missing_are_no_error(http: RawHTTP) -> None:
+    assert run(http, "return [R([])]").body == b'{"model_name":"script","model_version":"1","outputs":[]}'
+
+
+@rule("3.7.4", "6.11")
+def test_a_decoupled_model_is_refused_before_the_body_is_read(http: RawHTTP) -> None:
+    reply = http.infer("flow", "no JSON")
+    text = "HTTP end point doesn't support models with decoupled transaction policy"
+    assert (reply.status, reply.kind, reply.error) == (501, TEXT, text)
+
+
+@rule("3.2.3")
+def test_two_answers_where_there_is_one_to_give(http: RawHTTP) -> None:
+    """The peer's body is no JSON, ours is."""
+    reply = run(http, "s = sender()\ns.send(number(1))\ns.send(number(2), 1)\nreturn [None]")
+    assert reply.status == 500
+    if http.side == "real":
+        assert b"expected a single response, got 2" in reply.body or b"more than one response" in reply.body
+
+
+def run(http: RawHTTP, body: str) -> Any:
+    entry = {"name": "CODE", "shape": [1], "datatype": "BYTES", "data": [code(body)]}
+    return http.infer("script", {"inputs": [entry]})
