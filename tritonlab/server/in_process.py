@@ -24,6 +24,7 @@ from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.rate_limiter import Limits
 from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
+from .chrome_trace import ChromeTrace
 from .inference_server import EXIT_TIMEOUT, LOAD_THREADS, POLL_SECONDS, WATCHDOG_SECONDS, InferenceServer
 from .model_lifecycle import ModelVersion
 from .response_iterator import AsyncResponseIterator, ResponseIterator
@@ -102,6 +103,11 @@ class Server:
     def instruments(self) -> Instruments:
         """Where listeners are added: `server.instruments.add(MyInstrument())`."""
         return self._core.instruments
+
+    def trace(self, path: str | Path | None = None) -> ChromeTrace:
+        """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and
+        chrome://tracing: `with server.trace("trace.json"): …`. The peer's own trace file is `trace_settings`."""
+        return ChromeTrace(self._core.instruments, self._core.clock, path)
 
     @property
     def trace_settings(self) -> TraceSettings:
