@@ -8,7 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.serving import Lab, config, eventually, stub_processes, write_model
+from tests.serving import (
+    SCRIPTED,
+    Lab,
+    Script,
+    alive,
+    config,
+    eventually,
+    instances,
+    stub_processes,
+    write_model,
+)
 from tritonlab.core.status import (
     AlreadyExistsError,
     Code,
@@ -18,7 +28,7 @@ from tritonlab.core.status import (
     UnavailableError,
     UnsupportedError,
 )
-from tritonlab.server.in_process import Server
+from tritonlab.server.in_process import Model, Server
 
 #: Adds `{n}` to its input.
 ADDS = """
@@ -421,3 +431,89 @@ def test_nothing_is_written_into_a_repository(tmp_path: Path) -> None:
     with Server(tmp_path, warm_stubs=0) as server:
         assert ask(server, "m") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+# -- other instances in place, rule 5.11.2
+
+
+def in_groups(*groups: str) -> str:
+    return config("CODE STRING 1", "OUT FP32 1; TEXT STRING 1", kind="KIND_CPU").replace(
+        "instance_group { kind: KIND_CPU count: 1 }",
+        "\n".join(f"instance_group {{ kind: KIND_CPU {g} }}" for g in groups),
+    )
+
+
+def reconfigure(lab: Lab, name: str, *groups: str) -> None:
+    (lab.repository / name / "config.pbtxt").write_text(in_groups(*groups))
+    lab.server.load(name)
+
+
+def names(model: Model) -> list[str]:
+    return [instance["name"] for instance in model.instances()]
+
+
+def test_instances_come_and_go_while_the_others_serve(lab: Lab) -> None:
+    model = lab.load("crew", SCRIPTED, in_groups("count: 1"))
+    (first,) = (instance["pid"] for instance in model.instances())
+    reconfigure(lab, "crew", "count: 3")
+    assert names(model) == ["crew_0_0", "crew_0_1", "crew_0_2"]
+    assert model.instances()[0]["pid"] == first
+    assert model.config()["instance_group"][0]["count"] == 3
+    version = lab.server.core.find("crew")
+    reconfigure(lab, "crew", "count: 2")
+    assert sorted(names(model)) == ["crew_0_1", "crew_0_2"]  # as the peer: the last ones stay
+    eventually(lambda: not alive(first) and not version.leaving)
+    reconfigure(lab, "crew", "count: 2", 'name: "more"')
+    assert sorted(names(model)) == ["crew_0_1", "crew_0_2", "more_0"]
+    assert lab.server.core.find("crew") is version
+    assert {Script(model).text("self.args['model_instance_name']") for _ in range(30)} <= set(names(model))
+    assert lab.server.ready()
+    lab.server.unload("crew")
+    assert not any(alive(instance.pid) for instance in version.instances)
+
+
+def test_an_instance_that_leaves_ends_its_request_first(lab: Lab) -> None:
+    model = lab.load("leaver", SCRIPTED, in_groups("count: 2"))
+    script = Script(model)
+    go = lab.repository / "leaver.go"
+    held = f"while not os.path.exists({str(go)!r}): time.sleep(0.005)\nreturn [answer(OUT=np.float32([os.getpid()]))]"
+    waiting = [script.infer(held) for _ in range(2)]
+    eventually(lambda: all(len(instance.inflight) == 1 for instance in instances(model)))
+    reconfigure(lab, "leaver", "count: 1")
+    (stays,) = model.instances()
+    assert len(lab.server.requests()) == 2
+    queued = script.infer("return [answer(OUT=np.float32([os.getpid()]))]")
+    go.touch()
+    assert len({float(next(w).outputs["OUT"].numpy()[0]) for w in waiting}) == 2
+    assert float(next(queued).outputs["OUT"].numpy()[0]) == stays["pid"]
+    version = lab.server.core.find("leaver")
+    eventually(lambda: not version.leaving)
+    lab.server.unload("leaver")
+
+
+def test_instances_that_cannot_start_change_nothing(lab: Lab) -> None:  # texts measured on 2.51
+    hold = lab.repository / "no_more"
+    source = SCRIPTED.replace(
+        "        self.args = args",
+        f"        if os.path.exists({str(hold)!r}): raise ValueError('no more')\n        self.args = args",
+    )
+    model = lab.load("stubborn", source, in_groups("count: 1"))
+    hold.touch()
+    (lab.repository / "stubborn" / "config.pbtxt").write_text(in_groups("count: 3"))
+    error = failure(lab.server, "stubborn")
+    text = "load failed for model 'stubborn': version 1 is at READY state: Internal: ValueError: no more\n\nAt:"
+    assert error.message.startswith(text)
+    assert names(model) == ["stubborn_0_0"]
+    assert states(lab.server, "stubborn")["stubborn"].startswith("READY Internal: ValueError: no more")
+    assert lab.server.ready()
+    assert model.config()["instance_group"][0]["count"] == 1
+    hold.unlink()
+    lab.server.load("stubborn")
+    assert len(names(model)) == 3
+    assert states(lab.server, "stubborn") == {"stubborn": "READY"}
+    (lab.repository / "stubborn" / "config.pbtxt").write_text(in_groups("count: 1 gpus: 0"))
+    assert failure(lab.server, "stubborn").message == (
+        "load failed for model 'stubborn': version 1 is at READY state: Invalid argument: instance group stubborn_0 of "
+        "model stubborn has kind KIND_CPU but specifies one or more GPUs;\n"
+    )
+    lab.server.unload("stubborn")

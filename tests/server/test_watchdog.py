@@ -47,6 +47,7 @@ class World:
                 version=1,
                 scheduler=SimpleNamespace(waiting=lambda name=name: list(self.queues[name])),
                 instances=[FakeInstance(name, number) for number in range(count)],
+                leaving=[],
             )
             for name, count in instances.items()
         }

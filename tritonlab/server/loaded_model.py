@@ -76,13 +76,17 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
         # the peer reads config.pbtxt again only if a file has changed: till then, what a load brought stays (measured)
         return Changes((), tuple(serving))
     differing = config_differs(now.config, found.config)
-    if found.config.HasField("sequence_batching") and "instance_group" in differing:
-        return Changes(found.versions)  # slots belong to instances; the peer keeps the others' sequences
-    if differing - _IN_PLACE:
+    if differing - _IN_PLACE or ("instance_group" in differing and not _can_update(now, found)):
         return Changes(found.versions)
     keep = tuple(v for v in found.versions if v in serving and _part(now, str(v)) == _part(found, str(v)))
     load = tuple(v for v in found.versions if v not in keep)
     return Changes(load, keep, "instance_group" in differing)
+
+
+def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
+    """Not where slots of sequences belong to instances, nor where instances are passive: the peer can there, too."""
+    groups = [*now.config.instance_group, *found.config.instance_group]
+    return not found.config.HasField("sequence_batching") and not any(group.passive for group in groups)
 
 
 def _is_other(now: ModelFiles, found: ModelFiles) -> bool:

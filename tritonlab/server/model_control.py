@@ -145,6 +145,8 @@ class ModelControl:
         if not found.versions:
             text = f"at least one version must be available under the version policy of model '{model.name}'"
             raise ModelLoadError(f"load failed for model '{model.name}': {text}\n", reason=text)
+        if changes.update:
+            self._update_instances(model, found, changes.keep)
         loaded = self._load_versions(model, found, changes.load)
         old = model.versions
         model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
@@ -177,6 +179,17 @@ class ModelControl:
             raise self._load_failure(model.name, failed)
         return loaded
 
+    def _update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
+        failed: dict[int, TritonError] = {}
+        for number in numbers:
+            try:
+                model.versions[number].update_instances(found)
+            except TritonError as error:
+                self._say(model.name, f"failed to update '{model.name}' version {number}: {error.message}")
+                failed[number] = error
+        if failed:
+            raise self._load_failure(model.name, failed, ModelState.READY)
+
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
         version = ModelVersion(found, number, self._services, self._on_state)
         try:
@@ -189,9 +202,11 @@ class ModelControl:
         return version
 
     @staticmethod
-    def _load_failure(name: str, failed: dict[int, TritonError]) -> ModelLoadError:
+    def _load_failure(
+        name: str, failed: dict[int, TritonError], state: ModelState = ModelState.UNAVAILABLE
+    ) -> ModelLoadError:
         lines = [
-            f"version {number} is at UNAVAILABLE state: {error.code.text}: {error.message};\n"
+            f"version {number} is at {state.value} state: {error.code.text}: {error.message};\n"
             for number, error in sorted(failed.items())
         ]
         first = failed[min(failed)]
@@ -294,26 +309,32 @@ class ModelControl:
             model = self.models[each]
             model.wanted, model.explicit = None, False
             for ensemble in reversed(self._graph().dependents([each])):
-                threads += self._retire(self.models[ensemble])
-            threads += self._retire(model)
+                threads += self._retire(self.models[ensemble], threads)
+            threads += self._retire(model, threads)
         if wait:
             for thread in threads:
                 thread.join()
 
-    def _retire(self, model: LoadedModel) -> list[threading.Thread]:
+    def _retire(self, model: LoadedModel, after: Sequence[threading.Thread] = ()) -> list[threading.Thread]:
         with model.lock:
             versions = model.versions
             model.serve({}, None)
-            return [self._end(model, version) for version in versions.values()]
+            return [self._end(model, version, after) for version in versions.values()]
 
-    def _end(self, model: LoadedModel, version: ModelVersion) -> threading.Thread:
-        """Unloads a version that no longer serves, in the background."""
+    def _end(
+        self, model: LoadedModel, version: ModelVersion, after: Sequence[threading.Thread] = ()
+    ) -> threading.Thread:
+        """Unloads a version that no longer serves, in the background. `after`: unloads of the ensembles that contain
+        it, whose last requests it still serves."""
+        before = tuple(after)
         if version.version not in model.versions:
             model.ended[version.version] = (ModelState.UNLOADING, "")
         version.advance(ModelEvent.UNLOAD)
 
         def end() -> None:
             try:
+                for thread in before:
+                    thread.join()
                 version.unload()
                 if version.version not in model.versions:
                     model.ended[version.version] = (version.state, version.reason)
@@ -363,8 +384,11 @@ class ModelControl:
     def stop(self, timeout: float) -> None:
         """Unloads everything; requests that still execute after `timeout` seconds fail, and their stubs are killed."""
         self.stopped = True
-        for model in list(self.models.values()):
-            self._retire(model)
+        graph = self._graph()
+        ended: dict[str, list[threading.Thread]] = {}
+        for name in reversed(graph.load_order(list(self.models))):
+            after = [thread for ensemble in graph.dependents([name]) for thread in ended.get(ensemble, ())]
+            ended[name] = self._retire(self.models[name], after)
         end = time.monotonic() + timeout
         endings = list(self._endings.items())
         for thread, _ in endings:

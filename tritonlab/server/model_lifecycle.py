@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,22 +21,17 @@ from ..core.infer_request import InferenceRequest
 from ..core.latency_stats import Histogram
 from ..core.model_config import ConfigError, ModelConfig, to_json
 from ..core.model_config_rules import (
-    InstanceSpec,
-    instance_args,
     instance_specs,
-    is_decoupled,
     is_ensemble,
     merge_auto_complete,
     normalize_instance_groups,
     validate_final,
 )
 from ..core.request_rules import RequestRules
-from ..core.status import ModelError, NotFoundError, TritonError, UnavailableError
-from ..instances.instance_group import abort_instances, start_instances, stop_instances
-from ..instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from ..core.status import NotFoundError, TritonError, UnavailableError
+from ..instances.instance_plan import InstanceServices
 from ..instances.model_instance import InstanceState, ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
-from ..instances.warmup import Warmup
 from ..ipc.stub_log import LogRecord
 from ..schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from ..schedulers.ensemble_scheduler import EnsembleScheduler
@@ -50,6 +45,7 @@ from .label_provider import Labels, read_labels
 from .model_repository_manager import ModelFiles
 from .response_cache import CachedModel
 from .server_metrics import ServerMetrics
+from .serving_instances import ServingInstances
 
 
 class ModelState(enum.Enum):
@@ -117,12 +113,22 @@ class ModelVersion:
         self.scheduler: Scheduler
         self.stats = services.metrics.stats()
         self.first_response: Histogram | None = None
-        self.instances: list[ModelInstance] = []
+        self._running: ServingInstances | None = None
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
         self._submit: Callable[[InferenceRequest], None]
         self._cached: CachedModel | None = None
+
+    @property
+    def instances(self) -> list[ModelInstance]:
+        """Those that serve; none of an ensemble."""
+        return self._running.serving if self._running is not None else []
+
+    @property
+    def leaving(self) -> list[ModelInstance]:
+        """Those that only finish their last requests, since others serve now."""
+        return list(self._running.leaving) if self._running is not None else []
 
     def advance(self, event: ModelEvent, reason: str = "") -> None:
         self.state = TRANSITIONS[self.state, event]
@@ -198,14 +204,18 @@ class ModelVersion:
         )
 
     def _complete_config(self, auto: ModelStub | None) -> ModelConfig:
-        gpus = visible_gpus()
         config = self.config
+        if auto is not None:
+            auto.await_import()
+            returned = auto.auto_complete(to_json(config))
+            if returned is not None:
+                config = self._merged(config, returned)
+        return self._normalized(config)
+
+    @staticmethod
+    def _normalized(config: ModelConfig) -> ModelConfig:
+        gpus = visible_gpus()
         try:
-            if auto is not None:
-                auto.await_import()
-                returned = auto.auto_complete(to_json(config))
-                if returned is not None:
-                    config = self._merged(config, returned)
             config = normalize_instance_groups(config, gpu_ids=gpus)
             validate_final(config, gpu_ids=gpus)
         except ConfigError as error:
@@ -217,7 +227,7 @@ class ModelVersion:
             return merge_auto_complete(config, returned)
         except ConfigError as error:
             if not self.files.configured:
-                raise
+                raise TritonError.of(error.code, error.reason) from error
             # the peer goes on with the configuration it has and says nothing (measured)
             cause = f": {error.detail}" if error.detail else ""
             self._warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
@@ -238,54 +248,26 @@ class ModelVersion:
                 services.clock, services.instruments, self._services.timer, self.stats, self._warn, execution.limiter
             ),
         )
-        warmup = Warmup(config, self.files.directory, self.rules, counted=execution.count_warmup)
-        specs = instance_specs(config)
-        plans = [
-            InstancePlan(
-                source=source,
-                name=spec.name,
-                kind=spec.kind,
-                device_id=spec.device_id,
-                args=instance_args(config, spec, model_directory=str(self.files.directory), version=self.version),
-                outputs=tuple(output.name for output in config.output),
-                decoupled=is_decoupled(config),
-                warmup=warmup if config.model_warmup else None,
-                passive=spec.passive,
-            )
-            for spec in specs
-        ]
-        for plan in plans:
-            check_stub_name(plan.name)
-        events = InstanceEvents(
-            idle=self.scheduler.instance_idle,
-            away=self.scheduler.instance_away,
-            gone=self._instance_gone,
-            reschedule=self.scheduler.reschedule,
-            iterative=config.sequence_batching.iterative_sequence,
-            leads=not (config.dynamic_batching.preserve_ordering or config.sequence_batching.oldest.preserve_ordering),
+        self._running = ServingInstances(
+            source, self.files.directory, self.rules, self.scheduler, services, self.stats, execution
         )
-        if execution.limiter is not None:
-            events = execution.limiter.events(events)
-        self.instances = start_instances(plans, services, self.stats, events, first)
-        self._limit(specs)
-        for instance in self.instances:
-            if not instance.plan.passive:
-                self.scheduler.instance_ready(instance)
+        self._running.start(config, first)
 
-    def _limit(self, specs: Sequence[InstanceSpec]) -> None:
-        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as the
-        peer."""
-        limiter = self._services.execution.limiter
-        if limiter is None:
-            return
+    def update_instances(self, files: ModelFiles) -> None:
+        """Other instances for a configuration that differs in nothing else (rule 5.11.2); the version goes on serving.
+        Blocking. Raises TritonError; then nothing has changed, and `reason` says why."""
+        assert self._running is not None
+        config = ModelConfig()
+        config.CopyFrom(self.config)
+        config.ClearField("instance_group")
+        config.instance_group.extend(files.config.instance_group)
         try:
-            for instance, spec in zip(self.instances, specs, strict=True):
-                if not spec.passive:
-                    limiter.register(instance, spec.rate_limiter, spec.device_id)
-        except TritonError:
-            self._leave()
-            stop_instances(self.instances)
+            config = self._normalized(config)
+            self._running.update(config)
+        except TritonError as error:
+            self.reason = f"{error.code.text}: {error.message}"
             raise
+        self.config, self.files, self.reason = config, files, ""
 
     def _entrance(self) -> Callable[[InferenceRequest], None]:
         """Where checked requests go: decided here, so that what is off costs a request nothing."""
@@ -316,11 +298,6 @@ class ModelVersion:
         raise UnavailableError(
             f"{request.prefix}all instance groups of model '{self.name}' are passive: nothing executes its requests"
         )
-
-    def _instance_gone(self, instance: ModelInstance) -> None:
-        reason = instance.replacement.last_death
-        error = ModelError(f"Stub process '{instance.plan.name}' is not healthy.", reason=reason)
-        self.scheduler.instance_gone(instance, error)
 
     def _warn(self, text: str) -> None:
         self._say("WARNING", text)
@@ -365,7 +342,8 @@ class ModelVersion:
     def unload(self, reason: str = "unloaded") -> None:
         """Blocking: lets requests end, finalizes, ends the processes. The state is UNLOADING already."""
         self.scheduler.stop()
-        stop_instances(self.instances)
+        if self._running is not None:
+            self._running.stop()
         self._leave()
         self.advance(ModelEvent.UNLOADED, reason)
 
@@ -373,18 +351,14 @@ class ModelVersion:
         """Ends everything at once, whatever the state; requests that wait or execute fail."""
         if isinstance(self.scheduler, EnsembleScheduler):
             self.scheduler.abort()
-        abort_instances(self.instances)
-        for instance in self.instances:
-            self.scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
+        if self._running is not None:
+            self._running.abort()
         self._leave()
 
     def _leave(self) -> None:
-        """What the server keeps of this version goes: cached answers, claims on resources."""
+        """What the server keeps of this version goes: cached answers."""
         if self._cached is not None:
             self._cached.close()
-        if (limiter := self._services.execution.limiter) is not None:
-            for instance in self.instances:
-                limiter.unregister(instance)
 
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name}/{self.version} [{self.state.value} | {len(self.instances)} instances]>"

@@ -9,13 +9,15 @@ from typing import Any
 from ..core.infer_request import InferenceRequest
 from ..instances.blocked_calls import BlsCall
 from ..instances.model_instance import ModelInstance
+from ..schedulers.ensemble_scheduler import EnsembleScheduler
 from .model_lifecycle import ModelVersion
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRequest:
-    """One request in flight. `instance` None: it waits in the queue of `version`. `caller`: the instance whose model
-    made it (BLS); None for a client's. Times are nanoseconds: since it came, and since something happened to it last.
+    """One request in flight. `instance` None: it waits in the queue of `version`, or for the steps of an ensemble.
+    `caller`: the instance whose model made it (BLS); None for a client's. Times are nanoseconds: since it came, and
+    since something happened to it last.
     """
 
     request: InferenceRequest
@@ -26,10 +28,15 @@ class HeldRequest:
     waited: int
 
     @property
+    def steps(self) -> bool:
+        """Whether it is an ensemble's: its steps are requests of their own."""
+        return isinstance(self.version.scheduler, EnsembleScheduler)
+
+    @property
     def state(self) -> str:
         """`pending` in a queue, `executing`, or `open`: its `execute` call has returned and left it to its sender."""
         if self.instance is None:
-            return "pending"
+            return "executing" if self.steps else "pending"
         return "executing" if self.instance.executes(self.request) else "open"
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,7 +64,8 @@ def survey(versions: Iterable[ModelVersion], calls: Sequence[BlsCall], now: int)
         # in this order: one that leaves the queue meanwhile is seen in execution too, not nowhere
         places: list[tuple[InferenceRequest, ModelInstance | None]]
         places = [(request, None) for request in version.scheduler.waiting()]
-        places += [(r, instance) for instance in version.instances for r in list(instance.inflight.values())]
+        instances = [*version.instances, *version.leaving]
+        places += [(r, instance) for instance in instances for r in list(instance.inflight.values())]
         for request, instance in places:
             last = max(request.queue_start, request.execute_start, request.responded)
             caller = callers.get(id(request))
