@@ -49,6 +49,10 @@ class ServeProcess:
         assert self.process.poll() is None, self.stderr
         return self
 
+    def told(self, text: str) -> None:
+        """Waits until its log says so."""
+        eventually(lambda: text in self.stderr, START_SECONDS)
+
     def place(self, service: str) -> str:
         """`address:port` of `GRPCInferenceService`, `HTTPService` or `Metrics Service`."""
         found = re.search(rf'"Started {service} at (.*)"', self.stderr)

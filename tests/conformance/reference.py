@@ -93,6 +93,27 @@ def free_ports(count: int) -> list[int]:
             s.close()
 
 
+def run(arguments: Sequence[str], signal_after: str = "") -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a tritonserver that is told nothing but `arguments`, and ends by itself; or by
+    SIGTERM, when its stderr says `signal_after`."""
+    command = [*_dies_with_us(), str(_server_files() / "bin" / "tritonserver"), *arguments]
+    process = subprocess.Popen(
+        command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    stderr = ""
+    while signal_after and signal_after not in stderr:
+        line = process.stderr.readline()
+        if not line:
+            break
+        stderr += line
+    else:
+        if signal_after:
+            process.terminate()
+    out, rest = process.communicate(timeout=START_SECONDS)
+    return process.returncode, out, stderr + rest
+
+
 class ReferenceServer:
     """One tritonserver process on `repository`; explicit model control unless `arguments` say otherwise.
 
@@ -118,6 +139,7 @@ class ReferenceServer:
             f"--model-repository={self.repository}",
             f"--backend-directory={backend_directory()}",
             f"--backend-config=python,shm-region-prefix-name={self._prefix}",
+            f"--cache-directory={_server_files() / 'caches'}",
             "--http-address=127.0.0.1",
             "--grpc-address=127.0.0.1",
             f"--http-port={http_port}",

@@ -58,26 +58,20 @@ def serve(arguments: Sequence[str]) -> int:
 
 def _run(options: ServerOptions, signals: EndSignals) -> int:
     with signals.raising():
-        try:
+        with _creating_server():
             _check_repositories(options.server["repositories"])
             core = InferenceServer(**options.server, load_models=False)
-        except TritonError as error:
-            raise _creating_server(error) from None
         log = LogWriter(core.log_settings)
         core.instruments.add(log)
         try:
             for flag in options.inert:
                 log.write("WARNING", f"--{flag.name} has no effect: {flag.about}")
             options.endpoints.check_free()
-            failed = core.load_startup_models()
-            for text in (
-                backend_table(core, options.server),
-                model_table(core),
-                option_table(core, options.server, options.exit_timeout),
-            ):
-                log.write_table(text + "\n")
-            if failed and options.exit_on_error:
-                raise _creating_server(InternalError("failed to load all models"))
+            with _creating_server():
+                failed = core.load_startup_models()
+                _show_tables(log, core, options)
+                if failed and options.exit_on_error:
+                    raise InternalError("failed to load all models")
             if failed:
                 log.write("ERROR", "Internal: failed to load all models")
             endpoints = Endpoints(
@@ -106,8 +100,23 @@ def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: f
     return int(late)
 
 
-def _creating_server(error: TritonError) -> TritonError:
-    return TritonError.of(error.code, f"creating server: {error.code.text} - {error.message}")
+def _show_tables(log: LogWriter, core: InferenceServer, options: ServerOptions) -> None:
+    tables = (
+        backend_table(core, options.server),
+        model_table(core),
+        option_table(core, options.server, options.exit_timeout),
+    )
+    for table in tables:
+        log.write_table(table + "\n")
+
+
+@contextlib.contextmanager
+def _creating_server() -> Iterator[None]:
+    """Errors say at what, as the peer's."""
+    try:
+        yield
+    except TritonError as error:
+        raise TritonError.of(error.code, f"creating server: {error.code.text} - {error.message}") from None
 
 
 def _check_repositories(paths: Sequence[str]) -> None:
