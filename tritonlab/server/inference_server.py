@@ -53,13 +53,17 @@ from .watchdog import Watchdog
 SERVER_NAME = "triton"
 #: The release whose newest behaviour the rule book describes (rule 0.1).
 SERVER_VERSION = "2.73.0"
-#: Rule 6.2, in the peer's order; what this server has no surface for is left out.
+#: Rule 6.2, in the peer's order.
 EXTENSIONS = (
+    "classification",
     "sequence",
     "model_repository",
     "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
+    "system_shared_memory",
+    "cuda_shared_memory",
+    "binary_tensor_data",
     "parameters",
     "statistics",
     "trace",
