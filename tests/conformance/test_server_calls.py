@@ -226,6 +226,35 @@ def test_lines_of_a_model_that_never_dropped_its_family_end_with_it_here(side: C
     assert lines_of(side, "mt_left")[2:] == (["mt_left 0"] if side.side == "real" else [])
 
 
+MEASURES = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.family = pb_utils.MetricFamily("mt_reloaded", DESCRIPTION, pb_utils.MetricFamily.HISTOGRAM)
+        self.metric = self.family.Metric(buckets=BUCKETS)
+        self.metric.observe(4)
+    def execute(self, requests):
+        pass
+"""
+
+
+@rule("1.14.6")
+def test_a_reload_changes_neither_description_nor_buckets(side: Client) -> None:
+    """The version before it still has the family."""
+    for description, buckets in (("'first'", "[1.0, 5.0]"), ("'second'", "[2.0]")):
+        source = MEASURES.replace("DESCRIPTION", description).replace("BUCKETS", buckets)
+        assert side.placed("reloads", model(source, config(*TENSORS))) is None
+    lines = lines_of(side, "mt_reloaded")
+    assert lines[0] == "# HELP mt_reloaded first"
+    assert [line for line in lines if "le=" in line] == [
+        'mt_reloaded_bucket{le="1"} 0',
+        'mt_reloaded_bucket{le="5"} 2',
+        'mt_reloaded_bucket{le="+Inf"} 2',
+    ]
+    side.unload("reloads")
+
+
 @rule("1.14.9")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_refusals_of_the_server_hurt_nobody(client: Client) -> None:

@@ -144,7 +144,9 @@ def test_same_name_and_labels_share_the_value_across_models(registry: MetricRegi
 def test_the_first_buckets_stay(registry: MetricRegistry) -> None:
     family = registry.family("f", "d", HISTOGRAM)
     registry.metric(family, {"a": "x"}, [1.0])
-    registry.operate(registry.metric(family, {"a": "x"}, [2.0]), "observe", 1.5)
+    second = registry.metric(family, {"a": "x"}, [2.0])
+    registry.operate(second, "observe", 1.5)
+    assert registry.buckets(second) == [1.0]
     assert 'f_bucket{a="x",le="1"} 0' in registry.expose()
     assert 'le="2"' not in registry.expose()
 

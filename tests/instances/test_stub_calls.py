@@ -59,6 +59,31 @@ def test_the_metrics_of_a_failed_load_end_with_it(lab: Lab) -> None:
     assert "of_failed" not in lab.server.metrics()
 
 
+HISTOGRAM = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.family = pb_utils.MetricFamily("of_hist", "d", pb_utils.MetricFamily.HISTOGRAM)
+        self.metric = self.family.Metric({"a": "b"}, buckets=BUCKETS)
+
+    def execute(self, requests):
+        pass
+"""
+
+
+@pytest.mark.rule("1.14.6")
+def test_a_reload_cannot_change_buckets_and_says_so(lab: Lab) -> None:
+    model = lab.load("hist", HISTOGRAM.replace("BUCKETS", "[1, 2]"))
+    lab.load("hist", HISTOGRAM.replace("BUCKETS", "[1.0, 2.0]") + "# changed")
+    assert [record for record in model.logs() if record.level == "WARNING"] == []
+    lab.load("hist", HISTOGRAM.replace("BUCKETS", "[1, 5]"))
+    (record,) = [record for record in model.logs() if record.level == "WARNING"]
+    assert record.text.startswith("the histogram with the labels {'a': 'b'} keeps its buckets [1.0, 2.0] and does not")
+    assert 'of_hist_bucket{a="b",le="2"}' in lab.server.metrics()
+    lab.server.unload("hist")
+
+
 @pytest.mark.rule("1.11.1")
 def test_a_trace_reaches_the_model_and_those_it_calls(lab: Lab) -> None:
     script = lab.script()

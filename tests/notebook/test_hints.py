@@ -38,6 +38,12 @@ P = "[request id: <id_unknown>] "
         ),
         ("AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensr'", ""),
         ("ImportError: cannot import name 'Tensor' from 'torch' (/torch.py)", ""),
+        (
+            "TritonModelException: Error when creating MetricFamily: Failed to process the request for model 'm_0', "
+            "message: Family name already exists with different type",
+            "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload "
+            "it and run the cell again, or give the metric another name",
+        ),
         ("something nobody has seen", ""),
     ],
 )

@@ -138,6 +138,12 @@ class MetricRegistry:
             self._metrics[metric] = _Metric(handle, family.name, family.kind, key, sample)
             return metric
 
+    def buckets(self, metric: int) -> list[float]:
+        """The upper bounds that a histogram really has; the one of infinity is not among them."""
+        with self._lock:
+            found = self._metrics.get(metric)
+            return [] if found is None else found.sample.bounds[:-1]
+
     def operate(self, metric: int, operation: str, value: float | None = None) -> float | None:
         """`increment`, `set`, `observe`, or `value`, which alone returns a number. Table of rule 1.14.2."""
         with self._lock:

@@ -51,7 +51,7 @@ class StubCalls:
             NUMBER["IS_CANCELLED"]: self._is_cancelled,
             NUMBER["METRIC_FAMILY_NEW"]: self._new_family,
             NUMBER["METRIC_FAMILY_DEL"]: self._delete_family,
-            NUMBER["METRIC_NEW"]: lambda instance, link, body: metrics.metric(*body),
+            NUMBER["METRIC_NEW"]: self._new_metric,
             NUMBER["METRIC_OP"]: lambda instance, link, body: metrics.operate(*body),
         }
         self._slow: dict[int, Callable[[ModelInstance, StubConnection, Any], Any]] = {
@@ -111,6 +111,19 @@ class StubCalls:
         if link.lost:
             self.end(link)
         return family
+
+    def _new_metric(self, instance: ModelInstance, link: StubConnection, body: list[Any]) -> int:
+        metric = self._metrics.metric(*body)
+        buckets = self._metrics.buckets(metric)
+        if body[2] is not None and buckets != body[2] and instance.stub is not None:
+            # the peer says nothing, and the author wonders at /metrics
+            labels, wanted = body[1], body[2]
+            text = (
+                f"the histogram with the labels {labels or {}} keeps its buckets {buckets} and does not get {wanted}: "
+                "it was made before, perhaps by the version of the model that still serves. Unload that first."
+            )
+            instance.stub.log("server", "WARNING", text)
+        return metric
 
     def _delete_family(self, instance: ModelInstance, link: StubConnection, body: list[Any]) -> None:
         with self._lock:

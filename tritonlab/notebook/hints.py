@@ -83,6 +83,13 @@ def _no_dtype(found: re.Match[str], config_of: ConfigOf) -> str:
     return "text goes as objects: numpy.array([...], dtype=object)"
 
 
+def _other_kind(found: re.Match[str], config_of: ConfigOf) -> str:
+    return (  # rule 1.14.6
+        "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload it "
+        "and run the cell again, or give the metric another name"
+    )
+
+
 def _dims(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part.strip()]
 
@@ -106,5 +113,6 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
     (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),
     (re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)"), _no_array),
     (re.compile(r"TritonModelException: NumPy dtype is not supported"), _no_dtype),
+    (re.compile(r"Family name already exists with different type"), _other_kind),
     (re.compile(r"doesn't support models with decoupled transaction policy"), _decoupled),
 ]
