@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from tests.conformance.reference import ReferenceServer, missing
 
 
 @pytest.fixture(scope="session")
-def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], ReferenceServer]]:
-    """Starts a real tritonserver on a model repository (explicit model control); all are stopped at the end.
+def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ReferenceServer]]:
+    """Starts a real tritonserver on a model repository (explicit model control), with more flags if need be; all are
+    stopped at the end.
 
     Skips where none can be had.
     """
@@ -21,8 +22,8 @@ def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
         pytest.skip(why)
     started: list[ReferenceServer] = []
 
-    def start(repository: Path) -> ReferenceServer:
-        started.append(ReferenceServer(repository, tmp_path_factory.mktemp("tritonserver")))
+    def start(repository: Path, arguments: Sequence[str] = ()) -> ReferenceServer:
+        started.append(ReferenceServer(repository, tmp_path_factory.mktemp("tritonserver"), arguments))
         return started[-1]
 
     yield start

@@ -1,0 +1,236 @@
+"""The response cache, seen by a model that tells the number of the call that answers. Where 2.51 answers wrongly, ours
+does not, and the test says both (rules 5.9.2, 5.9.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .clients import Answer, Client
+from .models import CPU, config, model
+from .rules import rule
+
+OPTIONS = (["--cache-config=local,size=1048576"], {"cache_config": "local,size=1048576"})
+
+#: Answers with ten times IN and the number of the call; 13 raises, 14 is a TritonError, 16 is answered through its
+#: sender.
+COUNTING = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.calls = 0
+
+    def execute(self, requests):
+        self.calls += 1
+        responses = []
+        for request in requests:
+            array = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            if array.flat[0] == 13:
+                raise ValueError("thirteen")
+            if array.flat[0] == 14:
+                responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("fourteen")))
+                continue
+            number = pb_utils.Tensor("N", np.full(array.shape[:1] + (1,), self.calls, np.int32))
+            response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array * 10), number])
+            if array.flat[0] == 16:
+                sender = request.get_response_sender()
+                sender.send(response)
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            responses.append(response if array.flat[0] != 16 else None)
+        return responses
+"""
+ENABLED = "response_cache { enable: true }"
+WARM = 'inputs { key: "IN" value { data_type: TYPE_INT32 dims: [ 1 ] zero_data: true } }'
+ENSEMBLE = """
+platform: "ensemble" max_batch_size: 4
+input { name: "IN" data_type: TYPE_INT32 dims: [ -1 ] }
+output { name: "N" data_type: TYPE_INT32 dims: [ 1 ] }
+ensemble_scheduling { step { model_name: "off" model_version: -1 input_map { key: "IN" value: "IN" }
+                             output_map { key: "N" value: "N" } } }
+response_cache { enable: true }
+"""
+
+
+def counting(*rest: str, inputs: str = "IN INT32 -1") -> Any:
+    return model(COUNTING, config(inputs, "OUT INT32 -1;N INT32 1", "max_batch_size: 4", *rest, CPU))
+
+
+MODELS = {
+    "m": counting(ENABLED),
+    "other": counting(ENABLED),
+    "batcher": counting(ENABLED, "dynamic_batching { max_queue_delay_microseconds: 5000000 }"),
+    "full": counting(ENABLED, "dynamic_batching { default_queue_policy { max_queue_size: 1 } }"),
+    "off": counting(),
+    "said_off": counting("response_cache { enable: false }"),
+    "warmed": counting(ENABLED, f'model_warmup {{ name: "w" batch_size: 1 {WARM} }}'),
+}
+
+
+def ask(client: Client, name: str, *rows: list[int], **options: Any) -> Answer:
+    return client.infer(name, {"IN": np.array(rows, np.int32)}, **options)
+
+
+def call(answer: Answer) -> int:
+    assert answer.error == "", answer
+    return int(answer.outputs["N"].flat[0])
+
+
+def counts(client: Client, name: str) -> dict[str, int]:
+    found = client.statistics(name)
+    assert isinstance(found, list)
+    (stats,) = found
+    inference = stats["inference_stats"]
+    return {
+        **{kind: inference[kind]["count"] for kind in ("cache_hit", "cache_miss", "success", "queue", "fail")},
+        "inferences": stats["inference_count"],
+        "executions": stats["execution_count"],
+    }
+
+
+@rule("5.9.1", "5.9.2")
+def test_an_equal_request_is_answered_without_the_model(client: Client) -> None:
+    first = ask(client, "m", [1, 2], request_id="first")
+    again = ask(client, "m", [1, 2], request_id="again", timeout=5_000_000, priority=1)
+    assert call(again) == call(first)
+    assert again.outputs["OUT"].tolist() == [[10, 20]]
+    assert (first.request_id, again.request_id) == ("first", "again")
+    assert call(ask(client, "m", [1, 3])) == call(first) + 1
+    assert call(ask(client, "other", [1, 2])) == 1  # answers of another model are not its own
+
+
+@rule("5.9.1")
+def test_both_the_server_and_the_model_must_want_it(client: Client) -> None:
+    for name in ("off", "said_off"):
+        first = call(ask(client, name, [1]))
+        assert call(ask(client, name, [1])) == first + 1
+
+
+@rule("5.9.2")
+def test_a_request_of_another_shape_is_another_one(client: Client) -> None:
+    first = ask(client, "m", [21, 22])
+    second = ask(client, "m", [21], [22])
+    if client.side == "real":
+        assert second.outputs["OUT"].shape == (1, 2)
+        assert call(second) == call(first)
+    else:
+        assert second.outputs["OUT"].shape == (2, 1)
+        assert call(second) == call(first) + 1
+
+
+@rule("5.9.2")
+def test_a_request_for_another_output_is_another_one(client: Client) -> None:
+    ask(client, "m", [31], outputs=["OUT"])
+    second = ask(client, "m", [31], outputs=["N"])
+    assert set(second.outputs) == ({"OUT"} if client.side == "real" else {"N"})
+
+
+@rule("5.9.2")
+def test_a_request_with_other_parameters_is_another_one(client: Client) -> None:
+    first = call(ask(client, "m", [41], parameters={"p": 1}))
+    second = call(ask(client, "m", [41], parameters={"p": 2}))
+    assert second == (first if client.side == "real" else first + 1)
+    assert call(ask(client, "m", [41], parameters={"p": 1})) == first
+
+
+@pytest.mark.parametrize(("value", "text"), [(13, "ValueError: thirteen"), (14, "fourteen")])
+@rule("5.9.3")
+def test_an_error_is_not_an_answer_to_keep(client: Client, value: int, text: str) -> None:
+    first, second = ask(client, "m", [value]), ask(client, "m", [value])
+    assert text in first.error
+    if client.side == "real":
+        assert (second.error, second.outputs) == ("", {})
+    else:
+        assert second.error == first.error
+
+
+@rule("5.9.1", "3.7.5")
+def test_an_answer_through_a_sender_is_kept(client: Client) -> None:
+    assert call(ask(client, "m", [16])) == call(ask(client, "m", [16]))
+
+
+@rule("5.9.4", "5.13.1")
+def test_hits_and_misses_are_counted(client: Client) -> None:
+    before = counts(client, "batcher")
+    asked = [client.submit("batcher", {"IN": np.array([[7]], np.int32)}) for _ in range(4)]
+    assert len({call(pending.answer.result(10)) for pending in asked}) == 1
+    ask(client, "batcher", [7])
+    after = counts(client, "batcher")
+    # of equal requests that are executed together only the one that was kept is a miss
+    assert {kind: after[kind] - before[kind] for kind in after} == {
+        "cache_hit": 1, "cache_miss": 1, "success": 5, "queue": 5, "fail": 0, "inferences": 4, "executions": 1,
+    }  # fmt: skip
+    lines = client.metrics().splitlines()
+    for metric, value in (("hits", after["cache_hit"]), ("misses", after["cache_miss"])):
+        assert f'nv_cache_num_{metric}_per_model{{model="batcher",version="1"}} {value}' in lines
+        assert not any(line.startswith(f'nv_cache_num_{metric}_per_model{{model="off"') for line in lines)
+
+
+@rule("5.9.4")
+def test_a_hit_needs_no_place_in_the_queue(client: Client) -> None:
+    known = call(ask(client, "full", [1]))
+    slow = [client.submit("full", {"IN": np.array([[100 + n]], np.int32)}) for n in range(6)]
+    assert call(ask(client, "full", [1])) == known
+    for pending in slow:
+        pending.answer.result(10)
+
+
+@rule("5.9.1", "5.8.1")
+def test_the_warmup_is_neither_kept_nor_counted_as_a_miss(client: Client) -> None:
+    assert counts(client, "warmed")["cache_miss"] == 0
+    assert call(ask(client, "warmed", [0])) == 2
+
+
+@rule("5.9.2")
+def test_a_reload_forgets_what_the_model_said(client: Client) -> None:
+    ask(client, "other", [9])
+    said = ask(client, "other", [51])
+    client.place("other", {**MODELS["other"], "1/model.py": COUNTING.replace("* 10", "* 20")})
+    assert client.load("other") is None
+    again = ask(client, "other", [51])
+    assert call(said) > 1
+    assert again.outputs["OUT"].tolist() == [[510 if client.side == "real" else 1020]]
+
+
+@rule("5.9.1", "5.7.9")
+def test_an_ensemble_may_keep_its_answers(client: Client) -> None:
+    assert client.placed("whole", {"config.pbtxt": ENSEMBLE, "1/.keep": ""}) is None
+    executed = counts(client, "off")["executions"]
+    assert call(ask(client, "whole", [5])) == call(ask(client, "whole", [5]))
+    assert counts(client, "off")["executions"] == executed + 1
+    assert counts(client, "whole")["cache_hit"] == 1
+    client.unload("whole")
+
+
+@rule("5.9.1")
+def test_the_largest_answers_are_not_kept_and_the_oldest_go(client: Client) -> None:
+    def large(value: int, size: int) -> int:
+        return call(client.infer("m", {"IN": np.full((1, size), value, np.int32)}))
+
+    assert large(61, 300_000) != large(61, 300_000)  # 1.2 MB
+    first = large(70, 30_000)
+    for value in range(71, 80):
+        large(value, 30_000)
+    assert large(70, 30_000) != first
+    assert large(79, 30_000) < large(70, 30_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "text"),
+    [
+        ("open", "model_transaction_policy { decoupled: true }", "'decoupled' transaction policy"),
+        ("ordered", "sequence_batching { }", "sequence batching scheduler"),
+    ],
+)
+@rule("5.9.1", "5.3.1")
+def test_models_that_cannot_have_it(side: Client, name: str, rest: str, text: str) -> None:
+    failure = side.placed(name, counting(ENABLED, rest))
+    assert failure is not None
+    assert failure.reason == (
+        f"Response Cache does not currently support model {name} with {text}. Please disable the response cache."
+    )
+    side.unload(name)
