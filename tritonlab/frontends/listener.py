@@ -41,8 +41,7 @@ def listen(address: str, port: int) -> socket.socket:
 
 def check_free(address: str, port: int) -> None:
     """Raises what `listen` would."""
-    if port:
-        listen(address, port).close()
+    listen(address, port).close()
 
 
 def refused(address: str, port: int, error: OSError) -> UnavailableError | InvalidArgumentError:

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from tritonlab.core.status import InvalidArgumentError, UnavailableError
+from tritonlab.frontends.access import AccessRules
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
+from tritonlab.frontends.grpc.grpc_server import GRPCOptions
+from tritonlab.frontends.http.http_server import HTTPOptions
+from tritonlab.frontends.listener import listen
+from tritonlab.server.inference_server import InferenceServer
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[InferenceServer]:
+    core = InferenceServer([], model_control_mode="explicit", warm_stubs=0)
+    yield core
+    core.stop()
+
+
+def any_ports(**more: object) -> EndpointOptions:
+    return EndpointOptions(http_port=0, grpc_port=0, metrics_port=0, **more)  # type: ignore[arg-type]
+
+
+def status(place: str, path: str, **headers: str) -> int:
+    request = urllib.request.Request(f"http://{place}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def live(place: str, metadata: tuple[tuple[str, str], ...] = ()) -> bool:
+    with grpc.insecure_channel(place) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        return bool(stub.ServerLive(service_pb2.ServerLiveRequest(), metadata=metadata, timeout=10).live)
+
+
+def taken(place: str) -> bool:
+    host, _, port = place.rpartition(":")
+    with socket.socket() as caller:
+        return caller.connect_ex((host, int(port))) == 0
+
+
+def test_all_three_are_open_until_they_are_stopped(core: InferenceServer) -> None:
+    heard: list[tuple[str, str]] = []
+    endpoints = Endpoints(core, any_ports(), lambda service, place: heard.append((service, place)))
+    places = dict(endpoints.places)
+    assert heard == list(places.items()) and list(places) == ["GRPC", "HTTP", "Metrics"]
+    assert status(places["HTTP"], "/v2/health/live") == status(places["Metrics"], "/metrics") == 200
+    assert live(places["GRPC"])
+    endpoints.stop()
+    endpoints.stop()
+    assert not any(taken(place) for place in places.values())
+
+
+def test_they_end_with_a_block_and_leave_no_thread(core: InferenceServer) -> None:
+    before = threading.active_count()
+    with Endpoints(core, any_ports()) as endpoints:
+        place = endpoints.places["HTTP"]
+        status(place, "/v2")
+    assert not taken(place)
+    assert threading.active_count() == before
+
+
+def test_those_that_are_not_wanted_are_not_opened(core: InferenceServer) -> None:
+    with Endpoints(core, any_ports(grpc=False, metrics=False)) as endpoints:
+        assert list(endpoints.places) == ["HTTP"]
+    with Endpoints(core, any_ports(http=False, grpc=False, metrics=False)) as endpoints:
+        assert (endpoints.places, repr(endpoints)) == ({}, "no endpoints")
+
+
+def test_two_sets_of_ports_on_one_server(core: InferenceServer) -> None:
+    with Endpoints(core, any_ports()) as one, Endpoints(core, any_ports()) as two:
+        assert len({*one.places.values(), *two.places.values()}) == 6
+
+
+@pytest.mark.parametrize(("name", "service"), [("http", "HTTP"), ("grpc", "GRPC"), ("metrics", "Metrics")])
+def test_a_port_in_use_opens_none(core: InferenceServer, name: str, service: str) -> None:
+    with listen("127.0.0.1", 0) as other:
+        port = other.getsockname()[1]
+        ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, f"{name}_port": port}
+        before = threading.active_count()
+        with pytest.raises(UnavailableError) as refusal:
+            Endpoints(core, EndpointOptions(**ports))  # type: ignore[arg-type]
+        assert threading.active_count() == before
+    text = str(refusal.value)
+    assert text.startswith(f"failed to start {service} service: Unavailable - Socket '127.0.0.1:{port}' already in use")
+    assert f"--{name}-port" in text and f"--allow-{name}=false" in text
+
+
+def test_the_same_port_twice_closes_what_was_opened(core: InferenceServer) -> None:
+    with listen("127.0.0.1", 0) as other:
+        port = other.getsockname()[1]
+    with pytest.raises(UnavailableError, match="failed to start Metrics service"):
+        Endpoints(core, EndpointOptions(http_port=port, grpc_port=0, metrics_port=port))
+    assert not taken(f"127.0.0.1:{port}")
+
+
+def test_metrics_are_where_http_is_unless_told_otherwise() -> None:
+    assert EndpointOptions(http_address="0.0.0.0").places()["Metrics"] == ("0.0.0.0", 8002)
+    options = EndpointOptions(http_address="0.0.0.0", metrics_address="127.0.0.2")
+    assert options.places()["Metrics"] == ("127.0.0.2", 8002)
+
+
+def test_an_address_that_is_none_of_ours(core: InferenceServer) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"failed to start GRPC service: Invalid argument - .*192\.0\.2\.1"):
+        Endpoints(core, any_ports(grpc_address="192.0.2.1"))
+
+
+def test_http_and_metrics_are_behind_the_same_door(core: InferenceServer) -> None:
+    with Endpoints(core, any_ports(access=AccessRules(hosts=("lab.example",)))) as endpoints:
+        for service, path in (("HTTP", "/v2"), ("Metrics", "/metrics")):
+            place = endpoints.places[service]
+            assert status(place, path, Host="lab.example") == 200
+            assert status(place, path, Host="evil.example") == 403
+            assert status(place, path, Origin="https://evil.example") == 403
+
+
+def test_a_connection_that_was_let_in_is_asked_again(core: InferenceServer) -> None:
+    """A rebound name may share a connection with nobody, but a page may keep its own open."""
+    with (
+        Endpoints(core, any_ports(grpc=False, metrics=False)) as endpoints,
+        socket.create_connection(tuple(endpoints.places["HTTP"].split(":")), timeout=10) as caller,  # type: ignore[arg-type]
+    ):
+        for host, code in ((b"localhost", b"200"), (b"evil.example", b"403"), (b"localhost", b"200")):
+            caller.sendall(b"GET /v2 HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+            assert caller.recv(65536).split()[1] == code
+
+
+def test_what_is_restricted_is_told_to_both(core: InferenceServer) -> None:
+    options = any_ports(
+        http_options=HTTPOptions(restricted_api={"health": ("key", "value")}),
+        grpc_options=GRPCOptions(restricted={"health": ("key", "value")}),
+    )
+    with Endpoints(core, options) as endpoints:
+        assert status(endpoints.places["HTTP"], "/v2/health/live") == 403
+        assert status(endpoints.places["HTTP"], "/v2/health/live", key="value") == 200
+        with pytest.raises(grpc.RpcError, match="This protocol is restricted, expecting header"):
+            live(endpoints.places["GRPC"])
+        assert live(endpoints.places["GRPC"], (("triton-grpc-protocol-key", "value"),))
+
+
+def test_shared_memory_of_clients_is_off_unless_it_is_allowed(core: InferenceServer) -> None:
+    for allowed, code in ((False, 501), (True, 200)):
+        with Endpoints(core, any_ports(client_shm=allowed, grpc=False)) as endpoints:
+            assert status(endpoints.places["HTTP"], "/v2/systemsharedmemory/status") == code

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, write_model
+from tritonlab.frontends.server_options import read_options
+from tritonlab.frontends.startup_tables import backend_table, model_table, option_table
+from tritonlab.server.inference_server import InferenceServer
+
+BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of each line but the rules and the head."""
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
+    write_model(tmp_path, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
+    write_model(tmp_path, "broken", BROKEN, ADD_SUB_CONFIG)
+    options = read_options([f"--model-repository={tmp_path}", "--backend-config=python,shm-growth-byte-size=7"]).server
+    core = InferenceServer(**options, load_models=False)
+    try:
+        assert rows(backend_table(core, options)) == rows(model_table(core)) == []
+        core.load_startup_models()
+        [[name, path, config]] = rows(backend_table(core, options))
+        assert (name, Path(path).name) == ("python", "triton_python_backend_stub.py")
+        assert '"shm-growth-byte-size":"7"' in config and '"auto-complete-config":"true"' in config
+        assert rows(model_table(core))[:2] == [
+            ["add_sub", "1", "READY"],
+            ["broken", "1", "UNAVAILABLE: Internal: RuntimeError: no weights"],
+        ]
+    finally:
+        core.stop()
+
+
+def test_options_are_the_peers_rows() -> None:
+    arguments = ["--model-repository=/a", "--model-repository=/b", "--model-control-mode=explicit", "--load-model=*"]
+    arguments += ["--id=me", "--strict-readiness=false", "--rate-limit=execution_count", "--rate-limit-resource=R1:3"]
+    arguments += ["--rate-limit-resource=R2:4:1", "--cache-config=local,size=1048576", "--disable-auto-complete-config"]
+    options = read_options([*arguments, "--exit-timeout-secs=5"])
+    core = InferenceServer(**{**options.server, "repositories": []}, load_models=False)
+    try:
+        found = dict(rows(option_table(core, options.server, options.exit_timeout)))
+    finally:
+        core.stop()
+    assert found.pop("server_version") and found.pop("server_extensions").startswith("classification sequence ")
+    assert found == {
+        "server_id": "me",
+        "model_repository_path[0]": "/a",
+        "model_repository_path[1]": "/b",
+        "model_control_mode": "MODE_EXPLICIT",
+        "startup_models_0": "*",
+        "strict_model_config": "1",
+        "rate_limit": "EXEC_COUNT",
+        "rate_limit_resource[0]": '{"name":"R1", "count":3 "device":-1}',
+        "rate_limit_resource[1]": '{"name":"R2", "count":4 "device":1}',
+        "strict_readiness": "0",
+        "exit_timeout": "5",
+        "cache_enabled": "1",
+    }
