@@ -14,10 +14,8 @@ import pytest
 from tritonlab.core.trace_settings import TraceSetting
 
 from .clients import Client, Files
-from .lab_client import LabClient
 from .models import ECHO, config, model
-from .real_client import RealClient
-from .reference import ReferenceServer, missing
+from .observed import serving, trace_settings
 from .rules import rule
 
 IO = ("IN INT32 -1", "IN INT32 -1")
@@ -109,14 +107,6 @@ class Traced:
         """Whether the next trace is not there (yet)."""
         return not Path(f"{self._file}.{self._number}").exists()
 
-    def update(self, settings: dict[str, list[str]]) -> None:
-        if isinstance(self.client, LabClient):
-            self.client.server.core.trace_settings.update("", settings)
-        else:
-            assert isinstance(self.client, RealClient)
-            body = {key: values if key == "trace_level" else values[0] for key, values in settings.items()}
-            self.client._http("/v2/trace/setting", json.dumps(body).encode())
-
 
 def _shown(entry: dict[str, Any], first: int) -> dict[str, Any] | None:
     shown = {**entry, "id": entry["id"] - first}
@@ -135,24 +125,19 @@ LEVELS = ("TIMESTAMPS", "TENSORS")
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
-def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
-    repository, scratch = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("scratch")
+def which(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def traced(which: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+    scratch = tmp_path_factory.mktemp("traced")
     file = scratch / "trace.json"
-    if request.param == "lab":
-        setting = TraceSetting(LEVELS, 1, log_frequency=1, file=str(file))
-        lab = LabClient(repository, trace_setting=setting)
-        lab.load_all(MODELS)
-        yield Traced(lab, file)
-        lab.close()
-        return
-    if (why := missing()) is not None:
-        pytest.skip(why)
     options = ["rate=1", f"triton,file={file}", "triton,log-frequency=1", *(f"level={level}" for level in LEVELS)]
-    with ReferenceServer(repository, scratch, [f"--trace-config={option}" for option in options]) as server:
-        real = RealClient(server)
-        real.load_all(MODELS)
-        yield Traced(real, file)
-        real.close()
+    arguments = [f"--trace-config={option}" for option in options]
+    setting = TraceSetting(LEVELS, 1, log_frequency=1, file=str(file))
+    with serving(which, scratch, MODELS, arguments, trace_setting=setting) as client:
+        yield Traced(client, file)
 
 
 def numbers(*values: int) -> dict[str, np.ndarray[Any, Any]]:
@@ -232,9 +217,9 @@ def test_values_of_tensors(traced: Traced) -> None:
 @rule("5.14.4", "5.14.1")
 @pytest.mark.parametrize(("level", "kind"), [("TENSORS", "activity"), ("TIMESTAMPS", "timestamps")])
 def test_one_level_alone(traced: Traced, level: str, kind: str) -> None:
-    traced.update({"trace_level": [level]})
+    trace_settings(traced.client, {"trace_level": [level]})
     traced.client.infer("add", numbers(1, 2))
-    traced.update({"trace_level": list(LEVELS)})
+    trace_settings(traced.client, {"trace_level": list(LEVELS)})
     expected = [entry for entry in whole(1, "add", ["1,2"]) if kind in entry]
     head = whole(1, "add", [])[:1] if level == "TIMESTAMPS" else []
     assert traced.next() == head + expected
@@ -242,10 +227,10 @@ def test_one_level_alone(traced: Traced, level: str, kind: str) -> None:
 
 @rule("5.14.1")
 def test_every_second_request_until_the_count_has_run_out(traced: Traced) -> None:
-    traced.update({"trace_rate": ["2"], "trace_count": ["2"]})
+    trace_settings(traced.client, {"trace_rate": "2", "trace_count": "2"})
     for number in range(6):
         traced.client.infer("add", numbers(number, number))
-    traced.update({"trace_rate": ["1"], "trace_count": ["-1"]})
+    trace_settings(traced.client, {"trace_rate": "1", "trace_count": "-1"})
     traced.client.infer("add", numbers(7, 7))
     inputs = [
         next(entry["tensor"]["data"] for entry in traced.next() if entry.get("activity") == "TENSOR_QUEUE_INPUT")
