@@ -2,8 +2,8 @@
 
     ensemble input --> step --> ensemble tensor --> step --> ensemble output
 
-Tensors between a batching and a non-batching model gain or lose a batch dimension of 1 (rule 5.7.11); no data is
-copied for it.
+Tensors between a batching and a non-batching model gain or lose a batch dimension of 1 (rule 5.7.11): they gain it
+where they fit then, and lose it where they do not fit with it. No data is copied for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Reading:
         wanted = self.dims if self.reshape is None else self.reshape
         if self.batch > 0 and matches(shape, wanted):
             shape = (1, *shape)
-        elif self.batch < 0 and shape[:1] == (1,) and matches(shape[1:], wanted):
+        elif self.batch < 0 and shape[:1] == (1,) and not matches(shape, wanted):
             shape = shape[1:]
         if self.reshape is None:
             return shape

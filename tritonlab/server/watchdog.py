@@ -103,7 +103,7 @@ def _heads(group: Sequence[HeldRequest]) -> list[str]:
 
 def _whereabouts(one: HeldRequest) -> str:
     if one.instance is None:
-        return "it is in the queue"
+        return "its steps are not answered" if one.steps else "it is in the queue"
     name = f"{one.instance.plan.name} (process {one.instance.pid})"
     if one.state == "executing":
         return f"{name} executes it"
@@ -119,7 +119,7 @@ class Way:
         self._held = {id(one.request): one for one in held}
         self._calls = calls
         self._seen: set[int] = set()
-        if any(one.instance is None for one in group):
+        if any(one.instance is None and not one.steps for one in group):
             self._busy(group[0].version.name, group[0].version.instances)
         for instance in _instances(group):
             self._follow(instance, [])
