@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
-#: Bytes of responses a client has not taken yet, beyond which its stream is ended, and beyond which no more of its
-#: requests are read.
+#: Bytes of responses that a client has not taken yet and beyond which its stream is ended. From a quarter of it on no
+#: more of its requests are read.
 MAX_UNSENT = 256 << 20
 
 #: Seconds the threads of a server that stops get for what is left in its queue.
@@ -168,7 +168,7 @@ class StreamCall(Call):
         with self._lock:
             if self.over or self._end is not None or self.input_over:
                 return
-            self._paused = self._unsent_bytes > MAX_UNSENT
+            self._paused = self._unsent_bytes > MAX_UNSENT // 4
             if self._paused:
                 return
         self._read()
@@ -221,7 +221,7 @@ class StreamCall(Call):
                 if self._end is not None:
                     self._start_end()
                     return
-            resumed = self._paused and self._unsent_bytes <= MAX_UNSENT // 2
+            resumed = self._paused and self._unsent_bytes <= MAX_UNSENT // 8
             if resumed:
                 self._paused = False
         if resumed:
@@ -262,6 +262,7 @@ class CallServer:
         self._queue = cygrpc.CompletionQueue()
         self._server = cygrpc.Server(tuple(options), False)
         self._server.register_completion_queue(self._queue)
+        self._running = False
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._serve, name=f"grpc {number}", daemon=True) for number in range(threads)
@@ -277,6 +278,7 @@ class CallServer:
 
     def start(self) -> None:
         self._server.start()
+        self._running = True
         for thread in self._threads:
             self._accept()
             thread.start()
@@ -307,7 +309,11 @@ class CallServer:
             event = None  # a queue with an event that holds a call cannot shut down
 
     def stop(self, grace: float = 0) -> None:
-        """No new calls; those under way have `grace` seconds to end, then they are cancelled. Blocking."""
+        """No new calls; those under way have `grace` seconds to end, then they are cancelled. Blocking; safe to call
+        twice, and without a start."""
+        if not self._running:
+            return
+        self._running = False
         self._server.shutdown(self._queue, self._on_shutdown)
         if not grace or not self._stopped.wait(grace):
             self._server.cancel_all_calls()

@@ -1,0 +1,391 @@
+"""The server under the frontend: calls, streams, their ends, and what misbehaving clients may do to it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import grpc
+import pytest
+
+from tritonlab.frontends.grpc import calls
+from tritonlab.frontends.grpc.calls import CallServer, Refusal, StreamCall, UnaryCall
+
+OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+SECONDS = 10
+
+
+class Unary(UnaryCall):
+    """Answers a message with itself; `wait` when told, `fail` and `raise` with errors."""
+
+    waiting: SimpleQueue[Unary] = SimpleQueue()
+
+    def __init__(self, event: Any) -> None:
+        self.gone = threading.Event()
+        super().__init__(event)
+
+    def handle(self, message: bytes) -> None:
+        if message == b"fail":
+            self.fail(grpc.StatusCode.NOT_FOUND, "nothing: \u00fc")
+        elif message == b"raise":
+            raise ValueError("a defect")
+        elif message == b"wait":
+            self.waiting.put(self)
+        elif message == b"metadata":
+            self.respond(repr([tuple(pair) for pair in self.metadata if pair[0] == "key"]).encode())
+        else:
+            self.respond(message)
+
+    def cancelled(self) -> None:
+        self.gone.set()
+
+
+class Compressed(Unary):
+    compression = "gzip"
+
+
+class Stream(StreamCall):
+    """Answers each message with itself; `wait` is kept for the test, `raise` fails, `N` asks for N bytes N times."""
+
+    waiting: SimpleQueue[Stream] = SimpleQueue()
+
+    def __init__(self, event: Any) -> None:
+        self.gone = threading.Event()
+        self.read = 0
+        super().__init__(event)
+
+    def handle(self, message: bytes) -> None:
+        self.read += 1
+        if message == b"wait":
+            self.waiting.put(self)
+        elif message == b"raise":
+            raise ValueError("a defect")
+        elif message == b"end":
+            self.end(grpc.StatusCode.ABORTED, "enough")
+        else:
+            self.write(message)
+
+    def closed(self) -> None:
+        self.end()
+
+    def cancelled(self) -> None:
+        self.gone.set()
+
+
+METHODS: dict[str, Callable[[Any], object]] = {
+    "/s/Unary": Unary,
+    "/s/Compressed": Compressed,
+    "/s/Stream": Stream,
+    "/s/Refused": lambda event: Refusal(event, grpc.StatusCode.UNAVAILABLE, "not you"),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[CallServer]:
+    found = CallServer(METHODS, OPTIONS)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def channel(server: CallServer) -> Iterator[grpc.Channel]:
+    port = server.listen("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}", OPTIONS) as found:
+        yield found
+
+
+def unary(channel: grpc.Channel, method: str = "/s/Unary") -> Any:
+    return channel.unary_unary(method, None, None)
+
+
+def streamed(channel: grpc.Channel, messages: Iterator[bytes]) -> Any:
+    return channel.stream_stream("/s/Stream", None, None)(messages, timeout=SECONDS)
+
+
+def refusal(call: Any, *arguments: Any, **options: Any) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as raised:
+        call(*arguments, timeout=SECONDS, **options)
+    return raised.value.code().name, raised.value.details()
+
+
+def test_a_call_is_answered(channel: grpc.Channel) -> None:
+    for message in (b"", b"x", bytes(5 << 20)):
+        assert unary(channel)(message, timeout=SECONDS) == message
+
+
+def test_a_call_says_what_came_beside_it(channel: grpc.Channel) -> None:
+    found = unary(channel)(b"metadata", metadata=[("key", "a"), ("key", "b")], timeout=SECONDS)
+    assert found == b"[('key', 'a'), ('key', 'b')]"
+
+
+def test_errors_have_a_code_and_a_text(channel: grpc.Channel) -> None:
+    assert refusal(unary(channel), b"fail") == ("NOT_FOUND", "nothing: \u00fc")
+    assert refusal(unary(channel, "/s/Refused"), b"x") == ("UNAVAILABLE", "not you")
+    assert refusal(unary(channel, "/s/Unknown"), b"x") == ("UNIMPLEMENTED", "")
+    with pytest.raises(grpc.RpcError, match="not you"):
+        list(channel.stream_stream("/s/Refused", None, None)(iter([b"x"]), timeout=SECONDS))
+
+
+def test_a_defect_of_ours_fails_its_call_alone(channel: grpc.Channel, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.CRITICAL):
+        assert refusal(unary(channel), b"raise") == ("INTERNAL", "ValueError: a defect")
+        with pytest.raises(grpc.RpcError, match="ValueError: a defect"):
+            list(streamed(channel, iter([b"raise"])))
+    assert unary(channel)(b"x", timeout=SECONDS) == b"x"
+
+
+def test_responses_are_compressed_where_the_client_can_read_that(channel: grpc.Channel) -> None:
+    call = channel.unary_unary("/s/Compressed", None, None)
+    message, state = call.with_call(bytes(10_000), timeout=SECONDS)
+    assert message == bytes(10_000)
+    assert dict(state.initial_metadata()).get("grpc-encoding", "gzip") == "gzip"
+
+
+def test_a_client_that_gives_up_is_noticed(channel: grpc.Channel) -> None:
+    call = unary(channel).future(b"wait")
+    waiting = Unary.waiting.get(timeout=SECONDS)
+    call.cancel()
+    assert waiting.gone.wait(SECONDS)
+    waiting.respond(b"too late")
+    assert unary(channel)(b"x", timeout=SECONDS) == b"x"
+
+
+def test_a_deadline_that_passes_is_noticed(channel: grpc.Channel) -> None:
+    call = unary(channel).future(b"wait", timeout=0.2)
+    waiting = Unary.waiting.get(timeout=SECONDS)
+    assert waiting.gone.wait(SECONDS)
+    assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_a_call_may_be_answered_on_any_thread_and_others_pass_it(channel: grpc.Channel) -> None:
+    slow = unary(channel).future(b"wait", timeout=SECONDS)
+    waiting = Unary.waiting.get(timeout=SECONDS)
+    assert [unary(channel)(b"%d" % i, timeout=SECONDS) for i in range(20)] == [b"%d" % i for i in range(20)]
+    waiting.respond(b"at last")
+    assert slow.result(SECONDS) == b"at last"
+
+
+def test_many_calls_at_once(channel: grpc.Channel) -> None:
+    pending = [unary(channel).future(b"%d" % i, timeout=SECONDS) for i in range(500)]
+    assert [call.result(SECONDS) for call in pending] == [b"%d" % i for i in range(500)]
+
+
+# -- streams
+
+
+def test_a_stream_keeps_the_order_and_ends_when_its_client_does(channel: grpc.Channel) -> None:
+    sent = [b"%d" % i for i in range(1000)]
+    assert list(streamed(channel, iter(sent))) == sent
+    assert list(streamed(channel, iter([]))) == []
+
+
+def test_many_writes_at_once_arrive_in_order(channel: grpc.Channel) -> None:
+    """More than one write waits while one is under way."""
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+    call = streamed(channel, iter(messages.get, None))
+    messages.put(b"wait")
+    stream = Stream.waiting.get(timeout=SECONDS)
+    sent = [b"%d" % i for i in range(5000)]
+    for message in sent:
+        stream.write(message)
+    stream.end()
+    assert list(call) == sent
+    messages.put(None)
+
+
+def test_the_end_comes_after_what_was_written(channel: grpc.Channel) -> None:
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+    call = streamed(channel, iter(messages.get, None))
+    for message in (b"a", b"b", b"end"):
+        messages.put(message)
+    assert [next(call), next(call)] == [b"a", b"b"]
+    with pytest.raises(grpc.RpcError) as raised:
+        next(call)
+    assert (raised.value.code(), raised.value.details()) == (grpc.StatusCode.ABORTED, "enough")
+    messages.put(None)
+
+
+def test_writes_after_the_end_are_dropped(channel: grpc.Channel) -> None:
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+    call = streamed(channel, iter(messages.get, None))
+    messages.put(b"wait")
+    stream = Stream.waiting.get(timeout=SECONDS)
+    stream.end()
+    stream.write(b"late")
+    stream.end(grpc.StatusCode.INTERNAL, "late")
+    assert list(call) == []
+    messages.put(None)
+
+
+def test_a_stream_that_is_cancelled_is_noticed(channel: grpc.Channel) -> None:
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+    call = streamed(channel, iter(messages.get, None))
+    messages.put(b"wait")
+    stream = Stream.waiting.get(timeout=SECONDS)
+    call.cancel()
+    assert stream.gone.wait(SECONDS)
+    stream.write(b"late")
+    messages.put(None)
+    assert unary(channel)(b"x", timeout=SECONDS) == b"x"
+
+
+def test_a_client_that_reads_nothing_loses_its_stream(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MAX_UNSENT", 4 << 20)
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+    call = streamed(channel, iter(messages.get, None))
+    messages.put(b"wait")
+    stream = Stream.waiting.get(timeout=SECONDS)
+    block = bytes(1 << 20)
+    for _ in range(100):
+        stream.write(block)
+    assert stream.gone.wait(SECONDS)
+    assert not stream._unsent
+    with pytest.raises(grpc.RpcError) as raised:
+        list(call)
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "responses unread" in raised.value.details()
+    messages.put(None)
+
+
+def test_no_more_is_read_from_a_client_that_reads_little(
+    channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Echoes of a client that only sends: reading stops before memory fills, and goes on when it reads."""
+    monkeypatch.setattr(calls, "MAX_UNSENT", 8 << 20)
+    block = bytes(3 << 20)
+    found = streamed(channel, iter([block] * 40))
+    received = 0
+    for message in found:
+        received += len(message)
+    assert received == 40 * len(block)
+
+
+def test_one_message_may_be_larger_than_what_may_wait(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MAX_UNSENT", 1 << 20)
+    block = bytes(3 << 20)
+    assert list(streamed(channel, iter([block, block]))) == [block, block]
+
+
+# -- the server
+
+
+def test_a_port_that_is_in_use_is_an_error(server: CallServer, channel: grpc.Channel) -> None:
+    other = CallServer(METHODS, OPTIONS)
+    port = server.listen("127.0.0.1:0")
+    with pytest.raises((OSError, RuntimeError)):
+        other.listen(f"127.0.0.1:{port}")
+    other.start()
+    other.stop()
+
+
+def test_servers_side_by_side() -> None:
+    servers = [CallServer(METHODS, OPTIONS) for _ in range(4)]
+    ports = [server.listen("127.0.0.1:0") for server in servers]
+    for server in servers:
+        server.start()
+    for port in ports:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            assert unary(channel)(b"x", timeout=SECONDS) == b"x"
+    for server in servers:
+        server.stop()
+
+
+def test_stop_lets_calls_end_and_takes_no_new_ones(server: CallServer, channel: grpc.Channel) -> None:
+    call = unary(channel).future(b"wait", timeout=SECONDS)
+    waiting = Unary.waiting.get(timeout=SECONDS)
+    stopper = threading.Thread(target=server.stop, args=(SECONDS,))
+    stopper.start()
+    waiting.respond(b"x")
+    assert call.result(SECONDS) == b"x"
+    stopper.join(SECONDS)
+    assert not stopper.is_alive()
+    assert refusal(unary(channel), b"x")[0] == "UNAVAILABLE"
+
+
+def test_stop_cancels_what_does_not_end(server: CallServer, channel: grpc.Channel) -> None:
+    call = unary(channel).future(b"wait", timeout=SECONDS)
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+    stream = streamed(channel, iter(messages.get, None))
+    messages.put(b"wait")
+    waiting, other = Unary.waiting.get(timeout=SECONDS), Stream.waiting.get(timeout=SECONDS)
+    server.stop(0.05)
+    assert waiting.gone.wait(SECONDS)
+    assert other.gone.wait(SECONDS)
+    assert call.exception(SECONDS) is not None
+    with pytest.raises(grpc.RpcError):
+        list(stream)
+    messages.put(None)
+
+
+def test_stop_twice_and_without_a_start() -> None:
+    CallServer(METHODS, OPTIONS).stop()
+    server = CallServer(METHODS, OPTIONS)
+    server.listen("127.0.0.1:0")
+    server.start()
+    server.stop()
+    server.stop()
+
+
+def test_threads_end_with_the_server() -> None:
+    before = set(threading.enumerate())
+    server = CallServer(METHODS, OPTIONS)
+    server.listen("127.0.0.1:0")
+    server.start()
+    server.stop()
+    assert set(threading.enumerate()) <= before
+
+
+#: A server answers while its process starts others, as the warm pool does; nothing is printed.
+FORKS = """
+import os, subprocess, sys, threading
+import grpc
+sys.path.insert(0, {root!r})
+from tritonlab.frontends.grpc.calls import CallServer, UnaryCall
+from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.ipc.stub_launcher import StubProcess
+
+class Echo(UnaryCall):
+    def handle(self, message):
+        self.respond(message)
+
+server = CallServer({{"/s/Unary": Echo}}, [])
+port = server.listen("127.0.0.1:0")
+server.start()
+channel = grpc.insecure_channel(f"127.0.0.1:{{port}}")
+call = channel.unary_unary("/s/Unary", None, None)
+reader = LinkReader()
+stop = threading.Event()
+def ask():
+    while not stop.is_set():
+        assert call(b"x", timeout=10) == b"x"
+asker = threading.Thread(target=ask)
+asker.start()
+for _ in range(3):
+    stub = StubProcess(reader)
+    stub.kill()
+    assert call(b"x", timeout=10) == b"x"
+stop.set()
+asker.join()
+channel.close()
+server.stop()
+reader.close()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("support", ["0", "1"])
+def test_stubs_start_beside_a_running_server_in_silence(support: str, pytestconfig: pytest.Config) -> None:
+    """`support`: grpcio's fork handlers, which complain where a process with calls under way is forked."""
+    environment = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": support}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS.format(root=str(pytestconfig.rootpath))],
+        capture_output=True, text=True, timeout=60, env=environment, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
