@@ -67,7 +67,7 @@ def test_all_three_are_open_until_they_are_stopped(core: InferenceServer) -> Non
 def test_they_end_with_a_block_and_leave_no_thread(core: InferenceServer) -> None:
     before = threading.active_count()
     with Endpoints(core, any_ports()) as endpoints:
-        place = endpoints.places["HTTP"]
+        place = endpoints.http
         status(place, "/v2")
     assert not taken(place)
     assert threading.active_count() == before
@@ -131,7 +131,7 @@ def test_a_connection_that_was_let_in_is_asked_again(core: InferenceServer) -> N
     """A rebound name may share a connection with nobody, but a page may keep its own open."""
     with (
         Endpoints(core, any_ports(grpc=False, metrics=False)) as endpoints,
-        socket.create_connection(tuple(endpoints.places["HTTP"].split(":")), timeout=10) as caller,  # type: ignore[arg-type]
+        socket.create_connection(tuple(endpoints.http.split(":")), timeout=10) as caller,  # type: ignore[arg-type]
     ):
         for host, code in ((b"localhost", b"200"), (b"evil.example", b"403"), (b"localhost", b"200")):
             caller.sendall(b"GET /v2 HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
@@ -144,14 +144,14 @@ def test_what_is_restricted_is_told_to_both(core: InferenceServer) -> None:
         grpc_options=GRPCOptions(restricted={"health": ("key", "value")}),
     )
     with Endpoints(core, options) as endpoints:
-        assert status(endpoints.places["HTTP"], "/v2/health/live") == 403
-        assert status(endpoints.places["HTTP"], "/v2/health/live", key="value") == 200
+        assert status(endpoints.http, "/v2/health/live") == 403
+        assert status(endpoints.http, "/v2/health/live", key="value") == 200
         with pytest.raises(grpc.RpcError, match="This protocol is restricted, expecting header"):
-            live(endpoints.places["GRPC"])
-        assert live(endpoints.places["GRPC"], (("triton-grpc-protocol-key", "value"),))
+            live(endpoints.grpc)
+        assert live(endpoints.grpc, (("triton-grpc-protocol-key", "value"),))
 
 
 def test_shared_memory_of_clients_is_off_unless_it_is_allowed(core: InferenceServer) -> None:
     for allowed, code in ((False, 501), (True, 200)):
         with Endpoints(core, any_ports(client_shm=allowed, grpc=False)) as endpoints:
-            assert status(endpoints.places["HTTP"], "/v2/systemsharedmemory/status") == code
+            assert status(endpoints.http, "/v2/systemsharedmemory/status") == code

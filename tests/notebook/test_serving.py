@@ -54,25 +54,25 @@ def test_it_shows_where_clients_find_it(served: Endpoints) -> None:
 
 
 def test_any_client_asks_the_cell_s_model(served: Endpoints) -> None:
-    assert infer(tritonclient.http, served.places["HTTP"]) == [1, 2]
-    assert infer(tritonclient.grpc, served.places["GRPC"]) == [1, 2]
-    assert 'nv_inference_count{model="m",version="1"} 2' in metrics(served.places["Metrics"])
+    assert infer(tritonclient.http, served.http) == [1, 2]
+    assert infer(tritonclient.grpc, served.grpc) == [1, 2]
+    assert 'nv_inference_count{model="m",version="1"} 2' in metrics(served.metrics)
 
 
 def test_a_cell_that_runs_again_changes_what_clients_get(served: Endpoints, notebook: Notebook) -> None:
     notebook.run(f"%%triton_model m --quiet {IDENTITY_OPTIONS}\n{IDENTITY.replace('as_numpy()', 'as_numpy() * 2')}")
-    assert infer(tritonclient.http, served.places["HTTP"]) == [2, 4]
+    assert infer(tritonclient.http, served.http) == [2, 4]
 
 
 def test_the_status_shows_it_while_it_is_open(served: Endpoints, notebook: Notebook) -> None:
     assert f"gRPC     {served.places['GRPC']}" in notebook.run("%triton status").text
-    assert served.places["GRPC"] in notebook.run("%triton status").result._repr_html_()
+    assert served.grpc in notebook.run("%triton status").result._repr_html_()
     notebook.run("%triton stop")
     assert "gRPC" not in notebook.run("%triton status").text
 
 
 def test_stop_closes_the_ports_and_keeps_the_models(served: Endpoints, notebook: Notebook) -> None:
-    place = served.places["HTTP"]
+    place = served.http
     notebook.run("%triton stop")
     with pytest.raises(urllib.error.URLError, match="refused"):
         urllib.request.urlopen(f"http://{place}/v2/health/live", timeout=10)
@@ -100,8 +100,8 @@ def test_a_busy_cell_does_not_stop_it(served: Endpoints) -> None:
     busy = threading.Thread(target=cell)
     busy.start()
     try:
-        assert infer(tritonclient.http, served.places["HTTP"]) == [1, 2]
-        assert infer(tritonclient.grpc, served.places["GRPC"]) == [1, 2]
+        assert infer(tritonclient.http, served.http) == [1, 2]
+        assert infer(tritonclient.grpc, served.grpc) == [1, 2]
     finally:
         over.set()
         busy.join()
@@ -129,7 +129,7 @@ def test_closing_the_workspace_closes_the_ports(served: Endpoints, workspace: Wo
 def test_it_is_a_function_too() -> None:
     endpoints = tritonlab.serve(http_port=0, grpc=False, metrics=False)
     try:
-        with tritonclient.http.InferenceServerClient(endpoints.places["HTTP"]) as client:
+        with tritonclient.http.InferenceServerClient(endpoints.http) as client:
             assert client.is_server_ready()
     finally:
         tritonlab.reset()

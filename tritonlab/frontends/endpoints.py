@@ -104,6 +104,19 @@ class Endpoints:
             self.stop(0)
             raise
 
+    @property
+    def http(self) -> str:
+        """`address:port`, empty while it is not open; so are the others."""
+        return self.places.get("HTTP", "")
+
+    @property
+    def grpc(self) -> str:
+        return self.places.get("GRPC", "")
+
+    @property
+    def metrics(self) -> str:
+        return self.places.get("Metrics", "")
+
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Closes the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
         end = time.monotonic() + timeout
@@ -124,9 +137,12 @@ class Endpoints:
 
     def __repr__(self) -> str:
         """One line per port, as clients want to be given it."""
-        forms = {"HTTP": "HTTP     http://{}", "GRPC": "gRPC     {}", "Metrics": "metrics  http://{}/metrics"}
-        lines = [form.format(self.places[name]) for name, form in forms.items() if name in self.places]
-        return "\n".join(lines) or "no endpoints"
+        forms = (
+            ("HTTP     http://{}", self.http),
+            ("gRPC     {}", self.grpc),
+            ("metrics  http://{}/metrics", self.metrics),
+        )
+        return "\n".join(form.format(place) for form, place in forms if place) or "no endpoints"
 
 
 @contextlib.contextmanager
