@@ -48,6 +48,7 @@ class RawHTTP:
 
     def __init__(self, side: str, address: str) -> None:
         self.side = side
+        self.address = address
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
 
@@ -55,7 +56,7 @@ class RawHTTP:
         return socket.create_connection((self._host, self._port), timeout=DEADLINE)
 
     def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
-        sent = {"Host": f"{self._host}:{self._port}", **(headers or {})}
+        sent = {"Host": self.address, **(headers or {})}
         if body is not None:
             sent.setdefault("Content-Length", str(len(body)))
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.status import InvalidArgumentError
-from .reply import Headers, Reply, failure, header
+from .reply import TEXT, Headers, Reply, failure, header
 
 #: What `--http-restricted-api` may name.
 CATEGORIES = (
@@ -38,4 +38,4 @@ class RestrictedFeatures:
         wanted = self._table.get(category)
         if wanted is None or header(headers, wanted[1]) == wanted[2]:
             return None
-        return failure(403, f"This API is restricted, expecting header '{wanted[0]}'")
+        return failure(403, f"This API is restricted, expecting header '{wanted[0]}'", TEXT)

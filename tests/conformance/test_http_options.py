@@ -1,0 +1,79 @@
+"""What a server's options change over HTTP: forwarded headers and restricted endpoints (rules 6.14 and 6.1.3)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tritonlab.frontends.http.http_server import HTTPOptions
+
+from .models import config, model
+from .raw_http import RawHTTP
+from .rules import rule
+
+#: Says its parameters.
+TELLS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = [np.array([r.parameters().encode()], object) for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
+"""
+
+MODELS = {"tells": model(TELLS, config("IN FP32 1 optional", "OUT STRING 1"))}
+
+PATTERN = "(?i)^(x-.*|priority)$"
+OPTIONS: tuple[list[str], dict[str, object]] = (
+    [f"--http-header-forward-pattern={PATTERN}", "--http-restricted-api=statistics,logging:Key=secret"],
+    {},
+)
+HTTP_OPTIONS = HTTPOptions(
+    header_forward_pattern=PATTERN,
+    restricted_api={"statistics": ("Key", "secret"), "logging": ("Key", "secret")},
+)
+
+
+def told(http: RawHTTP, **headers: str) -> str:
+    reply = http.infer("tells", {"inputs": [], "parameters": {"own": 1}}, b"", **headers)
+    (text,) = reply.document["outputs"][0]["data"]
+    return str(text)
+
+
+@rule("6.14")
+def test_matching_headers_become_parameters_named_as_they_were_sent(http: RawHTTP) -> None:
+    assert told(http) == '{"own":1}'
+    assert json.loads(told(http, X_Tenant="a b", x_other="1", Accept="z")) == {
+        "own": 1,
+        "X-Tenant": "a b",
+        "x-other": "1",
+    }
+    assert http.post("/v2/models/tells/generate", {}, X_Tenant="a").document["OUT"] == "{}"  # not there (measured)
+
+
+@rule("6.14")
+def test_a_reserved_name_is_not_forwarded(http: RawHTTP) -> None:
+    reply = http.infer("tells", {"inputs": []}, Priority="1")
+    if http.side == "real":  # until 2026-05
+        assert reply.status == 200
+    else:
+        text = "Header 'Priority' is reserved for Triton usage and cannot be forwarded."
+        assert (reply.status, reply.error) == (400, text)
+
+
+@rule("6.1.3")
+@pytest.mark.parametrize("path", ["/v2/models/stats", "/v2/models/nobody/stats", "/v2/logging"])
+def test_a_restricted_endpoint_wants_its_header(http: RawHTTP, path: str) -> None:
+    for headers in ({}, {"Key": "wrong"}, {"Other": "secret"}):
+        reply = http.ask("GET", path, headers=headers)
+        assert (reply.status, reply.kind, reply.error) == (
+            403,
+            "application/json",
+            "This API is restricted, expecting header 'Key'",
+        )
+    assert http.ask("DELETE", path).status == 403
+    assert http.ask("GET", path, headers={"kEy": "secret"}).status in (200, 400)
+    assert http.get("/v2/models/tells").status == 200
