@@ -120,14 +120,8 @@ def apart(side: Client) -> Iterator[Client]:
         client.close()
 
 
-NOT_YET = {
-    "absent_model": "ensembles are not built yet",
-}
-
-
 def parameters(chosen: Iterable[ConfigCase]) -> list[object]:
-    late = {name: [pytest.mark.not_yet(why)] for name, why in NOT_YET.items()}
-    return [pytest.param(case, marks=[rule(*case.rules), *late.get(case.id, [])], id=case.id) for case in chosen]
+    return [pytest.param(case, marks=rule(*case.rules), id=case.id) for case in chosen]
 
 
 def check(case: ConfigCase, failure: Failure | None) -> None:
