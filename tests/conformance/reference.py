@@ -132,13 +132,13 @@ class ReferenceServer:
         self.http = f"127.0.0.1:{http_port}"
         self.grpc = f"127.0.0.1:{grpc_port}"
         self.metrics = f"127.0.0.1:{metrics_port}"
-        self._prefix = f"tritonlab_judge_{os.getpid()}_{http_port}_"
+        self.region_prefix = f"tritonlab_judge_{os.getpid()}_{http_port}_"
         command = [
             *_dies_with_us(),
             str(_server_files() / "bin" / "tritonserver"),
             f"--model-repository={self.repository}",
             f"--backend-directory={backend_directory()}",
-            f"--backend-config=python,shm-region-prefix-name={self._prefix}",
+            f"--backend-config=python,shm-region-prefix-name={self.region_prefix}",
             f"--cache-directory={_server_files() / 'caches'}",
             "--http-address=127.0.0.1",
             "--grpc-address=127.0.0.1",
@@ -195,7 +195,7 @@ class ReferenceServer:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        for left in Path("/dev/shm").glob(self._prefix + "*"):
+        for left in Path("/dev/shm").glob(self.region_prefix + "*"):
             left.unlink(missing_ok=True)
 
     def __enter__(self) -> ReferenceServer:

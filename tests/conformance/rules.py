@@ -46,8 +46,6 @@ REASONS = {
     "4.2.2": "2.51 always says INTERNAL",
     "4.3.5": "parameters of responses are newer than 2.51",
     "4.4.1": "2.51 waits for ever; ours says what waits for what",
-    "4.4.2": "about threads of the peer; here a call in flight holds none of the kernel's",
-    "4.4.4": "about the peer's region; here the blocks of outputs go back with their tensors",
     "5": "cases of the core are being added",
     "5.5.11": "an aid of the peer's own tests; ours move a MockClock",
     "5.7.10": "newer than 2.51",

@@ -1,0 +1,100 @@
+"""BLS to ensembles, along chains of calls, and the memory that its answers take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .clients import Client
+from .lab_client import LabClient
+from .models import CPU, SCRIPTED, config, model
+from .real_client import RealClient
+from .rules import rule
+from .scripts import TENSORS, code, eventually, run
+
+#: One thread for the calls of each instance in the peer.
+OPTIONS = (["--backend-config=python,thread-pool-size=1"], {"backend_config": {"thread-pool-size": "1"}})
+DECOUPLED = "model_transaction_policy { decoupled: true }"
+
+
+def ensemble(step: str, *more: str) -> str:
+    """Of one model, with its tensors."""
+    tensors = config(*TENSORS, *more or ("",)).replace('backend: "python"', 'platform: "ensemble"')
+    maps = 'input_map { key: "CODE" value: "CODE" } ' + "".join(
+        f'output_map {{ key: "{name}" value: "{name}" }} ' for name in ("OUT", "TEXT")
+    )
+    return f'{tensors}ensemble_scheduling {{ step {{ model_name: "{step}" model_version: -1 {maps} }} }}'
+
+
+MODELS = {
+    **{name: model(SCRIPTED, config(*TENSORS)) for name in ("one", "two", "three", "four")},
+    "flow": model(SCRIPTED, config(*TENSORS, DECOUPLED, CPU)),
+    "chain": {"config.pbtxt": ensemble("four"), "1/keep": ""},
+    "flow_chain": {"config.pbtxt": ensemble("flow", DECOUPLED), "1/keep": ""},
+}
+FIVE = code("return [number(5)]")
+
+
+@rule("4.3.6")
+def test_an_ensemble_is_called_like_a_model(client: Client) -> None:
+    assert run(client, "one", "return told(got(ask('chain', five, ['OUT']).exec()))", five=FIVE) == {"OUT": [5]}
+
+
+@rule("4.3.6", "4.2.1")
+def test_a_decoupled_ensemble_needs_the_flag(client: Client) -> None:
+    two = code("sender().send(number(1))\nsender().send(number(2), 1)")
+    refused = run(client, "one", "return told(got(ask('flow_chain', two, ['OUT']).exec()))", two=two)
+    assert "Please use 'decoupled=True' argument" in refused
+    body = "return told([got(r) for r in ask('flow_chain', two, ['OUT']).exec(decoupled=True)])"
+    assert run(client, "one", body, two=two) == [{"OUT": [1]}, {"OUT": [2]}]
+
+
+@rule("4.4.2")
+def test_a_chain_takes_one_thread_of_each_instance(client: Client) -> None:
+    asks = "return [number(got(ask(model, inner, ['OUT']).exec())['OUT'][0])]"
+    third = code(asks, model="four", inner=FIVE)
+    second = code(asks, model="three", inner=third)
+    assert run(client, "one", "return told(got(ask('two', second, ['OUT']).exec()))", second=second) == {"OUT": [5]}
+
+
+@rule("4.4.2", "2.9")
+def test_an_instance_has_as_many_calls_in_flight_as_the_pool_has_threads(client: Client, tmp_path: Path) -> None:
+    """Here a call in flight takes no thread, so nothing limits them."""
+    waits = code(
+        "end = time.monotonic() + 2\n"
+        "while not os.path.exists(there) and time.monotonic() < end:\n"
+        "    time.sleep(0.005)\n"
+        "return [number(os.path.exists(there))]",
+        there=str(tmp_path / "there"),
+    )
+    body = (
+        "async def both():\n"
+        "    return await asyncio.gather(ask('two', waits).async_exec(), ask('three', marks).async_exec())\n"
+        "return told([got(response) for response in asyncio.run(both())])"
+    )
+    marks = code("mark(there)\nreturn [number(5)]", there=str(tmp_path / "there"))
+    together = int(client.side == "lab")
+    assert run(client, "one", body, waits=waits, marks=marks) == [{"OUT": [together]}, {"OUT": [5]}]
+
+
+@rule("4.4.4")
+def test_the_memory_of_answers(client: Client) -> None:
+    """The caller's region grows for them. The peer's keeps its size; of ours the blocks are free again."""
+    before = taken(client)
+    big = code("return [R([T('OUT', np.zeros(1 << 21, np.int32))])]")
+    body = "return told(ask('two', big).exec().output_tensors()[0].as_numpy().size)"
+    assert run(client, "one", body, big=big) == 1 << 21
+    if client.side == "real":
+        run(client, "one", "return told(gc.collect() * 0)")
+        assert taken(client) >= before + (1 << 23)
+    else:
+        eventually(lambda: taken(client) == before)
+
+
+def taken(client: Client) -> int:
+    """Bytes: of all regions of the peer's stubs, and in use of what we write for the calling model."""
+    if isinstance(client, RealClient):
+        return sum(region.stat().st_size for region in Path("/dev/shm").glob(client.server.region_prefix + "*"))
+    assert isinstance(client, LabClient)
+    stub: Any = client.server.model("one")._found().instances[0].stub
+    return int(stub.link.region.used)
