@@ -71,7 +71,7 @@ def test_a_restricted_endpoint_wants_its_header(http: RawHTTP, path: str) -> Non
         reply = http.ask("GET", path, headers=headers)
         assert (reply.status, reply.kind, reply.error) == (
             403,
-            "application/json",
+            "text/plain",
             "This API is restricted, expecting header 'Key'",
         )
     assert http.ask("DELETE", path).status == 403
