@@ -53,7 +53,10 @@ def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None 
 
 
 def _summary(model: ModelMetrics, of: str, labels: Sequence[tuple[str, str]]) -> list[Sample]:
-    if not isinstance(model.stats, LatencyStats) or (of.startswith("cache") and not model.cached):
+    if not isinstance(model.stats, LatencyStats):
+        return []
+    # a model with the response cache has no summary of whole requests (measured)
+    if (of == "request" and model.cached) or (of.startswith("cache") and not model.cached):
         return []
     return model.stats.summary(of, labels)
 
