@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from ..core.model_config import ModelConfig
 from ..core.model_config_rules import autofill
+from .machine_bound import forget_backend_directory
 
 Prune = Callable[[ModelConfig], None]
 
@@ -14,11 +15,12 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
     """`served`, the config as this server normalised it, made fit for another machine. `authored` is the author's own.
 
     Every input, output, instance group, batcher, policy and parameter stays. Left out is what a server fills in again
-    by itself (rules 5.1.1, 5.1.3) and the author did not write, and the numbers of this machine's GPUs.
+    by itself (rules 2.11.1, 5.1.1, 5.1.3) and the author did not write, and the numbers of this machine's GPUs.
     """
     config = ModelConfig()
     config.CopyFrom(served)
     _forget_gpus(config, authored)
+    forget_backend_directory(config, authored)
     names = [file.split("/", 1)[1] for file in files if "/" in file]
     filled = autofill(config, model_name=served.name, files=names)
     for field, prune in _FILLED_IN.items():

@@ -1,0 +1,40 @@
+"""What of a served model holds on this machine only: left out of an export, or named in its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..core.model_config import ModelConfig
+from ..ipc.execution_env import MODEL_DIRECTORY, PARAMETER
+from ..ipc.own_stub import NAME, is_compiled
+
+
+def forget_backend_directory(config: ModelConfig, authored: ModelConfig) -> None:
+    """Takes out what the directory of a Python-based backend filled in (rules 2.11.1, 2.11.3): that of the next server
+    does it again, from its own path."""
+    if not authored.runtime:
+        config.ClearField("runtime")
+    if PARAMETER not in authored.parameters and config.backend != "python":
+        config.parameters.pop(PARAMETER, None)
+
+
+def left_out(directory: Path, files: Iterable[str]) -> list[str]:
+    """Those of the files that start tritonlab's stub, which no Triton server has (rule 2.10.6)."""
+    return [file for file in files if file == NAME and not is_compiled(directory / file)]
+
+
+def warnings(config: ModelConfig, directory: Path, files: Iterable[str]) -> tuple[str, ...]:
+    """What the author has to see to before the model runs elsewhere, one sentence each."""
+    found = [
+        f"{file} starts tritonlab's stub and was left out: a Triton server needs one that was compiled for the same "
+        "Python, unless that is the Python of its own stub"
+        for file in left_out(directory, files)
+    ]
+    environment = config.parameters[PARAMETER].string_value if PARAMETER in config.parameters else ""
+    if environment and not environment.startswith(MODEL_DIRECTORY):
+        found.append(
+            f"{PARAMETER} is '{environment}', a path of this machine: put the environment into the model directory and "
+            f"write '{MODEL_DIRECTORY}/{Path(environment).name}'"
+        )
+    return tuple(found)
