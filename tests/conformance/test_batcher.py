@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from .clients import PLAIN, Client, Options, Pending
+from .clients import PLAIN, Client, Options
+from .gates import GATE, held, open_gate, queued
 from .models import CPU, config, model
 from .rules import rule
+from .scripts import eventually
 
 #: Each response says: the sum of the batch dimensions in its call, how many requests that were, the call's number.
-#: A first element of 1 in IN holds the instance for 0.5 s, so that what arrives meanwhile queues up; the file tells
-#: that it is held.
-REPORTING = """
-import time
-
+#: A first element of 1 in IN holds the instance until the test lets it go, so that what arrives meanwhile queues up.
+REPORTING = (
+    GATE
+    + """
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -24,20 +26,19 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         self.calls = 0
-        self.held = args["model_repository"] + "/held"
+        self.directory = args["model_repository"]
 
     def execute(self, requests):
         self.calls += 1
         arrays = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
-        if any(array.flat[0] == 1 for array in arrays):
-            open(self.held, "w").close()
-            time.sleep(0.5)
+        pass_gate(self.directory, ["hold" for array in arrays if array.flat[0] == 1])
         seen = np.array([sum(array.shape[0] for array in arrays), len(requests), self.calls], dtype=np.int32)
         return [
             pb_utils.InferenceResponse([pb_utils.Tensor("SEEN", np.tile(seen, (array.shape[0], 1)))])
             for array in arrays
         ]
 """
+)
 
 
 def batching(scheduler: str, inputs: str = "IN INT32 -1", *more: str) -> Any:
@@ -81,16 +82,23 @@ def send(client: Client, name: str, *requests: dict[str, np.ndarray[Any, Any]]) 
     return [(int(a.outputs["SEEN"][0][0]), int(a.outputs["SEEN"][0][1])) for a in answers]
 
 
-def hold(client: Client, name: str) -> Pending:
-    """Keeps the model's instance busy: what is sent next has to queue."""
-    held = client.repository / name / "held"
-    held.unlink(missing_ok=True)
-    pending = client.submit(name, tensor(1, hold=True))
-    deadline = time.monotonic() + 10
-    while not held.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)  # the real server tells of no execution that has begun
-    return pending
+def queue_up(client: Client, name: str, *requests: tuple[dict[str, np.ndarray[Any, Any]], Options]) -> list[list[int]]:
+    """Sends all at once, in this order, while the instance is busy; what the answers say: the first is that of the call
+    that kept it busy."""
+    with held(client, name, tensor(1, hold=True)) as first, ThreadPoolExecutor(1) as pool:
+        answers = pool.submit(client.in_order, name, requests)
+        eventually(lambda: queued(client, name) == len(requests))
+        open_gate(client, name, "hold")
+        found = [first.answer.result(30), *answers.result(30)]
+    assert [answer.error for answer in found] == [""] * len(found)
+    return [answer.outputs["SEEN"][0].tolist() for answer in found]
+
+
+def behind(client: Client, name: str, *requests: dict[str, np.ndarray[Any, Any]]) -> list[tuple[int, int]]:
+    """(sum of the batch, requests in it) of the call each of the requests was executed in, after one that was busy."""
+    first, *rest = queue_up(client, name, *[(r, PLAIN) for r in requests])
+    assert first[:2] == [1, 1]
+    return [(batch, count) for batch, count, _ in rest]
 
 
 @rule("5.5.1")
@@ -100,15 +108,13 @@ def test_without_a_batcher_each_request_is_executed_alone(client: Client) -> Non
 
 @rule("5.5.2", "5.5.3")
 def test_without_a_delay_what_queued_up_meanwhile_forms_the_next_batch(client: Client) -> None:
-    held = hold(client, "at_once")
-    assert send(client, "at_once", *[tensor(1)] * 9) == [(8, 8)] * 8 + [(1, 1)]
-    assert held.answer.result(30).outputs["SEEN"][0][0] == 1
+    assert behind(client, "at_once", *[tensor(1)] * 9) == [(8, 8)] * 8 + [(1, 1)]
+    assert send(client, "at_once", tensor(1)) == [(1, 1)]
 
 
 @rule("5.5.2")
 def test_the_batch_dimensions_count_and_no_request_is_split(client: Client) -> None:
-    hold(client, "at_once")
-    assert send(client, "at_once", tensor(3), tensor(4), tensor(2)) == [(7, 2), (7, 2), (2, 1)]
+    assert behind(client, "at_once", tensor(3), tensor(4), tensor(2)) == [(7, 2), (7, 2), (2, 1)]
 
 
 @rule("5.5.4")
@@ -148,9 +154,10 @@ def test_only_requests_with_the_same_optional_inputs_are_batched(client: Client)
 
 @rule("5.5.9")
 def test_a_full_queue_refuses_at_once(client: Client) -> None:
-    pending = [hold(client, "bounded")]
-    pending += [client.submit("bounded", tensor(1)) for _ in range(6)]
-    answers = [p.answer.result(30) for p in pending]
+    with held(client, "bounded", tensor(1, hold=True)) as first:
+        pending = [client.submit("bounded", tensor(1)) for _ in range(6)]
+        eventually(lambda: sum(p.answer.done() for p in pending) >= 3)
+    answers = [p.answer.result(30) for p in (first, *pending)]
     refused = [a for a in answers if a.error]
     assert {(a.code, a.error) for a in refused} == {
         ("UNAVAILABLE", "[request id: <id_unknown>] Exceeds maximum queue size")
@@ -160,20 +167,23 @@ def test_a_full_queue_refuses_at_once(client: Client) -> None:
 
 @rule("5.5.9", "5.5.10")
 def test_a_request_that_waited_too_long_is_refused(client: Client) -> None:
-    first = hold(client, "short_patience")
-    late = client.submit("short_patience", tensor(1)).answer.result(30)
-    assert (late.code, late.error) == ("UNAVAILABLE", "Request timeout expired")
+    with held(client, "short_patience", tensor(1, hold=True)) as first:
+        late = client.submit("short_patience", tensor(1))
+        eventually(lambda: queued(client, "short_patience") == 1)
+        time.sleep(0.2)
+        assert not late.answer.done()  # nobody looks at the queue while the only instance is busy
+    answer = late.answer.result(30)
+    assert (answer.code, answer.error) == ("UNAVAILABLE", "Request timeout expired")
     assert first.answer.result(30).error == ""
 
 
 @rule("5.5.8")
 def test_higher_priorities_drain_first(client: Client) -> None:
-    held = hold(client, "ranked")
-    answers = client.in_order("ranked", [(tensor(1), Options(priority=p)) for p in (3, 0, 1, 9, 2, 1)])
-    calls = [int(a.outputs["SEEN"][0][2]) for a in answers]
-    first = int(held.answer.result(30).outputs["SEEN"][0][2])
+    first, *calls = [call for _, _, call in queue_up(
+        client, "ranked", *[(tensor(1), Options(priority=p)) for p in (3, 0, 1, 9, 2, 1)]
+    )]  # fmt: skip
     # 0 and 9 mean the default, 2; within a level the order is that of arrival
-    assert [c - first for c in calls] == [6, 3, 1, 4, 5, 2]
+    assert [call - first for call in calls] == [6, 3, 1, 4, 5, 2]
 
 
 @rule("5.5.12", "5.3.3")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import wait
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from .clients import Answer, Client, Options, Pending
+from .gates import GATE, held, open_gate, started, submit_next
 from .models import CPU, config, model
 from .rules import rule
+from .scripts import eventually
 
-#: Each response says, as JSON: the call's number and the ids of the requests in it. A number in IN holds the instance
-#: for so many milliseconds.
-NAMING = """
+#: Each response says, as JSON: the call's number and the ids of the requests in it. A request named `hold…` keeps the
+#: instance until the test lets it go.
+NAMING = (
+    GATE
+    + """
 import json
-import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -25,19 +29,22 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def initialize(self, args):
+        self.directory = args["model_repository"]
         self.calls = 0
 
     def execute(self, requests):
         self.calls += 1
-        arrays = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
-        time.sleep(max(int(array.flat[0]) for array in arrays) / 1000)
-        said = json.dumps([self.calls, [request.request_id() for request in requests]]).encode()
+        names = [request.request_id() for request in requests]
+        pass_gate(self.directory, names)
+        said = json.dumps([self.calls, names]).encode()
         responses = []
-        for array in arrays:
+        for request in requests:
+            array = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
             out = np.full(array.shape[:1] + (1,) * (array.ndim - 1), said, dtype=object)
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", out)]))
         return responses
 """
+)
 
 TWO = "instance_group { kind: KIND_CPU count: 2 }"
 LEVELS = "priority_levels: 3 default_priority_level: 2"
@@ -79,7 +86,7 @@ MODELS = {
     "unordered": batching("preferred_batch_size: [ 1 ]", batch=1, instances=TWO),
     "ordered_refusing": batching(policy(refusing(150), "preserve_ordering: true"), batch=1, instances=TWO),
     "unbatched": batching(policy(refusing(150, "max_queue_size: 2")), batch=0),
-    "cancelling": batching("max_queue_delay_microseconds: 500000"),
+    "cancelling": batching("max_queue_delay_microseconds: 1000000"),
 }  # fmt: skip
 EXPIRED = "UNAVAILABLE", "Request timeout expired"
 
@@ -88,21 +95,20 @@ def full(name: str) -> tuple[str, str]:
     return "UNAVAILABLE", f"[request id: {name}] Exceeds maximum queue size"
 
 
-def send(client: Client, name: str, ident: str, hold_ms: int = 0, priority: int = 0, timeout_ms: int = 0,
-         batch: int = 1) -> Pending:  # fmt: skip
-    array = np.full((batch, 1) if name != "unbatched" else 1, hold_ms, dtype=np.int32)
+def _inputs(name: str, batch: int = 1) -> dict[str, Any]:
+    return {"IN": np.zeros((batch, 1) if name != "unbatched" else 1, dtype=np.int32)}
+
+
+def send(client: Client, name: str, ident: str, priority: int = 0, timeout_ms: int = 0, batch: int = 1) -> Pending:
     options = Options(request_id=ident, priority=priority, timeout=timeout_ms * 1000)
-    pending = client.submit(name, {"IN": array}, options)
-    time.sleep(0.03)  # separate calls may overtake one another
-    return pending
+    return submit_next(client, name, _inputs(name, batch), options, ident)
 
 
-def hold(client: Client, name: str, milliseconds: int = 500) -> int:
-    """Keeps the instance busy; the number of the call it does so with."""
-    send(client, name, "first").answer.result(30)
-    number = said(send(client, name, "second").answer.result(30))[0]
-    send(client, name, "hold", milliseconds)
-    return int(number) + 1
+@contextmanager
+def hold(client: Client, name: str, ident: str = "hold") -> Iterator[Pending]:
+    """An instance is busy inside."""
+    with held(client, name, _inputs(name), Options(request_id=ident), ident) as pending:
+        yield pending
 
 
 def said(answer: Answer) -> list[Any]:
@@ -131,9 +137,9 @@ def rejected(client: Client, name: str) -> int:
 
 @rule("5.5.8")
 def test_a_batch_takes_the_highest_levels_first(client: Client) -> None:
-    hold(client, "ranked")
-    levels = {"c": 3, "b": 0, "a": 1, "x": 9, "a2": 1}
-    pending = [send(client, "ranked", ident, priority=level) for ident, level in levels.items()]
+    with hold(client, "ranked"):
+        levels = {"c": 3, "b": 0, "a": 1, "x": 9, "a2": 1}
+        pending = [send(client, "ranked", ident, priority=level) for ident, level in levels.items()]
     assert [outcome(p) for p in pending] == [["a", "a2", "b", "x", "c"]] * 5
 
 
@@ -151,9 +157,10 @@ def test_the_oldest_request_decides_when_the_delay_is_over(client: Client) -> No
 @rule("5.5.9")
 def test_each_level_has_its_own_policy(client: Client) -> None:
     counted = rejected(client, "ranked_sizes")
-    hold(client, "ranked_sizes")
-    high = [send(client, "ranked_sizes", f"a{i}", priority=1) for i in range(3)]
-    low = [send(client, "ranked_sizes", f"b{i}") for i in range(5)]
+    with hold(client, "ranked_sizes"):
+        high = [send(client, "ranked_sizes", f"a{i}", priority=1) for i in range(3)]
+        low = [send(client, "ranked_sizes", f"b{i}") for i in range(5)]
+        time.sleep(0.3)  # the time of the first is up
     assert [outcome(p) for p in high] == [EXPIRED, full("a1"), full("a2")]
     assert [outcome(p) for p in low] == [["b0"], ["b1"], ["b2"], full("b3"), full("b4")]
     assert rejected(client, "ranked_sizes") == counted + 1  # a full queue refuses without counting
@@ -165,14 +172,14 @@ def test_each_level_has_its_own_policy(client: Client) -> None:
 @rule("5.5.9")
 def test_requests_that_waited_too_long_are_refused(client: Client) -> None:
     counted = rejected(client, "refusing")
-    hold(client, "refusing", 1800)
-    late = [
-        send(client, "refusing", "default"),
-        send(client, "refusing", "shorter", timeout_ms=100),
-        send(client, "refusing", "longer", timeout_ms=5000),
-    ]
-    time.sleep(1.2)
-    young = send(client, "refusing", "young")
+    with hold(client, "refusing"):
+        late = [
+            send(client, "refusing", "default"),
+            send(client, "refusing", "shorter", timeout_ms=100),
+            send(client, "refusing", "longer", timeout_ms=5000),
+        ]
+        time.sleep(1.1)
+        young = send(client, "refusing", "young")
     assert [outcome(p) for p in late] == [EXPIRED] * 3
     assert outcome(young) == ["young"]
     assert rejected(client, "refusing") == counted + 3
@@ -181,8 +188,10 @@ def test_requests_that_waited_too_long_are_refused(client: Client) -> None:
 @rule("5.5.9")
 def test_a_requests_own_timeout_counts_only_where_it_may_and_shortens(client: Client) -> None:
     for name in ("firm", "patient"):  # no override; no default to shorten
-        hold(client, name)
-        assert outcome(send(client, name, "own", timeout_ms=100)) == ["own"]
+        with hold(client, name):
+            own = send(client, name, "own", timeout_ms=100)
+            time.sleep(0.3)
+        assert outcome(own) == ["own"]
 
 
 @rule("5.5.9", "5.5.10")
@@ -195,10 +204,10 @@ def test_while_a_batch_waits_for_its_delay_timeouts_are_kept(client: Client) -> 
 @rule("5.5.9")
 def test_delayed_requests_go_behind_all_others(client: Client) -> None:
     def once() -> list[Any]:
-        hold(client, "delaying", 600)
-        late = [send(client, "delaying", ident) for ident in ("a", "b")]
-        time.sleep(0.4)
-        young = send(client, "delaying", "c")
+        with hold(client, "delaying"):
+            late = [send(client, "delaying", ident) for ident in ("a", "b")]
+            time.sleep(0.3)
+            young = send(client, "delaying", "c")
         return [outcome(p) for p in (*late, young)]
 
     # The peer may have put the first two into a batch before their time was up.
@@ -207,63 +216,58 @@ def test_delayed_requests_go_behind_all_others(client: Client) -> None:
 
 @rule("5.5.8", "5.5.9")
 def test_but_stay_before_lower_levels(client: Client) -> None:
-    hold(client, "delaying_levels")
-    pending = [send(client, "delaying_levels", ident, priority=level) for ident, level in (("a", 1), ("b", 2))]
-    time.sleep(0.2)
+    with hold(client, "delaying_levels"):
+        pending = [send(client, "delaying_levels", ident, priority=level) for ident, level in (("a", 1), ("b", 2))]
+        time.sleep(0.2)
     assert [outcome(p) for p in pending] == [["a", "b"]] * 2
 
 
 @rule("5.5.12", "5.5.9")
 def test_without_a_batch_dimension_policies_hold_too(client: Client) -> None:
     send(client, "unbatched", "warm").answer.result(30)
-    held = send(client, "unbatched", "hold", 500)
-    pending = [send(client, "unbatched", ident) for ident in ("a", "b", "c", "d")]
+    with hold(client, "unbatched") as busy:
+        pending = [send(client, "unbatched", ident) for ident in ("a", "b", "c", "d")]
+        time.sleep(0.3)
     outcomes = [outcome(p) for p in pending]
     assert outcomes[-1] == full("d")
     # The peer may have one that waits in the instance's own queue, where no policy reaches it.
     assert [o for o in outcomes[:3] if o not in (EXPIRED, full("c"), ["a"])] == []
     assert EXPIRED in outcomes
-    assert outcome(held) == ["hold"]
+    assert outcome(busy) == ["hold"]
 
 
 # -- order
 
 
-def finishing_order(client: Client, name: str) -> list[str]:
-    for ident in ("one", "two", "three"):
-        send(client, name, ident).answer.result(30)
-    finished: list[str] = []
-    pending = []
-    for ident, milliseconds in (("slow", 600), ("a", 0), ("b", 100), ("c", 0)):
-        pending.append(send(client, name, ident, milliseconds))
-        pending[-1].answer.add_done_callback(lambda _, ident=ident: finished.append(ident))  # type: ignore[misc]
-    wait([p.answer for p in pending])
-    return finished
-
-
 @rule("5.5.7")
 def test_without_preserved_ordering_the_faster_answer_first(client: Client) -> None:
-    assert finishing_order(client, "unordered") == ["a", "b", "c", "slow"]
+    with hold(client, "unordered") as slow:
+        pending = [send(client, "unordered", ident) for ident in "abc"]
+        assert [outcome(p) for p in pending] == [["a"], ["b"], ["c"]]
+        assert not slow.answer.done()
+    assert outcome(slow) == ["hold"]
 
 
 @rule("5.5.7")
 def test_with_it_answers_wait_for_those_before_them(client: Client) -> None:
-    asked = time.monotonic()
-    assert sorted(finishing_order(client, "ordered")) == ["a", "b", "c", "slow"]
-    pending = [send(client, "ordered", "slow", 600), send(client, "ordered", "quick")]
-    assert outcome(pending[1]) == ["quick"]
-    assert pending[0].answer.done() or not pending[0].answer.exception(0.2)
-    assert time.monotonic() - asked >= 1.2
+    with hold(client, "ordered") as slow:
+        pending = [send(client, "ordered", ident) for ident in "abc"]
+        eventually(lambda: "c" in started(client, "ordered"))  # by the other instance, after a and b
+        assert not any(p.answer.done() for p in pending)
+    assert [outcome(p) for p in (slow, *pending)] == [["hold"], ["a"], ["b"], ["c"]]
 
 
 @rule("5.5.7", "5.5.9")
 def test_refusals_do_not_wait_for_their_turn(client: Client) -> None:
     send(client, "ordered_refusing", "warm").answer.result(30)
-    slow = [send(client, "ordered_refusing", "slow", 1200), send(client, "ordered_refusing", "slower", 500)]
-    late = [send(client, "ordered_refusing", f"late{i}") for i in range(3)]
-    assert EXPIRED in [outcome(p) for p in late[:1]] + [outcome(late[-1])]
-    assert not slow[0].answer.done()
-    assert [outcome(p) for p in slow] == [["slow"], ["slower"]]
+    with hold(client, "ordered_refusing") as slow:
+        with hold(client, "ordered_refusing", "hold-less") as less:
+            late = [send(client, "ordered_refusing", f"late{i}") for i in range(3)]
+            time.sleep(0.3)
+            open_gate(client, "ordered_refusing", "hold-less")
+            assert EXPIRED in [outcome(late[0]), outcome(late[-1])]
+        assert not slow.answer.done()
+    assert [outcome(p) for p in (slow, less)] == [["hold"], ["hold-less"]]
 
 
 # -- cancellation

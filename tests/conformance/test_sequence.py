@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import pytest
 
 from .clients import Answer, Client, Options, Pending
+from .gates import GATE, held, open_gate, queued, started, submit_next
 from .models import CPU, config, model
 from .rules import rule
+from .scripts import eventually
 
 START, END = 1, 2
 
 #: Each response says, as JSON: the call's number, the instance, and of each request in the call its id, flags and
 #: inputs. Inputs that are no controls are left out of null requests: the peer has whatever was in memory there.
-#: A number in IN holds the instance for so many milliseconds.
-REPORTING = """
+#: A request whose id begins with `hold` keeps the instance until the test lets it go; 13 in IN raises.
+REPORTING = (
+    GATE
+    + """
 import json
-import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -41,12 +46,13 @@ def shown(request):
 class TritonPythonModel:
     def initialize(self, args):
         self.calls = 0
+        self.directory = args["model_repository"]
         self.instance = args["model_instance_name"].rpartition("_")[2]
 
     def execute(self, requests):
         self.calls += 1
         seen = [shown(request) for request in requests]
-        time.sleep(max(int(s[2]["IN"][2][0]) if s[0] else 0 for s in seen) / 1000)
+        pass_gate(self.directory, [request.request_id() for request in requests])
         if any(s[0] and s[2]["IN"][2][0] == 13 for s in seen):
             raise ValueError("thirteen")
         said = np.array([json.dumps([self.calls, self.instance, seen]).encode()], dtype=object)
@@ -58,12 +64,14 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse([out, dropped]))
         return responses
 """
+)
 
 #: Counts IN down, one execution at a time: the request is rescheduled until it is 0. Answers with its correlation id
 #: and, of each execution, the call's number, the request's flags and the correlation ids in the call.
-COUNTING = """
+COUNTING = (
+    GATE
+    + """
 import json
-import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -71,6 +79,7 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def initialize(self, args):
+        self.directory = args["model_repository"]
         self.decoupled = pb_utils.using_decoupled_model_transaction_policy(json.loads(args["model_config"]))
         self.calls = 0
         self.left, self.trail = {}, {}
@@ -78,7 +87,8 @@ class TritonPythonModel:
     def execute(self, requests):
         self.calls += 1
         ids = [request.correlation_id() for request in requests]
-        time.sleep(0.1)
+        pass_gate(self.directory, [request.request_id() for request in requests])
+        time.sleep(0.02)
         responses = []
         for request in requests:
             ident = request.correlation_id()
@@ -102,11 +112,13 @@ class TritonPythonModel:
             responses.append(response if last else None)
         return None if self.decoupled else responses
 """
+)
 
-#: Answers from a thread, IN milliseconds later.
-LATE = """
+#: Answers from a thread, which waits where the request's id begins with `hold`.
+LATE = (
+    GATE
+    + """
 import threading
-import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -115,6 +127,7 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         self.calls = 0
+        self.directory = args["model_repository"]
 
     def execute(self, requests):
         self.calls += 1
@@ -122,11 +135,11 @@ class TritonPythonModel:
             threading.Thread(target=self.answer, args=(request, self.calls)).start()
 
     def answer(self, request, call):
-        count = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
-        time.sleep(int(count.flat[0]) / 1000)
+        pass_gate(self.directory, [request.request_id()])
         said = pb_utils.Tensor("OUT", np.array([[str(call).encode()]], dtype=object))
         request.get_response_sender().send(pb_utils.InferenceResponse([said]), flags=1)
 """
+)
 
 #: Sends IN requests of one sequence to the model `direct`; the answer is what that said to the last.
 CALLING = """
@@ -193,13 +206,13 @@ MODELS = {
     "wide": sequences(f"direct {{ }} {CONTROLS}", batch=4),
     "shaped": sequences("direct { }", batch=4, inputs="IN INT32 -1"),
     "optional": sequences("direct { }", batch=4, inputs="IN INT32 1;MORE INT32 1 optional"),
-    "utilized": sequences("direct { minimum_slot_utilization: 0.75 max_queue_delay_microseconds: 400000 }", batch=4),
+    "utilized": sequences("direct { minimum_slot_utilization: 0.75 max_queue_delay_microseconds: 1500000 }", batch=4),
     "preferring": sequences(
-        "oldest { max_candidate_sequences: 4 preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 400000 }",
+        "oldest { max_candidate_sequences: 4 preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 1500000 }",
         batch=4,
     ),
-    "idle_direct": sequences("direct { }", idle_ms=1200),
-    "idle_oldest": sequences("oldest { max_candidate_sequences: 2 }", idle_ms=1200),
+    "idle_direct": sequences("direct { }", idle_ms=2000),
+    "idle_oldest": sequences("oldest { max_candidate_sequences: 2 }", idle_ms=2000),
     "pairs": sequences(
         "direct { } "
         + control("START", "fp32_false_true: [ 0, 2.5 ]")
@@ -228,13 +241,22 @@ def value(number: int = 0, width: int = 1) -> dict[str, Any]:
 def submit(
     client: Client, name: str, inputs: dict[str, Any], ident: int | str, flags: int, timeout: int = 0
 ) -> Pending:
-    pending = client.submit(name, inputs, Options(correlation_id=ident, flags=flags, timeout=timeout))
-    time.sleep(0.04)  # separate calls may overtake one another
-    return pending
+    """Returns when the server has it: what is sent next comes after it."""
+    request_id = f"request{next(_numbers)}"
+    options = Options(request_id=request_id, correlation_id=ident, flags=flags, timeout=timeout)
+    return submit_next(client, name, inputs, options, request_id)
 
 
-def begin(client: Client, name: str, ident: int | str, flags: int = 0, hold_ms: int = 0, timeout: int = 0) -> Pending:
-    return submit(client, name, value(hold_ms), ident, flags, timeout)
+_numbers = itertools.count()
+
+
+def begin(client: Client, name: str, ident: int | str, flags: int = 0, number: int = 0, timeout: int = 0) -> Pending:
+    return submit(client, name, value(number), ident, flags, timeout)
+
+
+def hold(client: Client, name: str, ident: int | str, flags: int, number: int = 0) -> AbstractContextManager[Pending]:
+    """The request keeps the instance busy inside."""
+    return held(client, name, value(number), Options(request_id="hold", correlation_id=ident, flags=flags))
 
 
 def said(answer: Answer) -> Any:
@@ -243,8 +265,8 @@ def said(answer: Answer) -> Any:
     return json.loads(answer.outputs["OUT"].reshape(-1)[0])
 
 
-def ask(client: Client, name: str, ident: int | str, flags: int = 0, hold_ms: int = 0) -> Any:
-    return said(begin(client, name, ident, flags, hold_ms).answer.result(30))
+def ask(client: Client, name: str, ident: int | str, flags: int = 0) -> Any:
+    return said(begin(client, name, ident, flags).answer.result(30))
 
 
 def refusal(pending: Pending) -> tuple[str, str]:
@@ -383,8 +405,8 @@ def test_sequences_spread_over_instances_and_stay_there(client: Client, name: st
 @BOTH
 @rule("5.6.2")
 def test_a_second_start_of_an_open_sequence_follows_and_is_logged(client: Client, name: str) -> None:
-    pending = [begin(client, name, 6, START, 300), begin(client, name, 6), begin(client, name, 6, START)]
-    pending.append(begin(client, name, 6, END))
+    with hold(client, name, 6, START) as first:
+        pending = [first, *(begin(client, name, 6, flags) for flags in (0, START, END))]
     assert [number for number, _ in calls(pending)] == [0, 1, 2, 3]
     assert (
         f"sequence 6 for model '{name}' has a conflict. The previous sequence did not end before this sequence start. "
@@ -411,7 +433,7 @@ def test_an_idle_sequence_loses_its_slot(client: Client, name: str) -> None:
     ask(client, name, 1, START)
     ask(client, name, 2, START)
     waiting = begin(client, name, 3, START | END)
-    time.sleep(0.7)
+    time.sleep(1.0)
     ask(client, name, 1)  # 2 is idle first
     assert said(waiting.answer.result(5))[2][-1][0] == 3
     assert refusal(begin(client, name, 2)) == no_start(name, 2)
@@ -421,9 +443,10 @@ def test_an_idle_sequence_loses_its_slot(client: Client, name: str) -> None:
 @pytest.mark.parametrize("name", ["idle_direct", "idle_oldest"])
 @rule("5.6.4")
 def test_a_sequence_is_idle_while_it_executes(client: Client, name: str) -> None:
-    pending = [begin(client, name, 4, START, 2000), begin(client, name, 4)]
-    time.sleep(1.4)
-    assert refusal(begin(client, name, 4)) == no_start(name, 4)
+    with hold(client, name, 4, START) as first:
+        pending = [first, begin(client, name, 4)]
+        time.sleep(2.2)
+        assert refusal(begin(client, name, 4)) == no_start(name, 4)
     assert [number for number, _ in calls(pending)] == [0, 1]  # what was queued runs all the same
 
 
@@ -442,12 +465,13 @@ def test_a_failed_call_does_not_end_the_sequence(client: Client, name: str) -> N
 @BOTH
 @rule("3.10.2")
 def test_cancelling_a_queued_request_ends_its_sequence(client: Client, name: str) -> None:
-    held = begin(client, name, 9, START, 500)
-    gone, after = begin(client, name, 9), begin(client, name, 9)
-    gone.cancel()
+    with hold(client, name, 9, START) as first:
+        gone, after = begin(client, name, 9), begin(client, name, 9)
+        gone.cancel()
+        time.sleep(0.3)  # nothing tells when the server knows
     assert gone.answer.result(30).code == "CANCELLED"
     assert refusal(after) == ("CANCELLED", "")
-    assert said(held.answer.result(30))[2][0][0] == 9
+    assert said(first.answer.result(30))[2][0][0] == 9
     assert refusal(begin(client, name, 9)) == no_start(name, 9)
 
 
@@ -495,12 +519,12 @@ def test_null_requests_are_no_inferences_but_count_in_the_batch(client: Client) 
 @rule("5.6.7", "5.5.5")
 def test_a_slot_with_another_shape_waits_for_the_next_batch(client: Client) -> None:
     widths = {1: 3, 2: 2, 3: 2, 4: 3}
-    held = begin(client, "shaped", 1, START, 400)
-    pending = [
-        submit(client, "shaped", value(0, width), ident, END if ident == 1 else START | END)
-        for ident, width in widths.items()
-    ]
-    assert calls([held, *pending]) == [
+    with hold(client, "shaped", 1, START) as first:
+        pending = [
+            submit(client, "shaped", value(0, width), ident, END if ident == 1 else START | END)
+            for ident, width in widths.items()
+        ]
+    assert calls([first, *pending]) == [
         (0, [1]),
         (1, [1, 0, 0, 4]),
         (2, [0, 2, 3]),
@@ -511,24 +535,24 @@ def test_a_slot_with_another_shape_waits_for_the_next_batch(client: Client) -> N
 
 @rule("5.6.7", "5.5.6")
 def test_so_does_one_with_other_inputs(client: Client) -> None:
-    held = begin(client, "optional", 1, START, 400)
     more = {**value(), "MORE": np.zeros((1, 1), dtype=np.int32)}
-    pending = [
-        submit(client, "optional", inputs, ident, END if ident == 1 else START | END)
-        for ident, inputs in ((1, more), (2, value()), (3, more))
-    ]
-    assert calls([held, *pending]) == [(0, [1]), (1, [1, 0, 3]), (2, [0, 2]), (1, [1, 0, 3])]
+    with hold(client, "optional", 1, START) as first:
+        pending = [
+            submit(client, "optional", inputs, ident, END if ident == 1 else START | END)
+            for ident, inputs in ((1, more), (2, value()), (3, more))
+        ]
+    assert calls([first, *pending]) == [(0, [1]), (1, [1, 0, 3]), (2, [0, 2]), (1, [1, 0, 3])]
 
 
 @rule("5.6.7")
 def test_a_batch_waits_for_enough_slots_or_for_the_delay(client: Client) -> None:
     asked = time.monotonic()
     ask(client, "utilized", 1, START)
-    assert time.monotonic() - asked >= 0.4
+    assert time.monotonic() - asked >= 1.5
     pending = [begin(client, "utilized", ident, flags) for ident, flags in ((1, END), (2, START), (3, START))]
     assert calls(pending) == [(0, [1, 2, 3])] * 3
-    for ident in (2, 3):
-        ask(client, "utilized", ident, END)
+    pending = [begin(client, "utilized", ident, END) for ident in (2, 3)]
+    assert calls(pending) == [(0, [0, 2, 3])] * 2
 
 
 # -- oldest
@@ -541,22 +565,23 @@ def test_candidates_go_by_preferred_size_and_delay(client: Client) -> None:
     assert calls(pending) == [(0, [1, 2])] * 2 + [(1, [3, 1])] * 2 + [(2, [2, 3])] * 2
     asked = time.monotonic()
     ask(client, "preferring", 4, START | END)
-    assert time.monotonic() - asked >= 0.4
+    assert time.monotonic() - asked >= 1.5
 
 
 @rule("5.6.8", "5.6.2")
 def test_a_decoupled_sequence_goes_on_before_its_last_answer(client: Client) -> None:
     # With 2.51 a request is out of the way when `execute` has returned, whenever it is answered.
-    def stream(flags: int, hold_ms: int) -> tuple[str, float]:
-        answers = client.stream("late", value(hold_ms), Options(correlation_id=1, flags=flags))
-        return answers[0].outputs["OUT"].reshape(-1)[0].decode(), time.monotonic()
+    def stream(flags: int, name: str) -> int:
+        options = Options(request_id=name, correlation_id=1, flags=flags)
+        return int(client.stream("late", value(), options)[0].outputs["OUT"].reshape(-1)[0])
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(stream, START, 700)
-        time.sleep(0.2)
-        second = pool.submit(stream, END, 0)
-        assert int(second.result(30)[0]) == int(first.result(30)[0]) + 1
-        assert second.result()[1] < first.result()[1]
+        first = pool.submit(stream, START, "hold")
+        eventually(lambda: started(client, "late"))
+        second = pool.submit(stream, END, "second").result(30)
+        assert not first.done()
+        open_gate(client, "late", "hold")
+        assert second == first.result(30) + 1
 
 
 # -- state
@@ -626,13 +651,12 @@ def test_a_request_comes_back_until_it_is_released(client: Client, name: str) ->
 @pytest.mark.parametrize("name", ["counting_oldest", "counting_direct"])
 @rule("3.9.3", "3.9.6")
 def test_new_requests_join_between_iterations(client: Client, name: str) -> None:
-    pending = []
-    for count in (6, 4, 4):
-        pending.append(client.submit(name, value(count)))
-        time.sleep(0.03)
+    with held(client, name, value(8), Options(request_id="hold")) as first:
+        pending = [first, *(submit_next(client, name, value(4)) for _ in range(2))]
+        eventually(lambda: queued(client, name) == 2)
     trails = [said(p.answer.result(30)) for p in pending]
-    first = trails[0][0]
-    together = [sorted(i - first for i in ids if i) for _, _, ids in trails[0][1]]
+    ident = trails[0][0]
+    together = [sorted(i - ident for i in ids if i) for _, _, ids in trails[0][1]]
     assert together[0] == [0]
     assert any(len(ids) > 1 for ids in together)  # the peer may start a call with the first that came back
     assert together[-1] == [0]
@@ -640,11 +664,10 @@ def test_new_requests_join_between_iterations(client: Client, name: str) -> None
 
 @rule("3.9.6")
 def test_with_the_direct_strategy_a_slot_that_ended_is_a_null_request(client: Client) -> None:
-    pending = []
-    for count in (5, 9):
-        pending.append(client.submit("counting_direct", value(count)))
-        time.sleep(0.03)
-    ids = [ids for _, _, ids in said(pending[1].answer.result(30))[1]]
+    with held(client, "counting_direct", value(2), Options(request_id="hold")):
+        second = submit_next(client, "counting_direct", value(5))
+        eventually(lambda: queued(client, "counting_direct") == 1)  # at the slot behind the first
+    ids = [ids for _, _, ids in said(second.answer.result(30))[1]]
     assert ids[-1][0] == 0
 
 
