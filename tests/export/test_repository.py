@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.ensembles import ensemble_text, step
 from tritonlab import Model, Server
 from tritonlab.export.repository import ExportConflict, export, plan_export
 
@@ -152,3 +153,45 @@ def test_a_link_or_a_file_in_the_way_is_refused(model: Model, tmp_path: Path) ->
     (tmp_path / "models" / "m").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError, match="is not a directory; nothing was written"):
         export(model, tmp_path / "models", overwrite=True)
+
+
+def test_an_ensemble_brings_the_models_of_its_steps(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("part", "part2", "other"):
+        (source / name / "1").mkdir(parents=True)
+        (source / name / "1" / "model.py").write_text(SOURCE)
+    text = ensemble_text(step("part", "IN=X", "OUT=Z"), step("inner", "X=Z", "Y=W"), step("part", "IN=W", "OUT=Y"))
+    inner = ensemble_text(step("part2", "IN=X", "OUT=Y"), batch=4)
+    for name, written in (("whole", text.replace("max_batch_size: 0", "max_batch_size: 4")), ("inner", inner)):
+        (source / name / "2").mkdir(parents=True)
+        (source / name / "config.pbtxt").write_text(written)
+    with Server(source, warm_stubs=0) as server:
+        report = export(server.model("whole"), tmp_path / "models")
+        row = np.array([[1, -2]], np.float32)
+        answer = server.model("whole")(X=row)["Y"].tolist()
+        config = server.model("whole").config()
+    assert sorted(p.name for p in (tmp_path / "models").iterdir()) == ["inner", "part", "part2", "whole"]
+    assert (tmp_path / "models" / "whole" / "2").is_dir()
+    assert [each.path.name for each in report.composing] == ["part", "inner", "part2"]
+    assert str(report).count("config.pbtxt") == 4
+    with Server(tmp_path / "models", warm_stubs=0) as server:
+        assert server.model("whole")(X=row)["Y"].tolist() == answer == [[-1, 2]]
+        assert server.model("whole").config() == config
+
+
+def test_nothing_of_an_ensemble_is_written_if_one_directory_is_in_the_way(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "part" / "1").mkdir(parents=True)
+    (source / "part" / "1" / "model.py").write_text(SOURCE)
+    (source / "whole" / "1").mkdir(parents=True)
+    (source / "whole" / "config.pbtxt").write_text(ensemble_text(step("part", "IN=X", "OUT=Y"), batch=4))
+    (tmp_path / "models" / "part").mkdir(parents=True)
+    (tmp_path / "models" / "part" / "mine.txt").write_text("precious")
+    with Server(source, warm_stubs=0) as server:
+        with pytest.raises(ExportConflict) as caught:
+            export(server.model("whole"), tmp_path / "models")
+        assert caught.value.plan.path.name == "part"
+        assert not (tmp_path / "models" / "whole").exists()
+        report = export(server.model("whole"), tmp_path / "models", overwrite=True)
+    assert report.backup is None
+    assert report.composing[0].backup is not None

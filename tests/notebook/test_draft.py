@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ensembles import ensemble_text, step
 from tritonlab.notebook.config_text import ConfigText
 from tritonlab.notebook.draft import Draft, model_path
 from tritonlab.notebook.errors import FileError, OptionError
@@ -82,3 +83,25 @@ def test_a_model_directory_is_read_whole(tmp_path: Path) -> None:
     assert draft.source.segments[0].origin == str(model / "2" / "model.py")
     with pytest.raises(FileError, match="it is a repository, load one of m"):
         Draft().with_source(tmp_path / "models")
+
+
+ENSEMBLE = ensemble_text(step("part", "IN=X", "OUT=Y"))
+
+
+def test_an_ensemble_needs_no_source() -> None:
+    draft = Draft()
+    assert not draft.loadable("m")
+    draft = draft.with_config(ENSEMBLE)
+    assert draft.loadable("m")
+    assert draft.is_ensemble("m")
+    assert draft.tree() == {}
+
+
+def test_the_directory_of_an_ensemble_is_read_without_a_source(tmp_path: Path) -> None:
+    (tmp_path / "3").mkdir()
+    (tmp_path / "config.pbtxt").write_text(ENSEMBLE)
+    draft = Draft().with_source(tmp_path)
+    assert (draft.version, draft.source, draft.is_ensemble("m")) == (3, None, True)
+    (tmp_path / "config.pbtxt").write_text("max_batch_size: 4\n")
+    with pytest.raises(FileError, match="is not a model directory"):
+        Draft().with_source(tmp_path)

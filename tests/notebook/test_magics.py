@@ -210,3 +210,48 @@ def test_the_extension_can_be_loaded_again(notebook: Any, workspace: Any) -> Non
     magics.register(notebook.shell, lambda: workspace)
     assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
     assert len([m for m in notebook.shell.Completer.custom_matchers if "tritonlab" in str(m.matcher_identifier)]) == 1
+
+
+CHAIN = """\
+platform: "ensemble"
+max_batch_size: 8
+input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
+output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }]
+ensemble_scheduling {
+  step [
+    { model_name: "add" model_version: -1 input_map { key: "IN" value: "X" } output_map { key: "OUT" value: "MID" } },
+    { model_name: "add" model_version: -1 input_map { key: "IN" value: "MID" } output_map { key: "OUT" value: "Y" } }
+  ]
+}
+"""
+
+
+def test_the_config_of_an_ensemble_is_all_there_is_of_it(notebook: Any, workspace: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    result = notebook.run(f"%%triton_config chain\n{CHAIN}")
+    assert result.success
+    assert result.text.splitlines()[0].startswith("chain  READY  version 1 · ready in ")
+    assert "2 steps · requests of up to 8 rows" in result.text
+    assert "  step  add  X → MID\n  step  add  MID → Y" in result.text
+    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[3, 3]]
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('data + 1', 'data * 5')}")
+    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[25, 25]]
+    assert notebook.run("%triton load chain").success
+    notebook.run("%triton unload chain")
+    notebook.run("%triton edit chain")
+
+
+def test_an_ensemble_whose_models_are_not_there_says_so(notebook: Any) -> None:
+    result = notebook.run(f"%%triton_config chain\n{CHAIN.replace('add', 'nowhere')}")
+    assert not result.success
+    assert "ensemble chain contains models that are not available or ambiguous: nowhere" in result.text
+    assert notebook.run(f"%%triton_config chain --no-load\n{CHAIN}").text.startswith("The config is kept for chain")
+
+
+def test_an_error_in_a_step_shows_the_line_of_its_cell_and_names_the_step(notebook: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('data + 1', 'data + nothing')}")
+    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
+    result = notebook.run("import numpy as np\nchain(X=np.ones((1, 2), np.float32))")
+    assert "nothing" in result.text
+    assert "name 'nothing' is not defined" in result.text
+    assert "step 0 (model 'add') of ensemble 'chain' failed" in result.text

@@ -48,3 +48,11 @@ def test_a_big_file_is_copied_once(tmp_path: Path) -> None:
     weights.write_bytes(b"2" * 101)
     model.replace({"1/w.bin": ModelFile(weights)})
     assert (model.path / "1" / "w.bin").read_bytes() == b"2" * 101
+
+
+def test_an_ensemble_has_an_empty_version_directory(tmp_path: Path) -> None:
+    (tmp_path / "spare").mkdir()
+    directory = ModelDirectory(tmp_path / "m", tmp_path / "spare")
+    directory.replace({"config.pbtxt": ModelFile(b"")}, 2)
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["2", "config.pbtxt"]
+    assert (tmp_path / "m" / "2").is_dir()

@@ -11,13 +11,14 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..core.model_config import parse_pbtxt, print_pbtxt
 from .deployable_config import deployable_config
+from .machine_bound import left_out, warnings
 
 if TYPE_CHECKING:
     from ..server.in_process import Model
@@ -28,13 +29,15 @@ _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """What an export to `path` would do there. Files are relative to `path`, sorted."""
+    """What an export to `path` would do there. Files are relative to `path`, sorted. `warnings`: what the author has to
+    see to before the model runs elsewhere."""
 
     path: Path
     added: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     unchanged: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -48,18 +51,24 @@ class ExportPlan:
 
     def __str__(self) -> str:
         kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
-        return "\n".join(f"  {verb:<7}{file}" for verb, files in kinds for file in files) or "  change nothing"
+        lines = [f"  {verb:<7}{file}" for verb, files in kinds for file in files] or ["  change nothing"]
+        return "\n".join([*lines, *_warned(self)])
 
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did. `path` is the model directory, `backup` where the former one is now."""
+    """What an export did. `path` is the model directory, `backup` where the former one is now. `composing`: of an
+    ensemble, what the export of the models that its steps need did."""
 
     path: Path
     plan: ExportPlan
     backup: Path | None = None
+    composing: tuple[ExportReport, ...] = ()
 
     def __str__(self) -> str:
+        return "\n".join([self._own(), *map(str, self.composing)])
+
+    def _own(self) -> str:
         if not self.plan.differs:
             return f"{self.path} was up to date"
         text = f"{self.path}\n" + "\n".join(f"  {file}" for file in self.plan.files)
@@ -86,26 +95,46 @@ def export(
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is written out. A
     directory that is there already and differs raises ExportConflict, unless `overwrite`; then it is moved to
-    `<directory>.backup/<name>-<time>` first. One that is equal is left alone.
+    `<directory>.backup/<name>-<time>` first. One that is equal is left alone. With an ensemble go the models that its
+    steps need; if one of the directories is in the way, none is written.
     """
-    target = Path(directory) / model.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".tritonlab-export-", dir=target.parent.parent) as scratch:
-        new = Path(scratch) / model.name
-        _build(model, new)
-        plan = _compare(new, target)
-        if not target.exists():
-            os.replace(new, target)
-            return ExportReport(target, plan)
-        if not plan.differs:
-            return ExportReport(target, plan)
-        if not overwrite:
-            raise ExportConflict(plan)
-        return ExportReport(target, plan, _swap(new, target))
+    repository = Path(directory)
+    repository.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".tritonlab-export-", dir=repository.parent) as scratch:
+        plans = []
+        for each in [model, *_composing(model)]:
+            new = Path(scratch) / each.name
+            _build(each, new)
+            plan = _compare(new, repository / each.name)
+            if plan.differs and plan.path.exists() and not overwrite:
+                raise ExportConflict(plan)
+            plans.append((new, plan))
+        own, *composing = [_place(new, plan) for new, plan in plans]
+        return replace(own, composing=tuple(composing))
+
+
+def _place(new: Path, plan: ExportPlan) -> ExportReport:
+    if not plan.path.exists():
+        os.replace(new, plan.path)
+        return ExportReport(plan.path, plan)
+    return ExportReport(plan.path, plan, _swap(new, plan.path) if plan.differs else None)
+
+
+def _composing(model: Model) -> list[Model]:
+    """The models that the steps of an ensemble need, directly or not, each once."""
+    found: dict[str, Model] = {}
+    waiting = [model]
+    while waiting:
+        steps = waiting.pop(0).config().get("ensemble_scheduling", {}).get("step", ())
+        for name in dict.fromkeys(step["model_name"] for step in steps):
+            if name not in found and name != model.name:
+                found[name] = model.server.model(name)
+                waiting.append(found[name])
+    return list(found.values())
 
 
 def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
-    """What `export` would do, without doing it."""
+    """What `export` would do in the model's own directory, without doing it."""
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
         new = Path(scratch) / model.name
         _build(model, new)
@@ -124,6 +153,8 @@ def model_files(path: Path) -> list[str]:
 
 def _build(model: Model, new: Path) -> None:
     source = Path(model.directory)
+    for version in model.metadata()["versions"]:  # an ensemble's are empty, and have to be there
+        (new / version).mkdir(parents=True)
     for file in model_files(source):
         if file != CONFIG_FILE:
             (new / file).parent.mkdir(parents=True, exist_ok=True)

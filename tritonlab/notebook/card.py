@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from .model_facts import ModelFacts, TensorFacts, duration_text
+from .model_facts import ModelFacts, StepFacts, TensorFacts, duration_text
 from .theme import STYLE
 
 _SHOWN_LOG_LINES = 200
@@ -32,6 +32,8 @@ def card_text(facts: ModelFacts) -> str:
     for role, tensors in (("send", facts.inputs), ("get", facts.outputs)):
         for t in tensors:
             lines.append(f"  {role:<5} {t.name:<{width}}  {t.datatype:<6} {t.shape}" + ("  optional" * t.optional))
+    longest = max((len(step.model) for step in facts.steps), default=0)
+    lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
     lines += [f"  {facts.kept}"] if facts.kept else []
     lines += [f"  warning: {warning}" for warning in facts.warnings]
     lines += [f"  | {record.text}" for record in facts.log[:_SHOWN_LOG_LINES]]
@@ -50,6 +52,7 @@ def card_html(facts: ModelFacts) -> str:
         f"{STYLE}<div class='tl-card' data-state='{escape(facts.state)}'><div class='tl-head'>{head}</div>"
         + _note(facts.kept, "warn")
         + _tensor_table(facts.inputs, facts.outputs)
+        + _step_table(facts.steps)
         + "".join(_note(warning, "warn") for warning in facts.warnings)
         + _log(facts)
         + "</div>"
@@ -84,6 +87,16 @@ def _tensor_table(inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts])
                 f"<td class='tl-dim'>{'optional' if tensor.optional else ''}</td></tr>"
             )
     return f"<table class='tl-tensors'>{''.join(rows)}</table>" if rows else ""
+
+
+def _step_table(steps: Sequence[StepFacts]) -> str:
+    rows = "".join(
+        f"<tr{' class=tl-first' if number == 0 else ''}><th>{'run' if number == 0 else ''}</th>"
+        f"<td class='tl-tensor'>{escape(step.model)}</td><td class='tl-shape'>{escape(step.reads)} → "
+        f"{escape(step.writes)}</td></tr>"
+        for number, step in enumerate(steps)
+    )
+    return f"<table class='tl-tensors tl-steps'>{rows}</table>" if rows else ""
 
 
 def _log(facts: ModelFacts) -> str:

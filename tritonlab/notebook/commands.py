@@ -114,7 +114,11 @@ def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
 
 
 def _edit(context: Context, arguments: argparse.Namespace) -> None:
-    source = context.workspace.draft(arguments.name).source
+    draft = context.workspace.draft(arguments.name)
+    source = draft.source
+    if source is None and draft.is_ensemble(arguments.name):
+        context.shell.set_next_input(f"%%triton_config {arguments.name}\n{draft.config.text}")
+        return
     if source is None:
         raise FileError(f"this notebook has no source of {arguments.name!r}: load it first")
     context.shell.set_next_input(f"%%triton_model {arguments.name}\n{source.text()}")

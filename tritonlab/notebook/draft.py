@@ -9,7 +9,8 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..core.model_config import from_json, print_pbtxt
+from ..core.model_config import from_json, parse_pbtxt, print_pbtxt
+from ..core.model_config_rules import is_ensemble
 from ..export.repository import model_files
 from .class_source import model_file_of
 from .config_options import ConfigOptions
@@ -63,6 +64,14 @@ class Draft:
     def config(self) -> ConfigText:
         """The one config text there is: the cell's, or the one given with the load."""
         return self.given_config if self.given_config.says_something else self.cell_config
+
+    def is_ensemble(self, name: str) -> bool:
+        """Whether its config says so: an ensemble has no model.py. Raises ConfigTextError."""
+        return is_ensemble(self.config.parse(name))
+
+    def loadable(self, name: str) -> bool:
+        """Whether all is there that a load needs. Raises ConfigTextError."""
+        return self.source is not None or self.is_ensemble(name)
 
     def tree(self) -> dict[str, ModelFile]:
         """All files of the model but config.pbtxt, paths relative to the model directory."""
@@ -138,24 +147,27 @@ def model_path(path: str, version: int) -> str:
 
 
 def read_model(path: Path) -> Draft:
-    """The draft of a model directory that exists: the newest version's model.py is the source.
+    """The draft of a model directory that exists: the newest version's model.py is the source. An ensemble has none.
 
     Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
     """
-    names = [p.name for p in path.iterdir() if (p / MODEL_FILE).is_file()]
-    sources = sorted(int(name) for name in names if name.isdecimal() and str(int(name)) == name)  # rule 2.1.1
-    if not sources:
+    folders = [p for p in path.iterdir() if p.is_dir()]
+    versions = sorted(int(p.name) for p in folders if p.name.isdecimal() and str(int(p.name)) == p.name)  # rule 2.1.1
+    sources = [version for version in versions if (path / str(version) / MODEL_FILE).is_file()]
+    config = path / CONFIG_FILE
+    text = config.read_text(encoding="utf-8") if config.is_file() else ""
+    ensemble = bool(versions) and not sources and is_ensemble(parse_pbtxt(text, str(config)))
+    if not sources and not ensemble:
         models = sorted(p.parent.parent.name for p in path.glob(f"*/*/{MODEL_FILE}"))
         inside = f"; it is a repository, load one of {', '.join(dict.fromkeys(models))}" if models else ""
         raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{MODEL_FILE}{inside}")
-    version = sources[-1]
-    config = path / CONFIG_FILE
+    version = (sources or versions)[-1]
     draft = Draft(
         version=version,
         files={file: ModelFile((path / file).resolve()) for file in model_files(path) if file != CONFIG_FILE},
-        cell_config=ConfigText(config.read_text(encoding="utf-8") if config.is_file() else "", str(config)),
+        cell_config=ConfigText(text, str(config)),
     )
-    return draft.with_source(path / str(version) / MODEL_FILE)
+    return draft if ensemble else draft.with_source(path / str(version) / MODEL_FILE)
 
 
 def _paths(files: Sequence[str | PathLike[str]]) -> Sequence[str | PathLike[str]]:

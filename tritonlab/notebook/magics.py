@@ -99,7 +99,10 @@ class TritonMagics(Magics):
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
     def triton_config(self, line: str, cell: str) -> None:
-        """Give a model the cell as its config.pbtxt; load the model again if it is there already."""
+        """Give a model the cell as its config.pbtxt; load the model again if it is there already.
+
+        The config of an ensemble is all there is of it: it is loaded at once, after the models that its steps name.
+        """
         args = _parse(self.triton_config, line)
         body = running_body(self.shell, "triton_config", line, cell)
         self._workspace().write_config(args.name, cell, body=body)
@@ -125,7 +128,7 @@ class TritonMagics(Magics):
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
     def _load_again(self, args: argparse.Namespace, what: str) -> None:
-        if not args.no_load and self._workspace().draft(args.name).source is not None:
+        if not args.no_load and self._workspace().draft(args.name).loadable(args.name):
             self._load(args.name, quiet=args.quiet)
         elif not args.quiet:
             print(f"{what} is kept for {args.name}; it is used when the model is loaded.")

@@ -25,15 +25,16 @@ class ModelDirectory:
         self._stamps: dict[str, Stamp] = {}
         self._old_stamps: dict[str, Stamp] = {}
 
-    def replace(self, files: Mapping[str, ModelFile]) -> None:
-        """Makes the directory hold exactly `files`. The former tree is kept until `forget` or `restore`.
+    def replace(self, files: Mapping[str, ModelFile], version: int = 1) -> None:
+        """Makes the directory hold exactly `files`, and the directory of `version`, which an ensemble needs though it
+        has nothing in it. The former tree is kept until `forget` or `restore`.
 
         A file copied from a path is not copied again while its source, size and modification time are the same.
         """
         for tree in (self._new, self._old):
             shutil.rmtree(tree, ignore_errors=True)
         stamps = {}
-        self._new.mkdir(parents=True)
+        (self._new / str(version)).mkdir(parents=True)
         for relative, file in files.items():
             target = self._new / relative
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,15 @@ class TensorFacts:
 
 
 @dataclass(frozen=True)
+class StepFacts:
+    """One step of an ensemble. `reads`, `writes`: ensemble tensors."""
+
+    model: str
+    reads: str
+    writes: str
+
+
+@dataclass(frozen=True)
 class ModelFacts:
     """A model version as its card shows it. `seconds`: how long this notebook took to load it, else None."""
 
@@ -38,6 +47,8 @@ class ModelFacts:
     batching: str
     inputs: tuple[TensorFacts, ...] = ()
     outputs: tuple[TensorFacts, ...] = ()
+    #: of an ensemble, which has steps instead of instances
+    steps: tuple[StepFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     log: tuple[LogRecord, ...] = ()
     #: why the last load failed, if the version shown here is an earlier one
@@ -56,6 +67,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     version = max(int(number) for number in model.metadata()["versions"])
     report = workspace.report(model.name)
     draft = workspace.draft(model.name)
+    steps = _steps(config)
     kept = ""
     if report is not None and report.error is not None and report.ready_at:
         since = time.strftime("%H:%M:%S", time.localtime(report.ready_at))
@@ -65,10 +77,11 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         version=version,
         state=model.state,
         seconds=report.seconds if report is not None and not kept else None,
-        instances=_instances(model.instances()),
+        instances=_count(len(steps), "step") if steps else _instances(model.instances()),
         batching=_batching(config) + (", decoupled" if _decoupled(config) else ""),
         inputs=_tensors(config, "input"),
         outputs=_tensors(config, "output"),
+        steps=steps,
         warnings=tuple(_warnings(config, version, draft)) if not kept else (),
         log=report.log if report is not None else (),
         kept=kept,
@@ -107,7 +120,22 @@ def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
         kind = str(instance["kind"]).removeprefix("KIND_")
         place = f"GPU {instance['device_id']}" if kind == "GPU" else kind
         places[place] = places.get(place, 0) + 1
-    return ", ".join(f"{n} instance{'s' if n > 1 else ''} on {place}" for place, n in places.items()) or "no instance"
+    return ", ".join(f"{_count(n, 'instance')} on {place}" for place, n in places.items()) or "no instance"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def _steps(config: Mapping[str, Any]) -> tuple[StepFacts, ...]:
+    return tuple(
+        StepFacts(
+            str(step["model_name"]) + (f"/{step['model_version']}" if step["model_version"] != -1 else ""),
+            ", ".join(sorted(set(step["input_map"].values()))),
+            ", ".join(sorted(step["output_map"].values())),
+        )
+        for step in config.get("ensemble_scheduling", {}).get("step", ())
+    )
 
 
 def _decoupled(config: Mapping[str, Any]) -> bool:

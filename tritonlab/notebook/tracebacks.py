@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from ..core.model_config import ConfigError
-from ..core.status import ModelError, ModelLoadError, TritonError
+from ..core.status import EnsembleError, ModelError, ModelLoadError, TritonError
 from .config_text import ConfigTextError
 from .errors import NotebookError
 from .hints import ConfigOf, hint
@@ -48,7 +48,8 @@ class Tracebacks:
             if error.reason and error.reason != error.message:
                 lines += ["", error.reason]
             lines += _printed(error)
-        if advice := hint(str(error), self._config_of):
+        # what a step was given is no client's: it could not send anything else
+        if not isinstance(error, EnsembleError) and (advice := hint(str(error), self._config_of)):
             lines += ["", f"Hint: {advice}."]
         return lines
 
@@ -65,6 +66,8 @@ class Tracebacks:
         if not isinstance(error, ModelLoadError):
             told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
             lines += ["", f"A client gets ({error.code.text}): {told}"]
+        if isinstance(error, EnsembleError):
+            lines += ["", error.reason]
         if advice := hint(str(error.exception), self._config_of):
             lines += ["", f"Hint: {advice}."]
         return lines

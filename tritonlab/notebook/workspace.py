@@ -183,7 +183,7 @@ class Workspace:
         return sorted(written | {name for name, _ in self.server.models()})
 
     def _load(self, name: str, draft: Draft, started: float) -> Model:
-        if draft.source is None:
+        if not draft.loadable(name):
             raise FileError(f"there is no {MODEL_FILE} for {name!r} yet: run a %%triton_model {name} cell first")
         config_text = _config_to_write(name, draft)
         directory = self._directory(name)
@@ -196,10 +196,11 @@ class Workspace:
         wall, error = time.time_ns(), None
         try:
             # another interpreter may know a syntax this one does not
-            if "EXECUTION_ENV_PATH" not in config_text and "triton_python_backend_stub" not in tree:
+            foreign = "EXECUTION_ENV_PATH" in config_text or "triton_python_backend_stub" in tree
+            if draft.source is not None and not foreign:
                 path = str(directory.path / draft.model_path)
                 check_syntax(draft.source.text(), path, model=name, version=draft.version, sources=self.sources)
-            directory.replace({**tree, CONFIG_FILE: ModelFile(config_text.encode())})
+            directory.replace({**tree, CONFIG_FILE: ModelFile(config_text.encode())}, draft.version)
             model = self.server.load(name)
         except BaseException as failure:
             error = failure
