@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from tests.ensembles import ensemble_text, step
 from tritonlab import Model, Server
 from tritonlab.export.repository import ExportConflict, export, plan_export
+from tritonlab.ipc.own_stub import write_own_stub
 
 SOURCE = """\
 import triton_python_backend_utils as pb_utils
@@ -128,6 +130,20 @@ def test_a_plan_writes_nothing(model: Model, tmp_path: Path) -> None:
     plan = plan_export(model, tmp_path / "models")
     assert plan.differs and plan.added[0] == "1/helper.txt"
     assert not (tmp_path / "models").exists()
+
+
+def test_what_holds_on_this_machine_only_is_left_out_and_named(tmp_path: Path) -> None:
+    version = tmp_path / "source" / "m" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(SOURCE)
+    write_own_stub(version.parent, sys.executable)
+    with Server(tmp_path / "source", warm_stubs=0) as server:
+        report = export(server.model("m"), tmp_path / "models")
+        again = export(server.model("m"), tmp_path / "models")
+    assert files(tmp_path / "models" / "m") == ["1/model.py", "config.pbtxt"]
+    for said in (report, again):
+        (warning,) = said.plan.warnings
+        assert f"  Attention: {warning}." in str(said).splitlines()
 
 
 def test_a_failure_in_the_middle_loses_nothing(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,9 +70,9 @@ class ExportReport:
 
     def _own(self) -> str:
         if not self.plan.differs:
-            return f"{self.path} was up to date"
-        text = f"{self.path}\n" + "\n".join(f"  {file}" for file in self.plan.files)
-        return text + (f"\nThe former directory is now {self.backup}" if self.backup is not None else "")
+            return "\n".join([f"{self.path} was up to date", *_warned(self.plan)])
+        lines = [str(self.path), *(f"  {file}" for file in self.plan.files), *_warned(self.plan)]
+        return "\n".join([*lines, *([f"The former directory is now {self.backup}"] if self.backup is not None else [])])
 
     __repr__ = __str__
 
@@ -104,8 +104,7 @@ def export(
         plans = []
         for each in [model, *_composing(model)]:
             new = Path(scratch) / each.name
-            _build(each, new)
-            plan = _compare(new, repository / each.name)
+            plan = _plan(each, new, repository / each.name)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
             plans.append((new, plan))
@@ -137,8 +136,7 @@ def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
     """What `export` would do in the model's own directory, without doing it."""
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
         new = Path(scratch) / model.name
-        _build(model, new)
-        return _compare(new, Path(directory) / model.name)
+        return _plan(model, new, Path(directory) / model.name)
 
 
 def model_files(path: Path) -> list[str]:
@@ -151,12 +149,20 @@ def model_files(path: Path) -> list[str]:
     return sorted(found)
 
 
-def _build(model: Model, new: Path) -> None:
+def _plan(model: Model, new: Path, target: Path) -> ExportPlan:
+    """Writes the model to `new`, which may take the place of `target`."""
+    warned = _build(model, new)
+    return replace(_compare(new, target), warnings=warned)
+
+
+def _build(model: Model, new: Path) -> tuple[str, ...]:
     source = Path(model.directory)
+    files = model_files(source)
+    here_only = left_out(source, files)
     for version in model.metadata()["versions"]:  # an ensemble's are empty, and have to be there
         (new / version).mkdir(parents=True)
-    for file in model_files(source):
-        if file != CONFIG_FILE:
+    for file in files:
+        if file != CONFIG_FILE and file not in here_only:
             (new / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, new / file)
     authored = source / CONFIG_FILE
@@ -164,10 +170,15 @@ def _build(model: Model, new: Path) -> None:
     config = deployable_config(
         parse_pbtxt(model.config_pbtxt(), "the served config"),
         parse_pbtxt(text, str(authored)),
-        files=model_files(source),
+        files=files,
     )
     new.mkdir(parents=True, exist_ok=True)
     (new / CONFIG_FILE).write_text(print_pbtxt(config), encoding="utf-8")
+    return warnings(config, source, files)
+
+
+def _warned(plan: ExportPlan) -> list[str]:
+    return [f"  Attention: {warning}." for warning in plan.warnings]
 
 
 def _compare(new: Path, target: Path) -> ExportPlan:
