@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from . import errors
+
 #: Pieces of a chunked body (rule 6.3.5).
 MAX_CHUNKS = 65536
 
@@ -35,3 +37,7 @@ class HTTPProtocol(HttpToolsProtocol):
         self._chunks += 1
         if self._chunks == MAX_CHUNKS + 1:
             self.send_400_response(f"the request has more than {MAX_CHUNKS} chunks")
+
+    def send_400_response(self, msg: str) -> None:
+        """Of what is no HTTP, as all errors are told."""
+        super().send_400_response(errors.body(msg).decode())

@@ -1,0 +1,107 @@
+"""What depends on the model behind an HTTP request: senders, ensembles, and clients that go away."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .clients import Client
+from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, SCRIPTED, config, model
+from .raw_http import RawHTTP
+from .rules import rule
+from .scripts import TENSORS, code, marked
+
+ENSEMBLE = """
+platform: "ensemble"
+input { name: "X" data_type: TYPE_FP32 dims: [ 4 ] }
+output [ { name: "SUM" data_type: TYPE_FP32 dims: [ 4 ] }, { name: "ZERO" data_type: TYPE_FP32 dims: [ 4 ] } ]
+ensemble_scheduling {
+  step {
+    model_name: "add_sub"
+    model_version: -1
+    input_map [ { key: "INPUT0" value: "X" }, { key: "INPUT1" value: "X" } ]
+    output_map [ { key: "OUTPUT0" value: "SUM" }, { key: "OUTPUT1" value: "ZERO" } ]
+  }
+}
+"""
+
+MODELS = {
+    "script": model(SCRIPTED, config(*TENSORS)),
+    "flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
+    "add_sub": model(ADD_SUB, ADD_SUB_CONFIG),
+}
+
+X = {"name": "X", "shape": [4], "datatype": "FP32", "data": [1, 2, 3, 4]}
+
+
+@pytest.fixture(scope="module")
+def ensemble(http: RawHTTP, client: Client) -> RawHTTP:
+    """The endpoint, with the ensemble `both` loaded."""
+    assert client.placed("both", {"config.pbtxt": ENSEMBLE, "1/.keep": ""}) is None
+    return http
+
+
+@rule("5.7.8")
+def test_an_ensemble_gives_its_parameters_once_per_output(ensemble: RawHTTP) -> None:
+    once = '"sequence_id":5,"sequence_start":false,"sequence_end":false'
+    document = {"inputs": [X], "parameters": {"sequence_id": 5}}
+    body = ensemble.infer("both", document).body.decode()
+    assert f'"model_version":"1","parameters":{{{once},{once}}},"outputs":' in body
+    body = ensemble.infer("both", {**document, "outputs": [{"name": "SUM"}]}).body.decode()
+    assert f'"model_version":"1","parameters":{{{once}}},"outputs":' in body
+    assert ensemble.post("/v2/models/both/generate", {"X": [1, 2, 3, 4]}).body == (
+        b'{"SUM":[2.0,4.0,6.0,8.0],"ZERO":[0.0,0.0,0.0,0.0],"model_name":"both","model_version":"1",'
+        b'"sequence_end":false,"sequence_id":0,"sequence_start":false}'
+    )
+
+
+@rule("3.1.3", "6.3.2")
+def test_an_answer_and_its_end_sent_one_after_the_other(http: RawHTTP) -> None:
+    reply = run(http, "script", "s = sender()\ns.send(number(1))\ns.send(flags=1)\nreturn [None]")
+    assert (reply.status, reply.document["outputs"][0]["data"]) == (200, [1])
+
+
+SLEEPS = "mark(A, 1)\ntime.sleep(0.3)\nmark(B, request.is_cancelled())\nreturn told(1)"
+STREAMS = """
+s = sender()
+s.send(number(1))
+mark(A, 1)
+end = time.monotonic() + 5
+while not request.is_cancelled() and time.monotonic() < end:
+    time.sleep(0.02)
+    s.send(number(2))
+mark(B, request.is_cancelled())
+s.send(flags=1)
+"""
+
+
+@rule("3.10.1", "6.9.3")
+@pytest.mark.parametrize(
+    ("path", "name", "body", "cancelled"),
+    [
+        ("infer", "script", SLEEPS, False),
+        ("generate", "script", SLEEPS, False),
+        ("generate_stream", "flow", STREAMS, True),
+    ],
+)
+def test_a_client_that_goes_away(
+    http: RawHTTP, tmp_path: Path, path: str, name: str, body: str, cancelled: bool
+) -> None:
+    text = code(body, A=str(tmp_path / "begun"), B=str(tmp_path / "ended"))
+    entry = {"name": "CODE", "shape": [1], "datatype": "BYTES", "data": [text]}
+    data = json.dumps({"inputs": [entry]} if path == "infer" else {"CODE": text}).encode()
+    head = f"POST /v2/models/{name}/{path} HTTP/1.1\r\nHost: {http.address}\r\nContent-Length: {len(data)}\r\n\r\n"
+    with closing(http.connect()) as connection:
+        connection.sendall(head.encode() + data)
+        marked(tmp_path / "begun")
+    assert marked(tmp_path / "ended") is cancelled
+    assert run(http, name if path == "infer" else "script", "return told(1)").status == 200
+
+
+def run(http: RawHTTP, name: str, body: str) -> Any:
+    entry = {"name": "CODE", "shape": [1], "datatype": "BYTES", "data": [code(body)]}
+    return http.infer(name, {"inputs": [entry]})

@@ -1,0 +1,317 @@
+"""The endpoint on a socket: bad bytes, bad clients, many clients; after each, the next request is answered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conformance.raw_http import JSON_SIZE, RawHTTP, read_reply
+from tests.conformance.rules import rule
+from tests.serving import Lab, config, eventually
+from tritonlab.core.status import InvalidArgumentError, UnavailableError
+from tritonlab.frontends.http.http_app import HTTPOptions
+from tritonlab.frontends.http.http_server import HTTPServer
+from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+
+IDENTITY = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())])
+            for request in requests
+        ]
+"""
+#: Sends as many responses of as many bytes as it is told.
+FLOOD = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            count, size = request.inputs()[0].as_numpy().tolist()
+            sender = request.get_response_sender()
+            text = np.array([b"x" * size], dtype=object)
+            for _ in range(count):
+                if request.is_cancelled():
+                    break
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+DECOUPLED = "model_transaction_policy { decoupled: true }"
+
+
+@pytest.fixture(scope="module")
+def http(lab: Lab) -> Iterator[RawHTTP]:
+    lab.load("identity", IDENTITY, config("IN FP32 -1", "OUT FP32 -1"))
+    lab.load("flood", FLOOD, config("IN INT32 2", "OUT STRING 1", DECOUPLED))
+    server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions())
+    yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    server.stop()
+
+
+def document(count: int, binary: bool = False) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": "IN", "shape": [count], "datatype": "FP32"}
+    if binary:
+        return {"inputs": [{**entry, "parameters": {"binary_data_size": 4 * count}}]}
+    return {"inputs": [{**entry, "data": list(range(count))}]}
+
+
+def answers(http: RawHTTP) -> bool:
+    return bool(http.infer("identity", document(3)).document["outputs"][0]["data"] == [0, 1, 2])
+
+
+def post(body: bytes, *headers: str, path: str = "/v2/models/identity/infer") -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode() + body
+
+
+# bad bytes
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"\0" * 100,
+        b"\x16\x03\x01\x02\0\x01",  # a TLS hello
+        post(b"{}", "Content-Length: abc"),
+        post(b"{}", "Content-Length: -5"),
+        post(b"{}", "Content-Length: 2", "Transfer-Encoding: chunked"),
+        post(b"zz\r\n", "Transfer-Encoding: chunked"),
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+    ],
+    ids=["garbage", "nul", "tls", "no number", "negative", "two lengths", "no chunk", "long path"],
+)
+def test_what_is_no_http_ends_the_connection_only(http: RawHTTP, data: bytes) -> None:
+    with closing(http.connect()) as connection:
+        connection.sendall(data)
+        with connection.makefile("rb") as stream:
+            assert read_reply(stream).status in (400, 404)
+    assert answers(http)
+
+
+@pytest.mark.parametrize("sent", [b"", b"{", b'{"inputs":['])
+def test_a_body_that_ends_too_early_is_nobodys_request(http: RawHTTP, sent: bytes) -> None:
+    for length in (500, 2**40, 2**62):
+        with closing(http.connect()) as connection:
+            connection.sendall(post(sent, f"Content-Length: {length}"))
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(100) == b""
+    assert answers(http)
+
+
+@rule("6.3.5")
+def test_a_lying_length_costs_no_memory(http: RawHTTP) -> None:
+    before = psutil.Process().memory_info().rss
+    with ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(closing(http.connect()))
+            connection.sendall(post(b"{", f"Content-Length: {2**40}"))
+        for shape in ([2**40], [2**31, 2**31], [2**62, 1]):
+            entry = {"name": "IN", "shape": shape, "datatype": "FP32", "data": [1]}
+            assert http.infer("identity", {"inputs": [entry]}).status in (400, 500)
+        assert answers(http)
+    assert psutil.Process().memory_info().rss - before < 50 << 20
+
+
+@rule("6.3.5")
+def test_a_deep_document_is_refused(http: RawHTTP) -> None:
+    for body in (b"[" * 5_000_000, b'{"a":' * 1_000_000, b'{"inputs":' + b"[" * 1000 + b"]" * 1000 + b"}"):
+        for path in ("infer", "generate"):
+            reply = http.post(f"/v2/models/identity/{path}", body)
+            assert (reply.status, reply.error) == (400, "JSON nesting depth exceeds maximum allowed limit (100)")
+    assert answers(http)
+
+
+@rule("6.3.5")
+def test_a_document_that_is_too_large_is_refused(http: RawHTTP) -> None:
+    for size, text in ((None, "Request JSON size"), ("0", "Request JSON size")):
+        headers = {} if size is None else {JSON_SIZE.replace("-", "_"): size}
+        reply = http.post("/v2/models/identity/infer", bytes((64 << 20) + 4), **headers)
+        assert reply.status == 400 and reply.error.startswith(text)
+    assert answers(http)
+
+
+# bodies in pieces
+
+
+def test_a_body_in_chunks_and_one_that_trickles_in(http: RawHTTP) -> None:
+    body = json.dumps(document(3)).encode()
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(body[i : i + 7]), body[i : i + 7]) for i in range(0, len(body), 7))
+    reply = http.send(post(chunks + b"0\r\n\r\n", "Transfer-Encoding: chunked"))
+    assert reply.document["outputs"][0]["data"] == [0, 1, 2]
+    with closing(http.connect()) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in post(body, f"Content-Length: {len(body)}"):
+            connection.send(bytes((byte,)))
+        with connection.makefile("rb") as stream:
+            assert read_reply(stream).document["outputs"][0]["data"] == [0, 1, 2]
+
+
+@rule("6.3.5")
+def test_too_many_chunks_end_the_connection(http: RawHTTP) -> None:
+    with closing(http.connect()) as connection:
+        connection.sendall(post(b"1\r\n \r\n" * 70_000, "Transfer-Encoding: chunked"))
+        with connection.makefile("rb") as stream:
+            reply = read_reply(stream)
+    assert (reply.status, reply.error) == (400, "the request has more than 65536 chunks")
+    assert answers(http)
+
+
+def test_a_client_that_waits_for_100_continue(http: RawHTTP) -> None:
+    body = json.dumps(document(1)).encode()
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(post(b"", f"Content-Length: {len(body)}", "Expect: 100-continue"))
+        assert read_reply(stream).status == 100
+        connection.sendall(body)
+        assert read_reply(stream).status == 200
+
+
+def test_requests_sent_before_the_answers_are_answered_in_order(http: RawHTTP) -> None:
+    bodies = [json.dumps(document(count)).encode() for count in range(1, 20)]
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(b"".join(post(body, f"Content-Length: {len(body)}") for body in bodies))
+        counts = [len(read_reply(stream).document["outputs"][0]["data"]) for _ in bodies]
+    assert counts == list(range(1, 20))
+
+
+@rule("6.5.1")
+def test_large_tensors_come_back_as_they_went(http: RawHTTP) -> None:
+    count = 3 << 20
+    data = struct.pack(f"<{count}f", *range(count))
+    head = {**document(count, binary=True), "parameters": {"binary_data_output": True}}
+    reply = http.infer("identity", head, data)
+    assert reply.body[int(reply.headers[JSON_SIZE.lower()]) :] == data
+
+
+# clients that are slow, gone, or many
+
+
+def test_a_slow_reader_of_a_large_answer_gets_it_all(http: RawHTTP) -> None:
+    count = 2 << 20
+    head = {**document(count, binary=True), "parameters": {"binary_data_output": True}}
+    text = json.dumps(head).encode()
+    with closing(http.connect()) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        length = f"Content-Length: {len(text) + 4 * count}"
+        connection.sendall(post(text + bytes(4 * count), f"{JSON_SIZE}: {len(text)}", length))
+        assert answers(http)  # meanwhile
+        with connection.makefile("rb") as stream:
+            assert len(read_reply(stream).body) > 4 * count
+
+
+def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tritonlab.frontends.http.generate_endpoint.MAX_UNSENT", 1 << 20)
+    body = json.dumps({"IN": [100_000, 100_000]}).encode()
+    with closing(http.connect()) as connection:
+        connection.sendall(post(body, f"Content-Length: {len(body)}", path="/v2/models/flood/generate_stream"))
+        eventually(lambda: http.post("/v2/models/flood/generate", {"IN": [1, 3]}).document.get("OUT") == "xxx")
+        received = 0
+        while piece := connection.recv(1 << 20):
+            received += len(piece)
+    assert received < 100 << 20  # of 10 GB
+
+
+def test_a_thousand_idle_connections(http: RawHTTP) -> None:
+    with ExitStack() as stack:
+        idle = [stack.enter_context(closing(http.connect())) for _ in range(1000)]
+        assert answers(http)
+        for connection in idle[::100]:
+            connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with connection.makefile("rb") as stream:
+                assert read_reply(stream).status == 200
+    assert answers(http)
+
+
+def test_many_clients_at_once(http: RawHTTP) -> None:
+    results: list[bool] = []
+    threads = [threading.Thread(target=lambda: results.append(answers(http))) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == [True] * 40
+
+
+# start and stop
+
+
+def test_a_port_that_is_taken_is_refused_by_name(lab: Lab, http: RawHTTP) -> None:
+    other = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions())
+    with pytest.raises(UnavailableError, match=f"^Socket '{http.address}' already in use"):
+        other.start("127.0.0.1", int(http.address.rpartition(":")[2]))
+    other.stop()
+
+
+def test_options_that_cannot_be_are_refused(lab: Lab) -> None:
+    for options in (HTTPOptions(header_forward_pattern="("), HTTPOptions(restricted_api={"nothing": ("k", "v")})):
+        with pytest.raises(InvalidArgumentError):
+            HTTPServer(lab.server.core, SharedMemoryManager(), options)
+
+
+@rule("6.10.1")
+def test_shared_memory_is_off_unless_it_is_allowed(http: RawHTTP) -> None:
+    text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+    place = {"shared_memory_region": "r", "shared_memory_byte_size": 4}
+    entry = {"name": "IN", "shape": [1], "datatype": "FP32", "parameters": place}
+    for reply in (
+        http.get("/v2/systemsharedmemory/status"),
+        http.get("/v2/cudasharedmemory/region/r/status"),
+        http.post("/v2/systemsharedmemory/region/r/register", {"key": "/k", "byte_size": 4}),
+        http.post("/v2/systemsharedmemory/unregister"),
+        http.infer("identity", {"inputs": [entry]}),
+        http.infer("identity", {**document(1), "outputs": [{"name": "OUT", "parameters": place}]}),
+    ):
+        assert (reply.status, reply.error) == (501, text)
+
+
+def test_middleware_is_in_front_of_everything_in_order(lab: Lab) -> None:
+    seen: list[str] = []
+
+    def middleware(name: str) -> Any:
+        def wrap(app: Any) -> Any:
+            async def inner(scope: Any, receive: Any, send: Any) -> None:
+                seen.append(name)
+                await app(scope, receive, send)
+
+            return inner
+
+        return wrap
+
+    server = HTTPServer(
+        lab.server.core, SharedMemoryManager(), HTTPOptions(middleware=[middleware("a"), middleware("b")])
+    )
+    http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    assert answers(http)
+    assert http.get("/v2").status == 200
+    server.stop()
+    assert seen == ["a", "b"] * 2
+    with pytest.raises(OSError):
+        http.get("/v2")
+
+
+def test_a_defect_of_ours_is_told_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab.server.core, "server_metadata", lambda: 1 / 0)
+    reply = http.get("/v2")
+    assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
+    assert "an HTTP request failed at" in lab.server.logs()[-1].text
+
+
+def test_nothing_is_said_on_the_root_logger(http: RawHTTP, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert answers(http)
+        http.get("/nowhere")
+    assert caplog.records == []
