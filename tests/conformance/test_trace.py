@@ -69,6 +69,22 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse(error=pb_utils.TritonError("no")) for _ in requests]
 """
 
+ENSEMBLE = """
+platform: "ensemble"
+max_batch_size: 8
+input { name: "IN" data_type: TYPE_INT32 dims: -1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: -1 }
+ensemble_scheduling {
+  step {
+    model_name: "add" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "IN" value: "MIDDLE" }
+  }
+  step {
+    model_name: "queueing" model_version: -1
+    input_map { key: "IN" value: "MIDDLE" } output_map { key: "IN" value: "OUT" }
+  }
+}
+"""
+
 TYPES = "S STRING -1 optional;F FP32 -1 optional;D FP64 -1 optional;B BOOL -1 optional;L INT64 -1 optional"
 
 MODELS: dict[str, Files] = {
@@ -79,6 +95,7 @@ MODELS: dict[str, Files] = {
     "raises": model(RAISES, config(*IO, BATCHED)),
     "refuses": model(REFUSES, config(*IO, BATCHED)),
     "types": model(ECHO, config(TYPES, TYPES, BATCHED)),
+    "both": {"config.pbtxt": ENSEMBLE, "1/none": ""},
 }
 
 
@@ -181,6 +198,20 @@ def test_what_a_model_asks_with_its_trace_is_part_of_it(traced: Traced) -> None:
     traced.client.infer("calls", numbers(1, 2))
     inner = whole(2, "add", ["1,2"], request_id="inner", parent_id=1)
     assert traced.next() == [*inner, *whole(1, "calls", ["1,2"])]
+
+
+@rule("5.14.4")
+def test_the_steps_of_an_ensemble_are_part_of_it(traced: Traced) -> None:
+    traced.client.infer("both", numbers(1, 2))
+    begin = [*moments(1, "REQUEST_START", "QUEUE_START"), tensor(1, "TENSOR_QUEUE_INPUT", "1,2")]
+    assert traced.next() == [
+        *whole(3, "queueing", ["1,2"], parent_id=1),
+        *whole(2, "add", ["1,2"], parent_id=1),
+        {"id": 1, "model_name": "both", "model_version": 1},
+        *begin,
+        tensor(1, "TENSOR_BACKEND_OUTPUT", "1,2", name="OUT"),
+        *moments(1, "REQUEST_END"),
+    ]
 
 
 @rule("5.14.4")

@@ -83,7 +83,11 @@ class Trace:
         with self.tree.lock:
             self._running += 1
         self._executions.append((request.queue_start, request.execute_start, None))
-        if len(self._executions) == 1 and "TENSORS" in self.tree.setting.level:
+        if len(self._executions) == 1:
+            self._queued(request)
+
+    def _queued(self, request: InferenceRequest) -> None:
+        if "TENSORS" in self.tree.setting.level:
             self._inputs = self._tensors("TENSOR_QUEUE_INPUT", request.inputs)
 
     def executed(self, times: ExecuteTimes) -> None:
@@ -101,8 +105,9 @@ class Trace:
     def ended(self, request: InferenceRequest, now: int) -> None:
         """The request has its final response."""
         self.tree.join(self)
-        if not self._executions and request.queue_start:
-            self._executions.append((request.queue_start, 0, None))  # it never left the queue
+        if not self._executions and request.queue_start:  # an ensemble's, or it never left the queue
+            self._executions.append((request.queue_start, 0, None))
+            self._queued(request)
         self._span = request.request_start, now
         self._head = {"model_name": request.model_name, "model_version": self._version}
         if request.request_id:
