@@ -18,6 +18,7 @@ from .card_display import show_card
 from .cells import user_namespace
 from .errors import FileError, OptionError
 from .playground import Playground
+from .statistics_text import statistics_text
 from .status_table import status_table
 from .theme import STYLE
 from .workspace import Workspace
@@ -25,6 +26,7 @@ from .workspace import Workspace
 if TYPE_CHECKING:
     from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
+    from ..server.chrome_trace import ChromeTrace
     from ..server.in_process import Model
 
 
@@ -130,6 +132,32 @@ def _serve(context: Context, arguments: argparse.Namespace) -> Endpoints:
 
 def _stop(context: Context, arguments: argparse.Namespace) -> None:
     context.workspace.stop_serving()
+
+
+def _trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | None:
+    workspace = context.workspace
+    running, workspace.tracing = workspace.tracing, None
+    if arguments.file is None:
+        if running is None:
+            raise OptionError("nothing is traced: %triton trace FILE begins")
+        running.stop()
+        return running
+    if running is not None:
+        running.stop()
+    workspace.tracing = workspace.server.trace(arguments.file).start()
+    return None
+
+
+def _metrics(context: Context, arguments: argparse.Namespace) -> Text:
+    lines = context.workspace.server.metrics().splitlines()
+    if arguments.name is not None:
+        context.model(arguments.name)
+        lines = [line for line in lines if f'model="{arguments.name}"' in line]
+    return Text("\n".join(lines))
+
+
+def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
+    return Text(statistics_text(context.workspace.server.core.statistics(arguments.name or "")))
 
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:
@@ -241,6 +269,14 @@ COMMANDS = {
         "serve", _serve, "open HTTP, gRPC and metrics ports: --http-port 8000 and other flags of `tritonlab serve`"
     ),
     "stop": _command("stop", _stop, "close the ports; models stay loaded"),
+    "statistics": _command("statistics", _statistics, "how often models ran, and how long", _name(nargs="?")),
+    "metrics": _command("metrics", _metrics, "the text of /metrics, or one model's lines of it", _name(nargs="?")),
+    "trace": _command(
+        "trace",
+        _trace,
+        "write what the server does from now on to FILE, for ui.perfetto.dev; without FILE: end it",
+        (("file",), {"nargs": "?", "help": "a JSON file, written when the trace ends"}),
+    ),
     "edit": _command("edit", _edit, "put a model's source into the next cell", _name()),
     "help": _command("help", _help, "this list, or one command's arguments", (("command",), {"nargs": "?"})),
 }

@@ -27,6 +27,7 @@ from .syntax import check_syntax
 if TYPE_CHECKING:
     from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
+    from ..server.chrome_trace import ChromeTrace
     from ..server.in_process import Model, Server
     from .cells import CellBody
 
@@ -62,6 +63,8 @@ class Workspace:
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
         #: the open ports of the server, while there are any
         self.endpoints: Endpoints | None = None
+        #: what `%triton trace` collects, while it does
+        self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
         self._reports: dict[str, LoadReport] = {}
         self._drafts: dict[str, Draft] = {}
@@ -174,6 +177,8 @@ class Workspace:
         """Closes the endpoints and removes what it keeps beside the repository. Models keep serving; nothing can be
         loaded any more."""
         self.stop_serving()
+        if self.tracing is not None:
+            self.tracing.stop()
         self._spare.cleanup()
 
     def names(self) -> list[str]:

@@ -1,0 +1,32 @@
+"""The statistics of models (rule 5.12) as a person reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: What the peer sums up, in the order a request meets it.
+_PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
+
+
+def statistics_text(statistics: Mapping[str, Any]) -> str:
+    """A table per version: how often, and how long on average; a part that never was is left out."""
+    return "\n\n".join("\n".join(_lines(stats)) for stats in statistics["model_stats"]) or "no model is loaded"
+
+
+def _lines(stats: Mapping[str, Any]) -> Iterator[str]:
+    inferences = _plural(stats["inference_count"], "inference")
+    executions = _plural(stats["execution_count"], "execution")
+    yield f"{stats['name']} version {stats['version']}: {inferences} in {executions}"
+    for part in _PARTS:
+        found = stats["inference_stats"][part]
+        if found["count"]:
+            yield f"  {part:<15}{found['count']:>8}  {found['ns'] / found['count'] / 1000:>12.1f} us on average"
+    for batch in stats["batch_stats"]:
+        times = batch["compute_infer"]
+        mean = times["ns"] / times["count"] / 1000
+        yield f"  batch of {batch['batch_size']:<6}{times['count']:>8}  {mean:>12.1f} us compute_infer"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
