@@ -9,7 +9,7 @@ from tritonlab.core.clock import Clock
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.tensor import Tensor
-from tritonlab.schedulers.batch_history import BatchHistory
+from tritonlab.schedulers.batch_history import BatchHistory, FormedBatch, Place, why_apart
 from tritonlab.schedulers.dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
 from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy
 from tritonlab.testing import MS, FakeInstance, FakeTimer, MockClock
@@ -176,6 +176,38 @@ def test_what_has_not_been_in_a_batch() -> None:
     assert with_id == "'a' has not been in a batch, or too long ago."
     bench.send("")
     assert bench.why("", "") == "request 2 has not been in a batch, or too long ago."
+
+
+def test_a_cancelled_request() -> None:
+    bench = Bench(batching(delay=DELAY))
+    for name in "ab":
+        bench.send(name)
+    bench.requests["a"].cancel()
+    bench.timer.advance(DELAY)
+    assert bench.why("a", "b") == "'a' was cancelled before it was in a batch."
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "full",
+        "preferred",
+        "next exceeds preferred",
+        "exceeds preferred",
+        "delay",
+        "no delay",
+        "shape",
+        "optional inputs",
+        "slot utilization",
+    ],
+)
+def test_every_reason_to_close_a_batch_has_words(reason: str) -> None:
+    batches = [FormedBatch("m", 1, number, number * MS, 1, reason) for number in (1, 2)]
+    one = Place("'a'", batches[0], queued=0, size=1, priority=0, sequence=0, shapes={})
+    other = Place("'b'", batches[1], queued=2 * MS, size=1, priority=0, sequence=0, shapes={})
+    sentence = why_apart(one, other, batching())
+    assert sentence.startswith("'b' came 1 ms after the batch of 'a' had left; that ")
+    assert not sentence.endswith(f"that {reason}.")
 
 
 @pytest.mark.parametrize("keep", [1, 2])

@@ -145,6 +145,8 @@ class BatchHistory(Instrument):
         if places[0] is None or places[1] is None:
             missing = one if places[0] is None else other
             name = f"'{missing.request_id}'" if missing.request_id else f"request {missing.serial}"
+            if missing.cancelled:
+                return f"{name} was cancelled before it was in a batch."
             return f"{name} has not been in a batch, or too long ago."
         batch = places[0].batch
         return why_apart(places[0], places[1], self._config_of(batch.model, batch.version))
