@@ -248,6 +248,15 @@ def test_an_ensemble_whose_models_are_not_there_says_so(notebook: Any) -> None:
     assert notebook.run(f"%%triton_config chain --no-load\n{CHAIN}").text.startswith("The config is kept for chain")
 
 
+def test_an_ensemble_that_does_not_load_leaves_the_last_one_serving(notebook: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
+    result = notebook.run(f"%%triton_config chain\n{CHAIN.replace('OUT', 'NO')}")
+    assert "is mapped from non-existing output NO in model add" in result.text
+    assert "The last cell did not load." in result.text
+    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[3, 3]]
+
+
 def test_an_error_in_a_step_shows_the_line_of_its_cell_and_names_the_step(notebook: Any) -> None:
     notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('data + 1', 'data + nothing')}")
     notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")

@@ -5,6 +5,7 @@ Every magic, button and public function for writing models is a call of `Workspa
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.model_config import ModelConfig, print_pbtxt
-from ..core.status import ModelError
+from ..core.status import ModelError, TritonError
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import CONFIG_FILE, MODEL_FILE, Draft, Files, ModelFile, Source, model_path
@@ -216,6 +217,10 @@ class Workspace:
             if ready_at:
                 directory.restore()
                 self.sources.replace(str(directory.path), known)
+                if draft.source is None and not self.server.model(name).ready():
+                    # an ensemble that no longer fits its models is taken down, as by the peer (rule 5.7.3)
+                    with contextlib.suppress(TritonError):
+                        self.server.load(name)
             raise
         else:
             ready_at = time.time()
