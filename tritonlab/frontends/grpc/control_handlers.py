@@ -66,6 +66,15 @@ class ControlCall(UnaryCall):
 # -- health and metadata
 
 
+class _Status(NamedTuple):
+    """A message that is written already."""
+
+    text: bytes
+
+    def SerializeToString(self) -> bytes:
+        return self.text
+
+
 def _server_live(services: Services, request: Any) -> Any:
     return service_pb2.ServerLiveResponse(live=services.core.live())
 
@@ -252,6 +261,14 @@ def _log_values(settings: Any) -> Iterator[tuple[str, Any]]:
             raise InvalidArgumentError(f"invalid argument for log_format, got: {found}")  # HTTP says it otherwise
         yield key, found
 
+
+#: `grpc.health.v1.Health/Check`, whose messages tritonclient does not have: 1 is SERVING, 2 NOT_SERVING, whatever
+#: service is asked about (measured).
+HEALTH = Rpc(
+    "health",
+    service_pb2.ServerReadyRequest,
+    lambda services, request: _Status(b"\x08\x01" if services.core.ready() else b"\x08\x02"),
+)
 
 RPCS = {
     "ServerLive": Rpc("health", service_pb2.ServerLiveRequest, _server_live),

@@ -14,8 +14,8 @@ import grpc
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...server.inference_server import InferenceServer
 from ..shared_memory_manager import SharedMemoryManager
-from .calls import CallFactory, CallServer, Refusal, UnaryCall
-from .control_handlers import RPCS, ControlCall, Services
+from .calls import CallFactory, CallServer, Refusal
+from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall
 from .stream_infer_handler import ModelStreamInferCall
 
@@ -110,7 +110,6 @@ class GRPCServer:
         services = Services(core, shared_memory)
         compression = _COMPRESSION[options.compression]
         methods: dict[str, CallFactory] = {
-            HEALTH_CHECK: self._restricted("health", lambda event: _HealthCheck(event, core)),
             f"{SERVICE}ModelInfer": self._restricted(
                 "inference", lambda event: ModelInferCall(event, service, compression)
             ),
@@ -118,12 +117,13 @@ class GRPCServer:
                 "inference", lambda event: ModelStreamInferCall(event, service, compression)
             ),
         }
-        for name, rpc in RPCS.items():
+        names = {HEALTH_CHECK: HEALTH, **{SERVICE + name: rpc for name, rpc in RPCS.items()}}
+        for name, rpc in names.items():
 
             def control(event: Any, rpc: Any = rpc) -> object:
                 return ControlCall(event, rpc, services, self._pool)
 
-            methods[SERVICE + name] = self._restricted(rpc.category, control)
+            methods[name] = self._restricted(rpc.category, control)
         return methods
 
     def _restricted(self, category: str, factory: CallFactory) -> CallFactory:
@@ -155,14 +155,3 @@ class GRPCServer:
         """Refuses new calls; those under way have `timeout` seconds, then they are cancelled. Blocking."""
         self._server.stop(timeout)
         self._pool.shutdown(wait=False)
-
-
-class _HealthCheck(UnaryCall):
-    """`grpc.health.v1.Health/Check`: SERVING or NOT_SERVING, whatever service is asked about (measured)."""
-
-    def __init__(self, event: Any, core: InferenceServer) -> None:
-        self._core = core
-        super().__init__(event)
-
-    def handle(self, message: bytes) -> None:
-        self.respond(b"\x08\x01" if self._core.ready() else b"\x08\x02")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import grpc
@@ -40,7 +38,6 @@ class InferService:
         self.core = core
         self.writer = InferResponseWriter(shared_memory)
         self._reader = InferRequestReader(shared_memory, forward)
-        self._leading = threading.Lock()  # held by the serving thread that reads a stub's answers
 
     def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
         """What a message asks for. Raises TritonError, for what the peer looks at first."""
@@ -53,18 +50,6 @@ class InferService:
         wanted = None if plans is None else OutputsWanted(plans, version.labels, rules.max_batch_size > 0)
         return Asked(request, wanted, empty_final, rules.decoupled)
 
-    def lead(self, request: InferenceRequest, done: Callable[[], bool]) -> None:
-        """Reads the stub's answers on the caller's thread until `done()`, which spares waking another one.
-
-        One serving thread at a time: the others must be there for what clients send meanwhile.
-        """
-        executor = request.executor
-        if executor is not None and self._leading.acquire(False):
-            try:
-                executor.lead(done)
-            finally:
-                self._leading.release()
-
 
 class ModelInferCall(UnaryCall):
     """One call of ModelInfer."""
@@ -75,7 +60,6 @@ class ModelInferCall(UnaryCall):
         self._request: InferenceRequest | None = None
         self._wanted: OutputsWanted | None = None
         self._gone = False
-        self._answered = False
         self._earlier: list[InferenceResponse] = []  # before the final one, which may be empty
         super().__init__(event)
 
@@ -95,43 +79,33 @@ class ModelInferCall(UnaryCall):
                 request.cancel()
             service.core.infer(request)
         except TritonError as error:
+            self._request = None  # it leads back here
             self._fail(error)
-            return
-        if not self._answered:
-            service.lead(request, self._is_over)
-
-    def _is_over(self) -> bool:
-        """Whether there is nothing to lead for: it is answered, or back in a queue (rule 3.9)."""
-        return self._answered or self._request is None or self._request.executor is None
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         if not response.final:
             self._earlier.append(response)
             return
         request.on_response = None
-        if self._earlier:
-            if not response.empty:
-                self._earlier.append(response)
-            if len(self._earlier) > 1:
-                self._fail(InternalError(f"expected a single response, got {len(self._earlier)}"))
-                return
-            response = self._earlier[0]
-        elif response.empty:
-            self._fail(InternalError("expected a single response, got 0"))
-            return
-        if response.error is not None:
-            self._fail(response.error)
-            return
         try:
+            if self._earlier or response.empty:
+                response = self._only(response)
+            if response.error is not None:
+                raise response.error
             message = self._service.writer.response(response, self._wanted)
         except TritonError as error:
             self._fail(error)
-            return
-        self._answered = True
-        self.respond(message)
+        else:
+            self.respond(message)
+
+    def _only(self, final: InferenceResponse) -> InferenceResponse:
+        """The one response of a request, whose model sent the final one apart from it."""
+        responses = self._earlier if final.empty else [*self._earlier, final]
+        if len(responses) != 1:
+            raise InternalError(f"expected a single response, got {len(responses)}")
+        return responses[0]
 
     def _fail(self, error: TritonError) -> None:
-        self._answered = True
         self.fail(STATUS[error.code], error.message)
 
     def cancelled(self) -> None:
