@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.ensembles import DECOUPLED, ensemble_text, model_text, step, tensor
+from tritonlab.export.repository import export
 
 from .clients import Client, Failure, Files, Options
+from .lab_client import LabClient
+from .real_client import RealClient
 from .rules import rule
 
 HEAD = """
@@ -655,6 +659,21 @@ def asked_of(client: Client, model: str, ident: str) -> list[Any]:
     """What instances of SUM logged of the requests with this id."""
     lines = [line for line in client.log().replace('\\"', '"').splitlines() if f"{model} [" in line and ident in line]
     return [json.loads(line.partition(f"{model} ")[2].rstrip('"')) for line in lines]
+
+
+@rule("5.7.1")
+def test_an_exported_ensemble_answers_the_same_on_the_real_server(real: RealClient, lab: LabClient) -> None:
+    lab.place("exported_part", python(SUM, model_text(batch=4, more="dynamic_batching { }")))
+    steps = (step("exported_part", "IN=X", "OUT=Z"), step("exported_part", "IN=Z", "OUT=Y"))
+    assert lab.placed("exported", ensemble(*steps, batch=4)) is None
+    for name in ("exported", "exported_part"):
+        shutil.rmtree(real.repository / name, ignore_errors=True)
+    export(lab.server.model("exported"), real.repository)
+    assert real.load("exported") is None
+    sent = {"X": np.array([[1, 2]], np.float32)}
+    assert real.infer("exported", sent).plain() == lab.infer("exported", sent).plain()
+    for client in (real, lab):
+        client.unload("exported", dependents=True)
 
 
 def states(client: Client, *names: str) -> dict[str, tuple[str, ...]]:
