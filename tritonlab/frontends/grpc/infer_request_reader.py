@@ -66,19 +66,19 @@ def checked_version(text: str) -> int:
 def parse(data: bytes) -> tuple[Any, Raw]:
     """A ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large: the parser would
     copy them twice. Raises google.protobuf.message.DecodeError."""
-    if len(data) < _LARGE:
-        message = service_pb2.ModelInferRequest.FromString(data)
-        return message, message.raw_input_contents
-    rest, raw = _without_raw(data)
-    return service_pb2.ModelInferRequest.FromString(rest), raw
+    apart = _without_raw(data) if len(data) >= _LARGE else None
+    if apart is not None:
+        return service_pb2.ModelInferRequest.FromString(apart[0]), apart[1]
+    message = service_pb2.ModelInferRequest.FromString(data)
+    return message, message.raw_input_contents
 
 
 _RAW_TAG = 7 << 3 | 2
 
 
-def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]]:
-    """The message without its field 7, and what that holds. What is no message is returned whole, for the parser to
-    refuse."""
+def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
+    """The message without its field 7, and what that holds; None for what the parser must look at whole, which may be
+    no message."""
     view = memoryview(data)
     rest: list[memoryview] = []
     raw: list[memoryview] = []
@@ -91,7 +91,7 @@ def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]]:
             if kind == 2:
                 size, position = _varint(data, position)
                 if size > end - position:
-                    return data, []
+                    return None
                 if tag == _RAW_TAG:
                     raw.append(view[position : position + size])
                     position += size
@@ -102,10 +102,10 @@ def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]]:
             elif kind in (1, 5):
                 position += 8 if kind == 1 else 4
             else:
-                return data, []
+                return None
             rest.append(view[start:position])
     except (IndexError, ValueError):
-        return data, []
+        return None
     return b"".join(rest), raw
 
 
