@@ -48,6 +48,7 @@ REASONS = {
     "5": "cases of the core are being added",
     "5.5.11": "an aid of the peer's own tests; ours move a MockClock",
     "5.7.10": "newer than 2.51",
+    "5.13.2": "newer than 2.51",
     "6": "cases of the protocols are being added",
 }
 
