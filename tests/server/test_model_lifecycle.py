@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.serving import Lab, config, eventually, instances
+from tests.serving import Lab, config, eventually, in_threads, instances
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
 from tritonlab.server.in_process import Model
 from tritonlab.server.model_lifecycle import TRANSITIONS, ModelEvent, ModelState
@@ -192,6 +192,55 @@ def test_resources_go_with_the_model(lab_with: MakeLab) -> None:
     lab.server.unload("m")
     model = load(lab, resources('name: "R" count: 1 global: true'))  # nobody uses it for a device any more
     assert call(model) == 1
+
+
+#: Answers with how much of R is in use while it executes, by files.
+SHARING = """
+import json, os, time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.claims = os.path.dirname(args["model_repository"]) + "/claims"
+        os.makedirs(self.claims, exist_ok=True)
+        (group,) = json.loads(args["model_config"])["instance_group"]
+        (resource,) = group["rate_limiter"]["resources"]
+        self.claim = f"{self.claims}/{args['model_instance_name']}.{resource['count']}"
+
+    def execute(self, requests):
+        open(self.claim, "w").close()
+        used = sum(int(name.rpartition(".")[2]) for name in os.listdir(self.claims))
+        time.sleep(0.001)
+        os.unlink(self.claim)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.float32([[used]]))]) for _ in requests]
+"""
+
+
+def test_instances_never_use_more_than_there_is(lab_with: MakeLab) -> None:
+    lab = lab_with(rate_limit="execution_count")
+    models = []
+    for amount, rest in ((1, "dynamic_batching { }"), (2, ""), (3, "sequence_batching { oldest { } }")):
+        group = resources(f'name: "R" count: {amount}')
+        text = config("IN FP32 1", "OUT FP32 1", "max_batch_size: 4", rest, group)
+        text = text.replace("instance_group { kind: KIND_CPU count: 1 }\n", "", 1)
+        models.append(lab.load(f"asks_{amount}", SHARING, text))
+
+    def client(number: int) -> list[float]:
+        used = []
+        for step in range(30):
+            model = models[(number + step) % 3]
+            ident = 1 + number * 100 + step if model.name == "asks_3" else 0
+            inputs = {"IN": np.float32([[0]])}
+            (response,) = model.infer(inputs=inputs, correlation_id=ident, flags=3 if ident else 0)
+            used.append(float(response.outputs["OUT"].numpy().flat[0]))
+        return used
+
+    used = [amount for amounts in in_threads(6, client) for amount in amounts]
+    assert len(used) == 180
+    assert max(used) == 3
 
 
 # -- passive groups
