@@ -32,7 +32,11 @@ LEVELS: list[list[str]] = [
 
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, and
 #: uvicorn with what belongs to it, for notebooks that never serve.
-LAZY = {("tritonlab", "tritonlab.notebook.magics"), ("tritonlab.notebook.workspace", "tritonlab.notebook.serving")}
+LAZY = {
+    ("tritonlab", "tritonlab.notebook.magics"),
+    ("tritonlab.notebook.workspace", "tritonlab.notebook.serving"),
+    ("tritonlab.runtime", "tritonlab.notebook.serving"),
+}
 
 #: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.
 STUB_MAY_IMPORT = {"numpy"}

@@ -106,12 +106,18 @@ def playground(model: Model) -> Playground:
     return Playground(model, default_workspace().describe_error)
 
 
-def serve(**options: Any) -> Endpoints:
-    """Opens HTTP, gRPC and metrics ports on the notebook's server, for clients of any kind; what `%triton serve` does.
+def serve(server: Server | None = None, **options: Any) -> Endpoints:
+    """Opens HTTP, gRPC and metrics ports on a server, the notebook's if none is named, for clients of any kind; what
+    `%triton serve` does.
 
     options: fields of `EndpointOptions`, such as `http_port=8000`, `grpc=False`, `client_shm=True`; port 0 is any free
-    one. What is returned shows the addresses, and its `stop()` closes them. Raises TritonError for a port in use.
+    one. What is returned shows the addresses, and its `stop()` closes them; of a server of your own, do so before you
+    stop that. Raises TritonError for a port in use.
     """
+    from .notebook import serving
+
+    if server is not None:
+        return serving.open_endpoints(server.core, **options)
     return default_workspace().serve(**options)
 
 

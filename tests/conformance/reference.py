@@ -93,25 +93,9 @@ def free_ports(count: int) -> list[int]:
             s.close()
 
 
-def run(arguments: Sequence[str], signal_after: str = "") -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a tritonserver that is told nothing but `arguments`, and ends by itself; or by
-    SIGTERM, when its stderr says `signal_after`."""
-    command = [*_dies_with_us(), str(_server_files() / "bin" / "tritonserver"), *arguments]
-    process = subprocess.Popen(
-        command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    stderr = ""
-    while signal_after and signal_after not in stderr:
-        line = process.stderr.readline()
-        if not line:
-            break
-        stderr += line
-    else:
-        if signal_after:
-            process.terminate()
-    out, rest = process.communicate(timeout=START_SECONDS)
-    return process.returncode, out, stderr + rest
+def server_command(*arguments: str) -> list[str]:
+    """A tritonserver that is told nothing but `arguments`; to be run in `environment()`."""
+    return [*_dies_with_us(), str(_server_files() / "bin" / "tritonserver"), *arguments]
 
 
 class ReferenceServer:

@@ -1,15 +1,19 @@
-"""The same command lines to both servers: what they say, and how they end."""
+"""The same command lines to `tritonserver` and to `tritonlab serve`: what they say, and how they end."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.frontends.test_command_line import REFUSED
-from tests.serve_process import ServeProcess
 from tests.serving import write_model
 from tritonlab.frontends.serve import serve
 
@@ -18,127 +22,192 @@ from .models import ADD_SUB, ADD_SUB_CONFIG
 from .rules import rule
 
 BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
+PORTS = ("--http-port", "--grpc-port", "--metrics-port")
+END_SECONDS = 60
 
 
-@pytest.fixture(scope="module", autouse=True)
-def judge() -> None:
-    if (why := reference.missing()) is not None:
+class Ended(NamedTuple):
+    """What is left of a server."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class Side:
+    """One of the two programs."""
+
+    def __init__(self, which: str) -> None:
+        self._real = which == "real"
+
+    def refuse(self, *arguments: str) -> Ended:
+        """Runs a command line that starts no server."""
+        if self._real:
+            return self._run(reference.server_command(*arguments))
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = serve(arguments)
+        return Ended(status, out.getvalue(), err.getvalue())
+
+    def run(self, repository: Path, *arguments: str, term: str = "") -> Ended:
+        """Runs a server on `repository` until it ends; by SIGTERM, when its stderr says `term`."""
+        given = [f"--model-repository={repository}", *arguments]
+        if self._real:
+            ports = [f"{name}={port}" for name, port in zip(PORTS, reference.free_ports(3), strict=True)]
+            backends = f"--backend-directory={reference.backend_directory()}"
+            return self._run(reference.server_command(*ports, backends, *given), term)
+        ports = [f"{name}=0" for name in PORTS]
+        return self._run([sys.executable, "-m", "tritonlab", "serve", *ports, *given], term)
+
+    def _run(self, command: list[str], term: str = "") -> Ended:
+        process = subprocess.Popen(
+            command,
+            cwd=reference.ROOT,
+            env=reference.environment() if self._real else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        told = ""
+        try:
+            while term and term not in told:
+                line = process.stderr.readline()
+                assert line, told
+                told += line
+            if term:
+                process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=END_SECONDS)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        return Ended(process.returncode, out, told + err)
+
+
+@pytest.fixture(params=["real", "lab"])
+def which(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    if found == "real" and (why := reference.missing()) is not None:
         pytest.skip(why)
+    return found
+
+
+@pytest.fixture
+def server(which: str) -> Side:
+    return Side(which)
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    found = tmp_path / "models"
-    write_model(found, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
-    return found
+    write_model(tmp_path, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
+    return tmp_path
 
 
-def real_arguments() -> list[str]:
-    """Its ports, and where its Python backend is."""
-    names = ("http-port", "grpc-port", "metrics-port")
-    ports = [f"--{name}={port}" for name, port in zip(names, reference.free_ports(3), strict=True)]
-    return [*ports, f"--backend-directory={reference.backend_directory()}"]
-
-
+@rule("6.15.2", "6.15.6")
 @pytest.mark.parametrize("argument", REFUSED)
-def test_a_value_that_cannot_be_read(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, told = reference.run([argument])
-    assert serve([argument]) == status == 1
-    assert told.rstrip().endswith(REFUSED[argument].rstrip())
-    assert REFUSED[argument] in capsys.readouterr().err
+def test_a_value_that_cannot_be_read(server: Side, argument: str) -> None:
+    ended = server.refuse(argument)
+    assert ended.status == 1
+    assert REFUSED[argument] in ended.stderr
 
 
+@rule("6.15.1")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["--htp-port=1"], "unrecognized option '--htp-port=1'"),
         (["--http-port"], "option '--http-port' requires an argument"),
         (["--disable-auto-complete-config=1"], "option '--disable-auto-complete-config' doesn't allow an argument"),
+        (["--repository"], "option '--repository-poll-secs' requires an argument"),
+        (["--http=1"], "option '--http=1' is ambiguous; possibilities: "),
         (["--log-info=1", "x"], "Unexpected argument: x"),
-        (["--load-model=m"], "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."),
     ],
 )
-def test_a_line_that_cannot_be_read(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, told = reference.run(arguments)
-    assert serve(arguments) == status == 1
-    assert text in told and text in capsys.readouterr().err
+def test_a_line_that_cannot_be_read(server: Side, arguments: list[str], text: str) -> None:
+    ended = server.refuse(*arguments)
+    assert (ended.status, text in ended.stderr) == (1, True), ended.stderr
 
 
+@rule("6.15.4", "5.11.1")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "Invalid argument - --model-repository must be specified"),
-        (["--model-repository=/nowhere"], "Internal - failed to stat file /nowhere"),
-        ([f"--model-store={__file__}"], "Invalid argument - repository path is not a valid directory"),
+        (["--load-model=m"], "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."),
+        ([], "error: creating server: Invalid argument - --model-repository must be specified"),
+        (["--model-repository=/nowhere"], "error: creating server: Internal - failed to stat file /nowhere"),
+        (
+            [f"--model-store={__file__}"],
+            "error: creating server: Invalid argument - repository path is not a valid directory",
+        ),
     ],
 )
-def test_a_repository_that_is_none(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, told = reference.run([*real_arguments(), *arguments])
-    assert serve(arguments) == status == 1
-    assert told.endswith(f"error: creating server: {text}\n")
-    assert capsys.readouterr().err.endswith(f"error: creating server: {text}\n")
+def test_a_start_that_is_refused(server: Side, arguments: list[str], text: str) -> None:
+    ended = server.refuse(*arguments)
+    assert (ended.status, text in ended.stderr) == (1, True), ended.stderr
 
 
-@rule("5.11.1")
-def test_all_models_are_not_named_beside_others(repository: Path, tmp_path: Path) -> None:
-    arguments = ("--model-control-mode=explicit", "--load-model=*", "--load-model=add_sub")
-    text = "error: creating server: Invalid argument - Wildcard model name '*' must be the ONLY startup model if "
-    status, _, told = reference.run([*real_arguments(), f"--model-repository={repository}", *arguments])
-    with ServeProcess(repository, tmp_path, *arguments) as ours:
-        assert ours.ended() == status == 1
-        assert text in told and text in ours.stderr
+@rule("6.15.4", "5.11.1")
+def test_all_models_are_not_named_beside_others(server: Side, repository: Path) -> None:
+    ended = server.run(repository, "--model-control-mode=explicit", "--load-model=*", "--load-model=add_sub")
+    text = "Wildcard model name '*' must be the ONLY startup model if specified at all.\n"
+    assert ended.status == 1
+    assert ended.stderr.endswith(f"error: creating server: Invalid argument - {text}")
 
 
-@rule("5.11.9")
-def test_a_start_up_model_that_fails(repository: Path, tmp_path: Path) -> None:
+@rule("6.15.4", "5.11.9")
+def test_a_start_up_model_that_fails(server: Side, repository: Path) -> None:
     write_model(repository, "broken", BROKEN, ADD_SUB_CONFIG)
-    status, _, told = reference.run([*real_arguments(), f"--model-repository={repository}"])
-    with ServeProcess(repository, tmp_path) as ours:
-        assert ours.ended() == status == 1
-        for text in (told, ours.stderr):
-            assert text.endswith("error: creating server: Internal - failed to load all models\n")
-        assert model_table(ours.stderr) == model_table(told)
+    ended = server.run(repository)
+    assert ended.status == 1
+    assert ended.stderr.endswith("error: creating server: Internal - failed to load all models\n")
+    assert rows(ended.stderr) == failed_rows(repository)
+    assert started(ended.stderr) == []
 
 
-@rule("5.11.1")
-def test_a_start_up_model_that_is_not_there(repository: Path, tmp_path: Path) -> None:
-    arguments = ("--model-control-mode=explicit", "--load-model=gone")
-    status, _, told = reference.run([*real_arguments(), f"--model-repository={repository}", *arguments])
-    with ServeProcess(repository, tmp_path, *arguments) as ours:
-        assert ours.ended() == status == 1
-        for text in (told, ours.stderr):
-            assert text.endswith("error: creating server: Internal - failed to load all models\n")
-        assert model_table(ours.stderr) == model_table(told)
+@rule("6.15.3", "6.15.4", "5.11.1")
+def test_a_start_up_model_that_is_not_there(server: Side, repository: Path) -> None:
+    ended = server.run(repository, "--model-control-mode=EXPLICIT", "--load-model=gone")
+    assert ended.status == 1
+    assert ended.stderr.endswith("error: creating server: Internal - failed to load all models\n")
+    assert rows(ended.stderr) == []
 
 
-def test_sigterm_ends_a_server_that_serves(repository: Path, tmp_path: Path) -> None:
-    arguments = [f"--model-repository={repository}", "--exit-on-error=false"]
+@rule("6.15.3", "6.15.5")
+def test_sigterm_ends_a_server_that_serves(server: Side, repository: Path) -> None:
     write_model(repository, "broken", BROKEN, ADD_SUB_CONFIG)
-    status, printed, told = reference.run([*real_arguments(), *arguments], signal_after="Started Metrics Service")
-    with ServeProcess(repository, tmp_path, "--exit-on-error=false").serving() as ours:
-        assert ours.end(signal.SIGTERM) == status == 0
-        assert ours.stdout == printed == "Signal (15) received.\n"
-        assert model_table(ours.stderr) == model_table(told)
-        assert started(ours.stderr) == started(told)
+    ended = server.run(repository, "--exit-on-error=false", term="Started Metrics Service")
+    assert (ended.status, ended.stdout) == (0, "Signal (15) received.\n")
+    assert rows(ended.stderr) == failed_rows(repository)
+    assert started(ended.stderr) == ["GRPCInferenceService", "HTTPService", "Metrics Service"]
 
 
-def test_sigterm_while_it_loads(tmp_path: Path) -> None:
-    repository = tmp_path / "models"
+@rule("6.15.5")
+def test_sigterm_while_it_loads(server: Side, tmp_path: Path) -> None:
     source = BROKEN.replace("raise RuntimeError('no weights')", "import time; time.sleep(60)")
-    write_model(repository, "slow", source, ADD_SUB_CONFIG)
-    arguments = [*real_arguments(), f"--model-repository={repository}"]
-    status, _, _ = reference.run(arguments, signal_after="loading: slow:1")
-    with ServeProcess(repository, tmp_path) as ours:
-        ours.told("loading: slow:1")
-        assert ours.end(signal.SIGTERM) == status == -signal.SIGTERM
+    write_model(tmp_path, "slow", source, ADD_SUB_CONFIG)
+    ended = server.run(tmp_path, term="loading: slow:1")
+    assert ended.status == -signal.SIGTERM
+    assert started(ended.stderr) == []
 
 
-def model_table(log: str) -> list[str]:
-    """The lines of the table of models."""
+def failed_rows(repository: Path) -> list[str]:
+    """The table of a model that serves and one that does not."""
+    place = f"  {repository}/broken/1/model.py(3): initialize"
+    cells = ["UNAVAILABLE: Internal: RuntimeError: no weights", "", "At:", place]
+    width = max(len(cell) for cell in cells)
+    lines = [f"| add_sub | 1       | {'READY':{width}} |"]
+    names = ["| broken  | 1       |", *["|         |         |"] * 3]
+    return [*lines, *(f"{name} {cell:{width}} |" for name, cell in zip(names, cells, strict=True))]
+
+
+def rows(log: str) -> list[str]:
+    """The lines of the table of models, without its head and rules."""
     lines = log.splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("| Model "))
+    first = next(n for n, line in enumerate(lines) if re.match(r"\| Model +\| Version \| Status +\|", line))
     last = next(n for n, line in enumerate(lines[first:], first) if not line.startswith(("|", "+")))
-    return lines[first:last]
+    return [line for line in lines[first + 1 : last] if line.startswith("|")]
 
 
 def started(log: str) -> list[str]:

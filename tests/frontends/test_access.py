@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.rules import rule
 from tritonlab.frontends.access import AccessRules, host_name
 
 
@@ -60,7 +61,7 @@ def test_a_client_that_says_no_host_is_no_browser() -> None:
 def test_a_name_that_may_have_been_rebound_is_refused(host: str) -> None:
     status, error, headers = ask(AccessRules(), host=host)
     assert (status, headers["content-type"]) == (403, "application/json")
-    assert "--http-allowed-host" in error and f"'{host}'" in error
+    assert "--allowed-host" in error and f"'{host}'" in error
 
 
 def test_a_host_that_was_refused_once_stays_refused() -> None:
@@ -85,9 +86,10 @@ def test_hosts_can_be_allowed_by_name_or_all_of_them() -> None:
 def test_a_page_of_another_origin_is_refused(origin: str) -> None:
     status, error, _ = ask(AccessRules(), host="localhost:8000", origin=origin)
     assert status == 403
-    assert "--http-allowed-origin" in error and f"'{origin}'" in error
+    assert "--allowed-origin" in error and f"'{origin}'" in error
 
 
+@rule("6.15.7")
 def test_a_simple_post_of_a_page_is_refused_too() -> None:
     """`text/plain` needs no preflight: the request itself comes, with its Origin."""
     headers = {"host": "localhost:8000", "content_type": "text/plain", "origin": "https://evil.example"}

@@ -27,6 +27,26 @@ def test_a_port_in_use_is_refused_and_its_owner_named() -> None:
     check_free("127.0.0.1", port)
 
 
+def test_a_forked_child_does_not_keep_the_port() -> None:
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    here, there = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        there.send(b"begun")
+        here.close()
+        there.recv(1)  # until the parent closes its end
+        os._exit(0)
+    there.close()
+    here.recv(5)
+    listener.close()
+    try:
+        check_free("127.0.0.1", port)
+    finally:
+        here.close()
+        os.waitpid(child, 0)
+
+
 def test_nobody_owns_a_free_port() -> None:
     with listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]

@@ -110,20 +110,28 @@ def test_a_busy_cell_does_not_stop_it(served: Endpoints) -> None:
 def test_a_flag_that_does_not_exist_is_one_text(notebook: Notebook) -> None:
     text = notebook.run("%triton serve --htp-port=1").text
     assert "unrecognized option '--htp-port=1'; did you mean '--http-port'?" in text
-    assert "frontends/" not in text
+    assert "frontends/endpoints.py" not in text
 
 
 def test_a_port_in_use_says_what_to_do(notebook: Notebook, workspace: Workspace) -> None:
     with listen("127.0.0.1", 0) as taken:
         text = notebook.run(f"%triton serve --http-port={taken.getsockname()[1]} --grpc-port=0 --metrics-port=0").text
     assert "already in use by process" in text and "--http-port" in text
-    assert "frontends/" not in text
+    assert "frontends/endpoints.py" not in text
     assert workspace.endpoints is None
 
 
 def test_closing_the_workspace_closes_the_ports(served: Endpoints, workspace: Workspace) -> None:
     workspace.close()
     assert served.places == {}
+
+
+def test_a_server_of_one_s_own_can_be_served(server: tritonlab.Server) -> None:
+    with (
+        tritonlab.serve(server, http_port=0, grpc=False, metrics=False) as endpoints,
+        tritonclient.http.InferenceServerClient(endpoints.http) as client,
+    ):
+        assert client.is_server_live()
 
 
 def test_it_is_a_function_too() -> None:

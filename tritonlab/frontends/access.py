@@ -80,7 +80,7 @@ class Access:
                 if host not in self._passed and not self._knows(host):
                     return (
                         f"requests for host '{host.decode('latin-1')}' are refused: a web page may stand behind that "
-                        "name (DNS rebinding); '--http-allowed-host=<name>' allows it"
+                        "name (DNS rebinding); '--allowed-host=<name>' allows it"
                     )
             elif name == b"origin":
                 origins.append(value)
@@ -93,7 +93,7 @@ class Access:
             ):
                 return (
                     f"requests of web pages of '{origin.decode('latin-1')}' are refused; "
-                    "'--http-allowed-origin=<origin>' allows them"
+                    "'--allowed-origin=<origin>' allows them"
                 )
         return None
 

@@ -80,7 +80,7 @@ class CommandLine:
             return self._flags[begun[0]]
         if begun:
             names = " ".join(f"'--{known}'" for known in begun)
-            raise CommandLineError(f"option '--{name}' is ambiguous; possibilities: {names}")
+            raise CommandLineError(f"option '{word}' is ambiguous; possibilities: {names}")
         nearest = difflib.get_close_matches(name, self._flags, n=1)
         hint = f"; did you mean '--{nearest[0]}'?" if nearest else ""
         raise CommandLineError(f"unrecognized option '{word}'{hint}")

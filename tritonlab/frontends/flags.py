@@ -108,8 +108,8 @@ GROUPS = (
             Flag("http-max-input-size", SIZE, "http.max_input_size", 64 << 20, "Bytes of JSON, or of a raw body."),
             _inert("http-thread-count", INTEGER, "one event loop serves HTTP."),
             Flag("http-restricted-api", RESTRICTED_APIS, "http.restricted_api", None, _RESTRICT),
-            Flag("http-allowed-origin", TEXTS, "access.origins", None, _ORIGIN),
-            Flag("http-allowed-host", TEXTS, "access.hosts", None, _HOST),
+            Flag("allowed-origin", TEXTS, "access.origins", None, _ORIGIN),
+            Flag("allowed-host", TEXTS, "access.hosts", None, _HOST),
         ),
     ),
     Group(

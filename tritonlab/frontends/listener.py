@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import socket
+import weakref
 from pathlib import Path
 
 from ..core.status import InvalidArgumentError, UnavailableError
@@ -36,7 +37,18 @@ def listen(address: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise refused(address, port, error) from None
+    _open.add(listener)
     return listener
+
+
+def _close_all() -> None:
+    """In a forked child: it would keep the ports bound, and answer nobody."""
+    for listener in list(_open):
+        listener.close()
+
+
+_open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_close_all)
 
 
 def check_free(address: str, port: int) -> None:

@@ -53,38 +53,52 @@ def serve(arguments: Sequence[str]) -> int:
     # nothing was served yet: the status says what ended it, as where no handler is installed
     signal.signal(signals.first, signal.SIG_DFL)
     os.kill(os.getpid(), signals.first)
-    return 1
+    return 128 + signals.first  # the first process of a container is not ended by a signal without handler
 
 
 def _run(options: ServerOptions, signals: EndSignals) -> int:
     with signals.raising():
-        with _creating_server():
-            _check_repositories(options.server["repositories"])
-            core = InferenceServer(**options.server, load_models=False)
-        log = LogWriter(core.log_settings)
-        core.instruments.add(log)
-        try:
-            for flag in options.inert:
-                log.write("WARNING", f"--{flag.name} has no effect: {flag.about}")
-            options.endpoints.check_free()
-            with _creating_server():
-                failed = core.load_startup_models()
-                _show_tables(log, core, options)
-                if failed and options.exit_on_error:
-                    raise InternalError("failed to load all models")
-            if failed:
-                log.write("ERROR", "Internal: failed to load all models")
-            endpoints = Endpoints(
-                core,
-                options.endpoints,
-                lambda service, place: log.write("INFO", f"Started {_SERVICES[service]} at {place}"),
-            )
-        except BaseException:
-            core.stop(options.exit_timeout)
-            log.close()
-            raise
+        core, log = _load(options)
+    try:
+        endpoints = Endpoints(
+            core,
+            options.endpoints,
+            lambda service, place: log.write("INFO", f"Started {_SERVICES[service]} at {place}"),
+        )
+    except BaseException:
+        _abandon(core, log, options)
+        raise
     signals.wait()
     return _end(core, endpoints, log, options.exit_timeout)
+
+
+def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
+    """The server with its start-up models, and what writes its log."""
+    with _creating_server():
+        _check_repositories(options.server["repositories"])
+        core = InferenceServer(**options.server, load_models=False)
+    log = LogWriter(core.log_settings)
+    core.instruments.add(log)
+    try:
+        for flag in options.inert:
+            log.write("WARNING", f"--{flag.name} has no effect: {flag.about}")
+        options.endpoints.check_free()
+        with _creating_server():
+            failed = core.load_startup_models()
+            _show_tables(log, core, options)
+            if failed and options.exit_on_error:
+                raise InternalError("failed to load all models")
+        if failed:
+            log.write("ERROR", "Internal: failed to load all models")
+    except BaseException:
+        _abandon(core, log, options)
+        raise
+    return core, log
+
+
+def _abandon(core: InferenceServer, log: LogWriter, options: ServerOptions) -> None:
+    core.stop(options.exit_timeout)
+    log.close()
 
 
 def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: float) -> int:
