@@ -59,8 +59,8 @@ class LabClient(Client):
         except TritonError:
             return False
 
-    def index(self) -> list[dict[str, Any]]:
-        return list(self.server.index())
+    def index(self, ready: bool = False) -> list[dict[str, Any]]:
+        return list(self.server.index(ready))
 
     def config(self, name: str, version: int = -1) -> dict[str, Any] | Failure:
         return self._of_model(name, version, lambda model: model.config())

@@ -73,8 +73,8 @@ class LabHTTPClient(LabClient):
         path = f"/v2/models/{name}{_version(version)}/ready" if name else "/v2/health/ready"
         return self.http.get(path).status == 200
 
-    def index(self) -> list[dict[str, Any]]:
-        return list(self.http.post("/v2/repository/index").document)
+    def index(self, ready: bool = False) -> list[dict[str, Any]]:
+        return list(self.http.post("/v2/repository/index", b'{"ready": true}' if ready else b"").document)
 
     def config(self, name: str, version: int = -1) -> dict[str, Any] | Failure:
         return _document(self.http.get(f"/v2/models/{name}{_version(version)}/config"))

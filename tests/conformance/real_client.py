@@ -60,8 +60,8 @@ class RealClient(GRPCClient):
         path = f"/v2/models/{name}{_version(version)}/ready" if name else "/v2/health/ready"
         return not isinstance(self._http(path), Failure)
 
-    def index(self) -> list[dict[str, Any]]:
-        return list(self._http("/v2/repository/index", b"{}"))
+    def index(self, ready: bool = False) -> list[dict[str, Any]]:
+        return list(self._http("/v2/repository/index", b'{"ready": true}' if ready else b"{}"))
 
     def config(self, name: str, version: int = -1) -> dict[str, Any] | Failure:
         return self._document(self._http(f"/v2/models/{name}{_version(version)}/config"))

@@ -36,7 +36,7 @@ from tritonlab.core.status import (
     UnavailableError,
 )
 from tritonlab.server.in_process import Server
-from tritonlab.server.inference_server import parse_version
+from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument
 
 #: Answers with a number; `{n}` is it.

@@ -19,6 +19,7 @@ The core knows codes only; each frontend maps them once to its own status (`fron
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -203,6 +204,17 @@ class ModelLoadError(ModelError):
     ) -> None:
         super().__init__(message, reason=reason or message, exception=exception, log=log)
         self.code = code
+
+    @staticmethod
+    def at_start(failed: Mapping[str, TritonError]) -> ModelLoadError:
+        """Models that are to be loaded at the start failed: the peer's text, and theirs behind it. `reason`,
+        `exception` and `log` are those of the first."""
+        first = next(iter(failed.values()))
+        told = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
+        error = ModelLoadError(f"failed to load all models{told}", code=Code.INTERNAL, reason=first.message)
+        if isinstance(first, ModelLoadError):
+            error.reason, error.exception, error.log = first.reason, first.exception, first.log
+        return error
 
 
 class EnsembleError(ModelError):

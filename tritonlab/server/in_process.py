@@ -18,7 +18,7 @@ from ..core.instrument import Instruments
 from ..core.log_settings import LogSetting, LogSettings
 from ..core.metrics_config import MetricsConfig
 from ..core.model_config import print_pbtxt, to_dict
-from ..core.status import InternalError, NotFoundError, UnsupportedError
+from ..core.status import InternalError, NotFoundError, UnavailableError, UnsupportedError
 from ..core.tensor import Tensor
 from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.rate_limiter import Limits
@@ -308,7 +308,7 @@ class Model:
         """Whether it can answer now: READY, stub alive, and its own `is_ready()` agrees."""
         try:
             return self._found().ready()
-        except NotFoundError:
+        except (NotFoundError, UnavailableError):
             return False
 
     def metadata(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import sys
 import time
 import weakref
@@ -20,7 +19,6 @@ from ..core.metrics import MetricRegistry
 from ..core.metrics_config import MetricsConfig
 from ..core.model_config import ModelConfig
 from ..core.status import (
-    Code,
     InvalidArgumentError,
     ModelLoadError,
     NotFoundError,
@@ -46,29 +44,11 @@ from .model_lifecycle import LoadServices, ModelState, ModelVersion
 from .model_repository_manager import ModelRepositoryManager
 from .repository_poller import RepositoryPoller
 from .requests_in_flight import HeldRequest, survey
+from .server_metadata import EXTENSIONS, SERVER_NAME, SERVER_VERSION, parse_version
 from .server_metrics import FirstResponses, ServerMetrics
 from .trace import Tracer
 from .watchdog import Watchdog
 
-SERVER_NAME = "triton"
-#: The release whose newest behaviour the rule book describes (rule 0.1).
-SERVER_VERSION = "2.73.0"
-#: Rule 6.2, in the peer's order.
-EXTENSIONS = (
-    "classification",
-    "sequence",
-    "model_repository",
-    "model_repository(unload_dependents)",
-    "schedule_policy",
-    "model_configuration",
-    "system_shared_memory",
-    "cuda_shared_memory",
-    "binary_tensor_data",
-    "parameters",
-    "statistics",
-    "trace",
-    "logging",
-)
 #: Seconds without a sign of life after which a request is reported.
 WATCHDOG_SECONDS = 10.0
 #: The peer's defaults of --repository-poll-secs and --model-load-thread-count.
@@ -164,7 +144,7 @@ class InferenceServer:
             failed = self.load_startup_models()
             if failed and exit_on_error:
                 self.stop()
-                raise startup_failure(failed)
+                raise ModelLoadError.at_start(failed)
 
     def load_startup_models(self) -> dict[str, TritonError]:
         """Loads what is to be loaded at the start, all that can be; the failures by model name."""
@@ -179,14 +159,16 @@ class InferenceServer:
     # -- inference
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
-        """The READY version a request is for. Raises NotFoundError (rule 5.4.1)."""
+        """The READY version a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
         model = self._models.get(name)
         if model is None or (not model.versions and not model.ended):
             raise NotFoundError(f"Request for unknown model: '{name}' is not found")
         found = model.latest if version == -1 else model.versions.get(version)
         if found is not None:
             return found
-        if not model.versions:
+        if version in model.ended:
+            raise UnavailableError(f"Request for unknown model: '{name}' version {version} is not at ready state")
+        if version == -1:
             raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")
         raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
 
@@ -289,7 +271,10 @@ class InferenceServer:
     def model_ready(self, name: str, version: str = "") -> bool:
         """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no
         number."""
-        return self.find(name, parse_version(version)).ready()
+        try:
+            return self.find(name, parse_version(version)).ready()
+        except UnavailableError:
+            return False
 
     def server_metadata(self) -> dict[str, Any]:
         """`name`, `version` and `extensions` (rule 6.2)."""
@@ -392,36 +377,3 @@ def _forget_all() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_all)
-
-
-def startup_failure(failed: Mapping[str, TritonError]) -> ModelLoadError:
-    """The peer's text, and the failures behind it; `reason`, `exception` and `log` are those of the first."""
-    first = next(iter(failed.values()))
-    told = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
-    error = ModelLoadError(f"failed to load all models{told}", code=Code.INTERNAL, reason=first.message)
-    if isinstance(first, ModelLoadError):
-        error.reason, error.exception, error.log = first.reason, first.exception, first.log
-    return error
-
-
-def parse_version(text: str) -> int:
-    """`""` is -1, the latest. Raises InvalidArgumentError with the peer's texts (rule 1.15.7).
-
-    The peer reads as far as there is a number: `1x` is 1 (measured).
-    """
-    if not text:
-        return -1
-    digits = _NUMBER.match(text)
-    if digits is None or not -(1 << 63) <= int(digits[0]) < 1 << 63:
-        detail = " (details: stol)"
-    elif (number := int(digits[0])) >= 0:
-        return number
-    else:
-        detail = ""
-    raise InvalidArgumentError(
-        f"failed to get model version from specified version string '{text}'{detail}, "
-        "version should be an integral value > 0"
-    )
-
-
-_NUMBER = re.compile(r"[ \t-\r]*[+-]?[0-9]{1,99}")

@@ -192,10 +192,15 @@ class ModelVersion:
         def infer(request: InferenceRequest) -> None:
             try:
                 services.infer(request)
-            except NotFoundError:
+            except (NotFoundError, UnavailableError):
+                version = composing[request.model_name, request.model_version]
+                if version.state is ModelState.READY:
+                    raise  # its queue is full
                 # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
-                composing[request.model_name, request.model_version].enqueue(request)
+                version.enqueue(request)
 
+        self.config = self._normalized(self.config)
+        self.labels = read_labels(self.config, self.files.directory)
         self.rules = RequestRules(self.config, model_name=self.name)
         graph = EnsembleGraph.of(self.config, find)
         clock, instruments = services.instances.clock, services.instances.instruments

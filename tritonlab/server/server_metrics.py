@@ -17,7 +17,7 @@ from ..core.model_config import ModelConfig
 from ..core.model_metrics import ModelMetrics
 from ..core.prometheus_text import Family
 from ..core.server_metrics import cache_families, cpu_families, gpu_families, pinned_families
-from ..core.status import NotFoundError
+from ..core.status import NotFoundError, UnavailableError
 from .machine_usage import MachineUsage
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FirstResponses(Instrument):
         if first and not response.empty:
             try:
                 histogram = self._find(request.model_name, response.model_version).first_response
-            except NotFoundError:
+            except (NotFoundError, UnavailableError):
                 return  # unloaded meanwhile, and its lines with it
             if histogram is not None:
                 histogram.observe((now - request.request_start) / 1e6)
