@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.serving import eventually
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import ModelError, TritonError, UnavailableError
 from tritonlab.instances.payload import Payload
@@ -60,6 +59,9 @@ class Instance:
     def execute(self, payload: Payload) -> None:
         self.told.append(payload)
 
+    def refuse(self, payload: Payload, error: TritonError) -> None:
+        self.told.append((payload, error.message))
+
     def dies(self, *, requests: tuple[Any, ...] = (), payload: Any = None, batches: int = 0) -> list[str]:
         """What is logged."""
         self.told.clear()
@@ -96,15 +98,10 @@ def test_the_new_stub_executes_what_came_meanwhile() -> None:
 
 def test_if_it_cannot_start_what_came_meanwhile_fails() -> None:
     instance = Instance()
-    answers: list[Any] = []
-    request = InferenceRequest("m", {})
-    request.on_response = lambda _, response: answers.append(response)
-    instance.meanwhile, instance.failure = Payload([request], 1, "full"), ModelError("no weights")
+    instance.meanwhile, instance.failure = Payload([InferenceRequest("m", {})], 1, "full"), ModelError("no weights")
     assert instance.dies()[1:] == ["'m_0_0' could not be started again: no weights"]
-    assert instance.told == [BURIED, "gone"]
+    assert instance.told == [BURIED, (instance.meanwhile, "Stub process 'm_0_0' is not healthy."), "gone"]
     assert instance.replacement.count == 0
-    (answer,) = answers
-    assert answer.error.message == "Stub process 'm_0_0' is not healthy."
 
 
 def test_a_stopped_one_says_nothing_of_it() -> None:
@@ -131,12 +128,9 @@ def test_deaths_without_a_request_in_between_are_the_end() -> None:
     assert instance.told == [BURIED, "given up", "gone"]
 
 
-def test_the_end_waits_for_it_and_refuses_what_waits() -> None:
+def test_the_end_refuses_what_waits() -> None:
     instance = Instance()
-    answers: list[Any] = []
-    request = InferenceRequest("m", {})
-    request.on_response = lambda _, response: answers.append(response)
-    instance.replacement.hold(Payload([request], 1, "full"))
+    waiting = Payload([InferenceRequest("m", {})], 1, "full")
+    instance.replacement.hold(waiting)
     instance.replacement.end(UnavailableError("Server exited"))
-    eventually(lambda: answers)
-    assert answers[0].error.message == "Server exited"
+    assert instance.told == [(waiting, "Server exited")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent, StepRequest
+from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import ExecuteTimes
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
@@ -17,8 +16,10 @@ from ..ipc.stub_connection import StubConnection
 from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
 from ..stub._pb_stub.shm_manager import SharedMemoryError
 from ..stub._pb_stub.tensor_block import pack_tensors
+from .execution_record import ExecutionRecord
 from .inflight_requests import InflightRequests
 from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from .instance_state import TRANSITIONS, InstanceEvent, InstanceState
 from .model_stub import ModelStub
 from .payload import Payload
 from .response_factory import BlockReader, build_response, failure_of
@@ -30,35 +31,6 @@ _CALLS = tuple(number for number in BY_NUMBER if number >= NUMBER["IS_CANCELLED"
 _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 _RESCHEDULE = "R"
 _EXITED = "Server exited before the request completed"
-
-
-class InstanceState(enum.Enum):
-    STARTING = "starting"
-    READY = "ready"
-    RESTARTING = "restarting"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-
-class InstanceEvent(enum.Enum):
-    INITIALIZED = "initialized"
-    DIED = "died"
-    GAVE_UP = "gave up"
-    STOP = "stop"
-
-
-#: Any pair that is not here is a defect of ours and raises.
-TRANSITIONS = {
-    (InstanceState.STARTING, InstanceEvent.INITIALIZED): InstanceState.READY,
-    (InstanceState.STARTING, InstanceEvent.GAVE_UP): InstanceState.FAILED,
-    (InstanceState.STARTING, InstanceEvent.STOP): InstanceState.STOPPED,
-    (InstanceState.READY, InstanceEvent.DIED): InstanceState.RESTARTING,
-    (InstanceState.READY, InstanceEvent.STOP): InstanceState.STOPPED,
-    (InstanceState.RESTARTING, InstanceEvent.INITIALIZED): InstanceState.READY,
-    (InstanceState.RESTARTING, InstanceEvent.GAVE_UP): InstanceState.FAILED,
-    (InstanceState.RESTARTING, InstanceEvent.STOP): InstanceState.STOPPED,
-    (InstanceState.FAILED, InstanceEvent.STOP): InstanceState.STOPPED,
-}
 
 
 class ModelInstance:
@@ -75,7 +47,7 @@ class ModelInstance:
         self.state = InstanceState.STARTING
         self.inflight = InflightRequests(plan.source.version, services.clock, services.instruments, events.reschedule)
         self._services = services
-        self._stats = stats
+        self._executions = ExecutionRecord(plan.name, stats, services.clock, services.instruments)
         self._events = events
         self._idle: Callable[[ModelInstance], None] = events.idle
         self.replacement = StubReplacement(self, events)
@@ -122,7 +94,7 @@ class ModelInstance:
 
     def _warm_up(self, warmup: Warmup, stub: ModelStub) -> None:
         """While no scheduler gives this instance anything. Raises TritonError (rule 5.8.4)."""
-        stats, batches = self._stats, self._batches
+        stats, batches = self._executions.stats, self._batches
         run = WarmupRun(
             warmup,
             self.plan.name,
@@ -131,11 +103,11 @@ class ModelInstance:
             partial(self.execute, warming=True),
             lambda: stub.unhealthy() if stub.link.lost else None,
         )
-        self._stats, self._idle = run.stats, _nobody
+        self._executions.stats, self._idle = run.stats, _nobody
         try:
             run.run()
         finally:
-            self._stats, self._idle = stats, self._events.idle
+            self._executions.stats, self._idle = stats, self._events.idle
             self._batches = batches  # an instance that dies again and again without a request is given up
             self._payload = None
             self.inflight.clear()
@@ -322,7 +294,7 @@ class ModelInstance:
         recorded = self._events.iterative and _RESCHEDULE in responses
         if recorded:
             # before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew
-            self._record(payload, times, failed=False)
+            self._executions.record(payload, times, failed=False)
             for request, wire in zip(requests, responses, strict=True):
                 if wire == _RESCHEDULE:
                     self.inflight.give_back(request)
@@ -341,7 +313,7 @@ class ModelInstance:
             answered.append((request, response))
         reader.finish()
         if released and not recorded:
-            self._record(payload, times, failed=False)
+            self._executions.record(payload, times, failed=False)
         for request, response in answered:
             self.inflight.respond(request, response)
 
@@ -380,28 +352,8 @@ class ModelInstance:
     def _finish(self, payload: Payload, error: TritonError, times: ExecuteTimes | None) -> None:
         """The whole call failed: every request of it that is still open gets the error (rules 3.2, 3.5)."""
         if self._release(payload):
-            self._record(payload, times or ExecuteTimes(0, 0, 0), failed=True)
+            self._executions.record(payload, times or ExecuteTimes(0, 0, 0), failed=True)
         self.inflight.fail([r for r in payload.requests if r.serial in self.inflight], error)
-
-    def _record(self, payload: Payload, times: ExecuteTimes, *, failed: bool) -> None:
-        services = self._services
-        now = services.clock.now()
-        requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
-        self._stats.record_batch(
-            payload.size,
-            [r.execute_start - r.queue_start for r in requests],
-            [now - r.request_start for r in requests],
-            times,
-            len(requests) if failed else 0,
-            services.clock.wall() // 1_000_000,
-            payload.nulls,
-        )
-        if self._stats.composing:
-            for request in requests:
-                if isinstance(request, StepRequest):
-                    request.on_executed(times)
-        if services.instruments.execute_finished is not None:
-            services.instruments.execute_finished(self.plan.name, payload.batch_id, times, now)
 
     # -- what the stub says
 
@@ -427,7 +379,7 @@ class ModelInstance:
     def bury(self, payload: Payload | None, requests: Sequence[InferenceRequest], error: TritonError) -> None:
         """Fails what was in flight when the stub died."""
         if payload is not None:
-            self._record(payload, ExecuteTimes(0, 0, 0), failed=True)
+            self._executions.record(payload, ExecuteTimes(0, 0, 0), failed=True)
         self.inflight.fail(requests, error)
         self.inflight.drained.set()
 

@@ -18,7 +18,8 @@ from ..stub._pb_stub.serialization import encode_parameters
 from ..stub._pb_stub.shm_manager import SharedMemoryError
 from ..stub._pb_stub.tensor_block import pack_tensors
 from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
-from .model_instance import InstanceState, ModelInstance
+from .instance_state import InstanceState
+from .model_instance import ModelInstance
 from .response_factory import BlockReader, parse_parameters
 
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]

@@ -30,7 +30,8 @@ from ..core.model_config_rules import (
 from ..core.request_rules import RequestRules
 from ..core.status import NotFoundError, TritonError, UnavailableError
 from ..instances.instance_plan import InstanceServices
-from ..instances.model_instance import InstanceState, ModelInstance
+from ..instances.instance_state import InstanceState
+from ..instances.model_instance import ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
 from ..ipc.stub_log import LogRecord
 from ..schedulers.dynamic_batch_scheduler import DynamicBatchScheduler

@@ -14,7 +14,8 @@ from ..core.request_rules import RequestRules
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.instance_group import abort_instances, start_instances, stop_instances
 from ..instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
-from ..instances.model_instance import InstanceState, ModelInstance
+from ..instances.instance_state import InstanceState
+from ..instances.model_instance import ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
 from ..instances.warmup import Warmup
 from ..schedulers.scheduler import Scheduler

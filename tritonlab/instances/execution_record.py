@@ -1,0 +1,39 @@
+"""What the executions of an instance took: for the statistics of its model and for whoever listens."""
+
+from __future__ import annotations
+
+from ..core.clock import Clock
+from ..core.infer_request import StepRequest
+from ..core.infer_stats import InferStats
+from ..core.instrument import ExecuteTimes, Instruments
+from .payload import Payload
+
+
+class ExecutionRecord:
+    """Of one instance. `stats` may be replaced between two executions."""
+
+    def __init__(self, instance: str, stats: InferStats, clock: Clock, instruments: Instruments) -> None:
+        self.stats = stats
+        self._instance = instance
+        self._clock = clock
+        self._instruments = instruments
+
+    def record(self, payload: Payload, times: ExecuteTimes, *, failed: bool) -> None:
+        """The `execute` call of the payload has ended."""
+        now = self._clock.now()
+        requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
+        self.stats.record_batch(
+            payload.size,
+            [r.execute_start - r.queue_start for r in requests],
+            [now - r.request_start for r in requests],
+            times,
+            len(requests) if failed else 0,
+            self._clock.wall() // 1_000_000,
+            payload.nulls,
+        )
+        if self.stats.composing:
+            for request in requests:
+                if isinstance(request, StepRequest):
+                    request.on_executed(times)
+        if self._instruments.execute_finished is not None:
+            self._instruments.execute_finished(self._instance, payload.batch_id, times, now)
