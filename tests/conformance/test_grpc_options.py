@@ -1,0 +1,135 @@
+"""What a server's flags do to gRPC: restricted protocols and forwarded headers (rules 6.1.3, 6.14)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc.service_pb2 import RepositoryIndexRequest
+
+import tritonlab
+from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
+from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+
+from .grpc_messages import PAIR, Rpc, answer, message, ok, tensor
+from .models import ECHO, config, model
+from .reference import ReferenceServer, missing
+from .rules import rule
+
+#: Answers the parameters of its request as they are.
+PARAMETERS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = [np.array([request.parameters().encode()], dtype=object) for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)]) for text in texts]
+"""
+MODELS = {
+    "parameters": model(PARAMETERS, config("IN FP32 -1", "OUT STRING 1")),
+    "echo": model(ECHO, config("IN FP32 -1", "IN FP32 -1")),
+}
+#: Category -> its RPCs. Each category gets a key of its own name, of the value `secret`; inference is free.
+CATEGORIES = {
+    "health": ["ServerLive", "ServerReady", "ModelReady"],
+    "metadata": ["ServerMetadata", "ModelMetadata"],
+    "model-config": ["ModelConfig"],
+    "model-repository": ["RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload"],
+    "shared-memory": [f"{k}SharedMemory{v}" for k in ("System", "Cuda") for v in ("Status", "Register", "Unregister")],
+    "statistics": ["ModelStatistics"],
+    "trace": ["TraceSetting"],
+    "logging": ["LogSettings"],
+}
+FORWARDED = "my-.*"
+FLAGS = [
+    "--model-control-mode=none",
+    f"--grpc-header-forward-pattern={FORWARDED}",
+    "--grpc-infer-response-compression-level=high",
+    *(f"--grpc-restricted-protocol={category}:{category}=secret" for category in CATEGORIES),
+]
+OPTIONS = GRPCOptions(
+    header_forward_pattern=FORWARDED,
+    compression="high",
+    restricted={category: (category, "secret") for category in CATEGORIES},
+)
+
+
+@pytest.fixture(scope="module", params=["real", "lab"])
+def which(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
+    """A server with those flags, and MODELS loaded."""
+    repository = tmp_path_factory.mktemp(f"options_{request.param}")
+    for name, files in MODELS.items():
+        for path, text in files.items():
+            (repository / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (repository / name / path).write_text(str(text))
+    if request.param == "real":
+        if (why := missing()) is not None:
+            pytest.skip(why)
+        with ReferenceServer(repository, tmp_path_factory.mktemp("tritonserver"), FLAGS) as server:
+            yield from connected(server.grpc)
+    else:
+        with tritonlab.Server(repository) as lab:
+            frontend = GRPCServer(lab.core, SharedMemoryManager(allowed=True), OPTIONS)
+            yield from connected(f"127.0.0.1:{frontend.start('127.0.0.1', 0)}")
+            frontend.stop()
+
+
+def connected(address: str) -> Iterator[Rpc]:
+    with grpc.insecure_channel(address) as channel:
+        yield Rpc(channel)
+
+
+def infer(rpc: Rpc, request: Any, metadata: Sequence[tuple[str, str]]) -> Any:
+    return answer(lambda sent, timeout: rpc.stub.ModelInfer(sent, timeout=timeout, metadata=metadata), request)
+
+
+@rule("6.1.3")
+@pytest.mark.parametrize(("category", "method"), [(c, m) for c, methods in CATEGORIES.items() for m in methods])
+def test_a_restricted_protocol_wants_its_header(which: Rpc, category: str, method: str) -> None:
+    refused = ("UNAVAILABLE", f"This protocol is restricted, expecting header 'triton-grpc-protocol-{category}'")
+    assert which(method) == refused
+
+
+@rule("6.1.3")
+def test_whoever_knows_the_key_may_pass(which: Rpc) -> None:
+    def ask(*metadata: tuple[str, str]) -> Any:
+        try:
+            return which.stub.RepositoryIndex(RepositoryIndexRequest(), metadata=metadata, timeout=10)
+        except grpc.RpcError as error:
+            return error.code().name
+
+    key = "triton-grpc-protocol-model-repository"
+    assert len(ask((key, "secret")).models) == 2
+    assert ask((key, "wrong")) == ask(("model-repository", "secret")) == "UNAVAILABLE"
+    assert which.raw("/grpc.health.v1.Health/Check", b"")[0] == "UNAVAILABLE"
+    ok(which.infer("echo", [tensor()], [PAIR]))
+    assert len(which.stream([message("echo", [tensor()], [PAIR])])) == 1
+
+
+@rule("6.14")
+def test_headers_that_match_somewhere_become_parameters(which: Rpc) -> None:
+    headers = [("my-a", "1"), ("x-my-b", "2"), ("amy-", "3"), ("other", "4")]
+    found = ok(infer(which, message("parameters", [tensor()], [PAIR], own=1), headers))
+    seen = json.loads(found.raw_output_contents[0][4:])
+    assert seen == {"own": 1, "my-a": "1", "x-my-b": "2", "amy-": "3"}
+
+
+@rule("6.14")
+def test_headers_are_forwarded_on_streams(which: Rpc) -> None:
+    (found,) = which.stream([message("parameters", [tensor()], [PAIR])], [("my-a", "1")])
+    assert json.loads(found.infer_response.raw_output_contents[0][4:]) == {"my-a": "1"}
+
+
+@rule("6.7.1")
+def test_compressed_responses_are_the_same(which: Rpc) -> None:
+    data = np.zeros(50_000, np.float32).tobytes()
+    request = message("echo", [tensor(shape=[50_000])], [data])
+    assert ok(which("ModelInfer", request)).raw_output_contents[0] == data
+    (found,) = which.stream([request])
+    assert found.infer_response.raw_output_contents[0] == data
