@@ -127,6 +127,12 @@ def test_http_and_metrics_are_behind_the_same_door(core: InferenceServer) -> Non
             assert status(place, path, Origin="https://evil.example") == 403
 
 
+def test_the_name_it_listens_under_is_let_in() -> None:
+    assert EndpointOptions(http_address="lab.example").guarded() == AccessRules(hosts=("lab.example",))
+    options = EndpointOptions(metrics_address="lab.example", access=AccessRules(hosts=("other.example",)))
+    assert options.guarded().hosts == ("other.example", "127.0.0.1", "lab.example")
+
+
 def test_a_connection_that_was_let_in_is_asked_again(core: InferenceServer) -> None:
     """A rebound name may share a connection with nobody, but a page may keep its own open."""
     with (

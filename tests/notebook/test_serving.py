@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,6 +135,24 @@ def test_a_server_of_one_s_own_can_be_served(server: tritonlab.Server) -> None:
         tritonclient.http.InferenceServerClient(endpoints.http) as client,
     ):
         assert client.is_server_live()
+
+
+SCRIPT = """
+import http.client
+import tritonlab
+
+tritonlab.load("m", SOURCE, inputs=["IN:FP32[-1]"], outputs=["OUT:FP32[-1]"])
+endpoints = tritonlab.serve(http_port=0, grpc_port=0, metrics_port=0)
+connection = http.client.HTTPConnection(endpoints.http)  # stays open
+connection.request("GET", "/v2/models/m/ready")
+print(connection.getresponse().status)
+"""
+
+
+def test_the_end_of_the_process_closes_the_ports(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(f"SOURCE = {IDENTITY!r}\n{SCRIPT}")
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "200\n", "")
 
 
 def test_it_is_a_function_too() -> None:

@@ -61,6 +61,11 @@ class EndpointOptions:
         }
         return {name: (address, port) for name, (allowed, address, port) in places.items() if allowed}
 
+    def guarded(self) -> AccessRules:
+        """Who may ask: also whoever names the address that was asked for."""
+        addresses = (self.http_address, self.metrics_address)
+        return replace(self.access, hosts=(*self.access.hosts, *filter(None, addresses)))
+
     def check_free(self) -> None:
         """Raises what `Endpoints` would for a port that is in use; asked before models are loaded, which takes long."""
         for name, (address, port) in self.places().items():
@@ -83,11 +88,12 @@ class Endpoints:
         options = options or EndpointOptions()
         options.check_free()
         shared_memory = SharedMemoryManager(options.client_shm)
-        http_options = replace(options.http_options, middleware=(options.access.guard,))
+        access = options.guarded()
+        http_options = replace(options.http_options, middleware=(access.guard,))
         frontends: dict[str, Callable[[], Frontend]] = {
             "GRPC": lambda: GRPCServer(core, shared_memory, options.grpc_options),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options),
-            "Metrics": lambda: ASGIServer(options.access.guard(metrics_app(core.metrics_text)), "tritonlab metrics"),
+            "Metrics": lambda: ASGIServer(access.guard(metrics_app(core.metrics_text)), "tritonlab metrics"),
         }
         #: service -> `address:port`
         self.places: dict[str, str] = {}
