@@ -191,7 +191,7 @@ def test_what_is_wrong_is_said_in_the_peers_words(rpc: Rpc, case: str) -> None:
     assert rpc.infer(**fields) == ("INVALID_ARGUMENT", text)
 
 
-@rule("3.7.4", "5.4.1")
+@rule("3.7.4", "5.4.1", "6.7.4")
 def test_the_model_is_looked_for_first(rpc: Rpc) -> None:
     unknown = "Request for unknown model: "
     assert rpc.infer("nope", triton_x=1) == ("NOT_FOUND", f"{unknown}'nope' is not found")
@@ -345,7 +345,7 @@ def test_a_model_sees_what_has_no_meaning_of_its_own(rpc: Rpc) -> None:
 # -- responses that are not one
 
 
-@rule("3.5.1", "6.7.1")
+@rule("3.5.1", "6.7.4")
 def test_exactly_one_response_is_an_answer(rpc: Rpc, client: Client) -> None:
     def ask(count: int) -> Any:
         return rpc.infer("sender", [tensor(shape=[1])], [np.float32(count).tobytes()])
@@ -402,7 +402,7 @@ def test_bad_counts_of_classes(rpc: Rpc) -> None:
 # -- messages that are none
 
 
-@rule("6.7.1")
+@rule("6.7.4")
 def test_what_is_no_message_is_refused_and_the_next_one_is_answered(rpc: Rpc) -> None:
     service = "/inference.GRPCInferenceService/"
     garbage = ("INTERNAL", "Unable to parse request")

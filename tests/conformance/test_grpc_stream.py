@@ -178,7 +178,7 @@ def test_a_stream_without_requests_ends(rpc: Rpc) -> None:
     assert rpc.stream([]) == []
 
 
-@rule("6.13.4")
+@rule("6.13.5")
 def test_what_is_no_message_ends_the_reading_and_no_more(rpc: Rpc) -> None:
     method = rpc.channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer", None, None)
     asked = [asks(D, 2).SerializeToString(), b"\xff\xff", echo().SerializeToString()]
