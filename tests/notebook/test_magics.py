@@ -142,6 +142,10 @@ def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
     assert "Request for unknown model: 'm' has no available versions" in notebook.run("%triton infer m IN=1").text
     assert notebook.run(f"%triton load copy {tmp_path / 'm'}").success is False  # its config says name: "m"
     assert notebook.run("%triton load m").success
+    assert f"{'m':<24}   1  READY" in notebook.run("%triton index").text
+    assert f"{'m':<24}   1  READY" in notebook.run("%triton index --ready").text
+    assert notebook.run("%triton unload m --dependents").success
+    assert f"{'m':<24}   1  UNAVAILABLE  unloaded" in notebook.run("%triton index").text
     assert "--overwrite" in notebook.run("%triton help export").text
     assert "%triton unload" in notebook.run("%triton help").text
 

@@ -77,7 +77,17 @@ def _load(context: Context, arguments: argparse.Namespace) -> None:
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> None:
-    context.workspace.unload(arguments.name)
+    context.workspace.unload(arguments.name, unload_dependents=arguments.dependents)
+
+
+def _index(context: Context, arguments: argparse.Namespace) -> Text:
+    return Text("\n".join(map(_index_line, context.workspace.server.index(arguments.ready))) or "no models")
+
+
+def _index_line(entry: dict[str, str]) -> str:
+    """Of a reason the first line: the rest is a traceback, which the load showed."""
+    state, reason = entry.get("state", "not loaded"), entry.get("reason", "").partition("\n")[0]
+    return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
 
 
 def _logs(context: Context, arguments: argparse.Namespace) -> Log:
@@ -240,7 +250,19 @@ COMMANDS = {
         (("path",), {"nargs": "?", "help": "a model directory or a model.py"}),
         (("--config",), {"help": "a config.pbtxt file, or its text"}),
     ),
-    "unload": _command("unload", _unload, "take a model out of service", _name()),
+    "unload": _command(
+        "unload",
+        _unload,
+        "take a model out of service, and the ensembles that contain it",
+        _name(),
+        (("--dependents",), {"action": "store_true", "help": "of an ensemble, also the models loaded for it alone"}),
+    ),
+    "index": _command(
+        "index",
+        _index,
+        "the repository index: every model of the repositories, its versions, their states and reasons",
+        (("--ready",), {"action": "store_true", "help": "READY versions only"}),
+    ),
     "playground": _command("playground", _playground, "a form for sending requests", _name()),
     "infer": _command("infer", _infer, "send one request: NAME INPUT0=expression, INPUT1=expression"),
     "logs": _command(

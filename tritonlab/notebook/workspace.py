@@ -146,9 +146,10 @@ class Workspace:
         with self._lock:
             return self._reports.get(name)
 
-    def unload(self, name: str) -> None:
-        """Unloads the model and waits until it is gone. Its files and its draft stay: it can be loaded again."""
-        self.server.unload(name)
+    def unload(self, name: str, *, unload_dependents: bool = False) -> None:
+        """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft
+        stay: it can be loaded again. `unload_dependents`: of an ensemble, also the models loaded for it alone."""
+        self.server.unload(name, unload_dependents)
         with self._lock:
             if name in self._reports:
                 self._reports[name] = replace(self._reports[name], ready_at=0.0, error=None)
