@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests.serving import SOON, eventually
+from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.model_config import parse_pbtxt
@@ -11,7 +14,7 @@ from tritonlab.core.model_config_rules import autofill
 from tritonlab.core.status import InternalError
 from tritonlab.schedulers.scheduler import Scheduler
 from tritonlab.schedulers.scheduler_factory import SchedulerServices, make_scheduler
-from tritonlab.testing import FakeTimer, MockClock
+from tritonlab.testing import FakeInstance, FakeTimer, MockClock
 
 
 def made(text: str, directory: Path = Path("/none")) -> Scheduler:
@@ -53,3 +56,34 @@ def test_initial_states_are_read_from_the_model_directory(tmp_path: Path) -> Non
     (tmp_path / "initial_state").mkdir()
     (tmp_path / "initial_state" / "seed").write_bytes(b"\1\0\0\0")
     made(text, tmp_path)
+
+
+@pytest.mark.parametrize(("value", "held"), [("3", 3), ("0", 1), ("", 1), ("soon", 1)])
+@pytest.mark.parametrize("batching", ["dynamic_batching { }", ""])
+@pytest.mark.rule("5.5.11")
+def test_the_peers_aid_for_tests(monkeypatch: pytest.MonkeyPatch, value: str, held: int, batching: str) -> None:
+    monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", value)
+    scheduler, instance = made(f"max_batch_size: 4 {batching}"), FakeInstance()
+    scheduler.instance_ready(instance)
+    needed = held if batching else 1
+    for number in range(1, needed + 1):
+        assert instance.sizes == []
+        scheduler.enqueue(InferenceRequest("m", {}, request_id=str(number)))
+    assert instance.sizes == [needed]
+    instance.finish(scheduler)
+    scheduler.enqueue(InferenceRequest("m", {}))  # only the first batch waits
+    assert instance.sizes == [1]
+
+
+@pytest.mark.rule("5.5.11")
+def test_what_is_held_goes_when_no_more_can_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", "9")
+    scheduler, instance = made("max_batch_size: 4 dynamic_batching { }"), FakeInstance()
+    scheduler.instance_ready(instance)
+    scheduler.enqueue(InferenceRequest("m", {}))
+    stopping = threading.Thread(target=scheduler.stop)
+    stopping.start()
+    eventually(lambda: instance.sizes == [1])
+    instance.finish(scheduler)
+    stopping.join(SOON)
+    assert not stopping.is_alive()

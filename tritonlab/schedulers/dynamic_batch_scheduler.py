@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
@@ -90,9 +91,9 @@ class Batchable(Protocol):
 def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | Wait | None:
     """What an idle instance should do with the queue, oldest request first; None if it is empty (rules 5.5.2-5.5.6).
 
-    With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size`
-    with the next request, or the next
-    one does not fit it, or its oldest request has waited that long; without one, what is there goes.
+    With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size` with
+    the next request, or the next one does not fit it, or its oldest request has waited that long; without one, what is
+    there goes.
     """
     first: Batchable | None = None
     key: tuple[Any, Any] = (None, None)
@@ -152,8 +153,9 @@ class DynamicBatchScheduler:
     """Queues a model version's requests and gives idle instances their batches.
 
     Guarantees: requests leave in the order they came, or in that of their `policies`; with `preserve_ordering` their
-    responses do too. `execute` is called without the lock held, on the thread that made the batch possible: the
-    client's own if an instance was idle. `stats` counts what was queued and never executed.
+    responses do too. With `hold_until` nothing executes before so many requests wait, once. `execute` is called without
+    the lock held, on the thread that made the batch possible: the client's own if an instance was idle. `stats` counts
+    what was queued and never executed.
     """
 
     def __init__(
@@ -169,6 +171,7 @@ class DynamicBatchScheduler:
         preserve_ordering: bool = False,
         stats: InferStats | None = None,
         limiter: RateLimiter | None = None,
+        hold_until: int = 0,
     ) -> None:
         self.name = name
         self.version = version
@@ -177,13 +180,15 @@ class DynamicBatchScheduler:
         self._instruments = instruments
         self._timer = timer
         self._stats = stats
-        self._order = ResponseOrder() if preserve_ordering else None
+        self.order = ResponseOrder() if preserve_ordering else None
         self._lock = threading.Lock()  # guards everything below
         self._policies = PolicyQueue(policies) if policies is not None else None
         self._queue: deque[InferenceRequest] | PolicyQueue = deque() if self._policies is None else self._policies
         self._idle: deque[Instance] = deque()
         self._limiter = limiter
         self._take_idle: Callable[[], Instance | None] = self._idle.popleft if limiter is None else self._take_admitted
+        if hold_until:
+            self._take_idle = partial(self._take_when_queued, hold_until, self._take_idle)
         self._away: set[int] = set()  # ids of instances whose stubs are being replaced
         self._instances = 0
         self._wake_at = 0
@@ -195,11 +200,6 @@ class DynamicBatchScheduler:
         """Requests that wait."""
         return len(self._queue)
 
-    @property
-    def order(self) -> ResponseOrder | None:
-        """Of the responses, with `preserve_ordering`."""
-        return self._order
-
     def enqueue(self, request: InferenceRequest) -> None:
         """Takes a checked request. Raises UnavailableError once the scheduler stops, when no instance is left, or when
         the queue is full."""
@@ -210,8 +210,8 @@ class DynamicBatchScheduler:
                 raise self._refused(request)
             self._queue.append(request)
             request.advance(RequestEvent.ENQUEUE)
-            if self._order is not None:
-                self._order.admit(request)
+            if self.order is not None:
+                self.order.admit(request)
             work = self._decide(now)
         hook = self._instruments.request_queued
         if hook is not None:
@@ -238,8 +238,8 @@ class DynamicBatchScheduler:
             self._remove([request])
             if not self._queue:
                 self._empty.notify_all()
-        if self._order is not None:
-            self._order.leave(request)
+        if self.order is not None:
+            self.order.leave(request)
         return True
 
     def reschedule(self, request: InferenceRequest) -> bool:
@@ -299,6 +299,8 @@ class DynamicBatchScheduler:
         """Refuses new requests and waits until no request waits and none is on its way to an instance."""
         with self._lock:
             self._refusal = UnavailableError(STOPPING)
+        self.wake()  # nothing more will come to what waits for it
+        with self._lock:
             while self._instances and (self._queue or len(self._idle) + len(self._away) < self._instances):
                 self._empty.wait()
 
@@ -343,6 +345,12 @@ class DynamicBatchScheduler:
         self._idle.remove(instance)
         return instance
 
+    def _take_when_queued(self, count: int, take: Callable[[], Instance | None]) -> Instance | None:
+        if len(self._queue) < count and self._refusal is None:
+            return None
+        self._take_idle = take
+        return take()
+
     def _wait(self, until: int) -> None:
         if self._policies is not None:
             deadline = self._policies.next_deadline()
@@ -370,8 +378,8 @@ class DynamicBatchScheduler:
 
     def _drop(self, requests: Sequence[InferenceRequest], why: Batch, now: int) -> None:
         for request in requests:
-            if self._order is not None:
-                self._order.leave(request)
+            if self.order is not None:
+                self.order.leave(request)
             if self._stats is not None:
                 self._stats.record_rejected("CANCELED" if why is _CANCEL else "REJECTED", now - request.request_start)
             if why is _CANCEL:
