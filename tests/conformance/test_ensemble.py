@@ -331,16 +331,17 @@ def test_an_ensemble_answers_the_same(
     assert len({json.dumps(each, sort_keys=True) for each in told.values()}) == 1, told
 
 
-#: What the error of a later response finds delivered of the earlier ones' is a matter of speed: not asked.
+#: The upstream's final flag comes on its last response (-9), or long after it (`lingering`): if it came at once after
+#: it, it would race with the next step. How many responses are out when an error comes is a race, too.
 STREAMS: dict[str, tuple[list[float], ...]] = {
     "streams": ([1], [1, 2, 3], [1, 2, -9], [], [-1], [1, -1, 2], [-2], [1, -2, 2], [1, -9], [-2, -9], [-1, -9]),
-    "stream_sum": ([1], [1, 2, 3], [1, 2, -9], [], [-1], [-2]),
+    "stream_sum": ([1, -9], [1, 2, 3, -9], [], [-1], [-2]),
     "sum_stream": ([1], [1, 2, 3], [1, 2, -9], [-1], [1, -1, 2]),
-    "stream_stream": ([1], [1, 2], []),
-    "joined": ([1], [1, 2, 3], []),
+    "stream_stream": ([1, -9], [1, 2, -9], []),
+    "joined": ([1, -9], [1, 2, 3, -9], []),
     "lingering": ([1, 2],),
-    "stream_nothing": ([1, 2],),
-    "outer_stream": ([1, 2], []),
+    "stream_nothing": ([1, 2, -9],),
+    "outer_stream": ([1, 2, -9], []),
 }
 
 
@@ -576,6 +577,37 @@ REFUSED: dict[str, tuple[Files, str]] = {
         "ensemble refused_input, ensemble tensor X is mapping to non-existing input NO in model echo",
     ),
 }
+
+
+#: as above, for what the final check of any version refuses (table 5.3.2)
+UNFIT: dict[str, tuple[Files, str]] = {
+    "zero": (
+        only("echo", io=tensor("input", "X", "[0]") + tensor("output", "Y")),
+        "Invalid argument: model input 'X' dimension must be integer >= 1, or -1 to indicate a variable-size dimension "
+        "for {e}",
+    ),
+    "labels": (
+        only("echo", io=tensor("input", "X") + tensor("output", "Y", more='label_filename: "no.txt"')),
+        "Internal: failed to open text file for read <repository>/{e}/no.txt: No such file or directory",
+    ),
+    "decoupled_cache": (
+        only("stream", more="response_cache { enable: true }"),
+        "Invalid argument: Response Cache does not currently support model {e} with 'decoupled' transaction policy. "
+        "Please disable the response cache.",
+    ),
+}
+
+
+@rule("5.3.2", "5.3.1")
+@pytest.mark.parametrize("case", UNFIT)
+def test_an_ensemble_is_checked_as_any_model_then(client: Client, case: str) -> None:
+    files, text = UNFIT[case]
+    name = f"unfit_{case}"
+    failure = client.placed(name, files)
+    assert failure is not None
+    told = f"version 1 is at UNAVAILABLE state: {text.replace('{e}', name)};"
+    assert failure.text == f"load failed for model '{name}': {told}\n"
+    client.unload(name)
 
 
 @pytest.fixture(scope="module")

@@ -63,8 +63,8 @@ def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `outputs`: of its model, to ensemble tensors. `requested`: the outputs it asks its model for, empty
-    for all of them."""
+    """One step. `reads`: the ensemble tensors it waits for. `outputs`: of its model, to ensemble tensors. `requested`:
+    the outputs it asks its model for, empty for all of them."""
 
     number: int
     model_name: str
@@ -73,11 +73,7 @@ class Step:
     outputs: dict[str, str]
     requested: tuple[str, ...]
     decoupled: bool
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The ensemble tensors it waits for."""
-        return frozenset(reading.tensor for reading in self.inputs)
+    reads: frozenset[str]
 
     def __str__(self) -> str:
         return f"step {self.number} (model '{self.model_name}')"
@@ -159,6 +155,7 @@ def _step(number: int, step: Any, model: ModelConfig, batches: dict[str, bool]) 
         # naming all of them would cost the check of each request its short way
         requested=() if outputs.keys() >= {tensor.name for tensor in model.output} else tuple(outputs),
         decoupled=is_decoupled(model),
+        reads=frozenset(step.input_map.values()),
     )
 
 
