@@ -11,8 +11,9 @@ from tests.serving import Lab
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.instrument import HOOKS, Instruments
 from tritonlab.core.status import InvalidArgumentError
+from tritonlab.core.trace import Trace
 from tritonlab.core.trace_settings import TraceSetting, TraceSettings
-from tritonlab.server.trace import TraceFile, Tracer
+from tritonlab.server.trace import RECEPTION, Reception, TraceFile, Tracer
 
 
 class Bench:
@@ -84,19 +85,47 @@ def test_a_request_of_a_model_joins_the_trace_that_it_names(tmp_path: Path) -> N
     assert late.trace is None
 
 
+def begun(bench: Bench, request: InferenceRequest, context: str) -> Trace | None:
+    """The trace of a request that came with these headers."""
+    token = RECEPTION.set(Reception(context))
+    try:
+        return bench.tracer.begin(request)
+    finally:
+        RECEPTION.reset(token)
+
+
+def test_what_a_frontend_knows_is_waited_for(tmp_path: Path) -> None:
+    bench = Bench(setting(tmp_path, log_frequency=1))
+    request, reception = InferenceRequest("m", {}), Reception()
+    reception.stamp("HTTP_RECV_START", 1)
+    token = RECEPTION.set(reception)
+    trace = bench.tracer.begin(request)
+    RECEPTION.reset(token)
+    bench.run(request)
+    reception.stamp("HTTP_SEND_END", 9)
+    assert list(tmp_path.iterdir()) == []
+    reception.end()
+    assert reception.trace is trace
+    (path,) = tmp_path.iterdir()
+    entries = json.loads(path.read_text())
+    assert entries[0] == {"id": 1, "timestamps": [{"name": "HTTP_RECV_START", "ns": 1}]}
+    assert entries[-1] == {"id": 1, "timestamps": [{"name": "HTTP_SEND_END", "ns": 9}]}
+    Reception().end()  # of a request that is not traced
+
+
 def test_opentelemetry_gives_contexts_and_says_that_nothing_is_sent() -> None:
     bench = Bench(TraceSetting(("TIMESTAMPS",), 1000, mode="opentelemetry"))
     ((level, text),) = bench.said
     assert (level, "no span is sent" in text) == ("WARNING", True)
     sent = json.dumps({"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"})
     request = InferenceRequest("m", {})
-    trace = bench.tracer.begin(request, sent)
+    trace = begun(bench, request, sent)
     assert trace is not None
     assert trace.context is not None
     version, trace_id, span, flags = json.loads(trace.context)["traceparent"].split("-")
     assert (version, trace_id, flags, len(span)) == ("00", "a" * 32, "01", 16)
     assert span != "b" * 16
-    strange = bench.tracer.begin(InferenceRequest("m", {}), "no JSON")
+    strange = begun(bench, InferenceRequest("m", {}), "no JSON")
     assert strange is not None
     assert strange.context is not None
     bench.run(request)

@@ -11,6 +11,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from ..core.infer_request import InferenceRequest
@@ -23,6 +24,41 @@ from ..core.trace_settings import TraceSettings
 _KEPT = 1 << 20
 
 
+class Reception:
+    """What a frontend knows of a request, before there is one and after its answer.
+
+    `context`: what the client's own trace is continued by in mode opentelemetry, as JSON text of its headers.
+    """
+
+    def __init__(self, context: str | None = None) -> None:
+        self.context = context
+        self.trace: Trace | None = None
+        self._early: list[tuple[str, int]] = []
+
+    def stamp(self, name: str, ns: int) -> None:
+        """Something happened: `HTTP_RECV_END`."""
+        if self.trace is not None:
+            self.trace.stamp(name, ns)
+        else:
+            self._early.append((name, ns))
+
+    def begin(self, trace: Trace) -> None:
+        """The request is traced; its trace waits for `end`."""
+        self.trace = trace
+        trace.hold()
+        for name, ns in self._early:
+            trace.stamp(name, ns)
+
+    def end(self) -> None:
+        """The answer went out, or never will."""
+        if self.trace is not None:
+            self.trace.release()
+
+
+#: Of the request that a frontend makes in this context; asked for only while requests are traced.
+RECEPTION: ContextVar[Reception | None] = ContextVar("RECEPTION", default=None)
+
+
 class Tracer(Instrument):
     """Any thread may call any method; hooks come on the server's threads."""
 
@@ -31,6 +67,8 @@ class Tracer(Instrument):
         self._settings = settings
         self._instruments = instruments
         self._say = say
+        #: whether clients' requests are looked at; what a frontend has to say of them is wanted then
+        self.active = False
         self._ids = itertools.count(1)
         self._lock = threading.Lock()  # guards all of the below
         self._listening = False
@@ -47,6 +85,7 @@ class Tracer(Instrument):
         active = self._settings.active()
         with self._lock:
             files = list(self._files.values())
+            self.active = active
             self._listen(active)
         for file in files:
             self._write(file.flush)
@@ -66,9 +105,10 @@ class Tracer(Instrument):
             self._listening = wanted
             (self._instruments.add if wanted else self._instruments.remove)(self)
 
-    def begin(self, request: InferenceRequest, context: str | None = None) -> Trace | None:
-        """Traces a client's request if the settings say so. `context`: what the client's own trace is continued by in
-        mode opentelemetry, as JSON text of its headers; such a request is traced whatever the rate."""
+    def begin(self, request: InferenceRequest) -> Trace | None:
+        """Traces a client's request if the settings say so, or if the client traces it in mode opentelemetry."""
+        reception = RECEPTION.get()
+        context = reception.context if reception is not None else None
         setting = self._settings.sample(request.model_name, forced=context is not None)
         if setting is None:
             return None
@@ -79,6 +119,8 @@ class Tracer(Instrument):
         request.trace = tree.new(None)
         if context is not None and setting.mode == "opentelemetry":
             request.trace.context = _continued(context)
+        if reception is not None and reception.trace is None:
+            reception.begin(request.trace)
         return request.trace
 
     def forget(self, trace: Trace) -> None:

@@ -22,6 +22,7 @@ from .generate_endpoint import GenerateEndpoint
 from .infer_endpoint import PATH, InferEndpoint
 from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Disconnected, Reply, failure, read_body, refusal
 from .restricted_features import RestrictedFeatures
+from .traced_call import TracedCall
 
 #: Bytes; the peer's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
@@ -63,6 +64,7 @@ class HTTPApp:
             _pattern(options.header_forward_pattern),
             options.max_input_size,
         )
+        self._traced_infer = TracedCall(core, self._infer)
         self._router = Router(self._routes(Endpoints(core, shared_memory)), redirect_slashes=False, default=_not_found)
 
     def close(self) -> None:
@@ -74,7 +76,8 @@ class HTTPApp:
             infer = PATH.fullmatch(path) if path.endswith(b"/infer") else None
             if infer is not None:
                 model, version = infer.groups(b"")
-                await self._infer(scope, receive, send, model.decode("latin-1"), version.decode())
+                endpoint = self._traced_infer if self._core.tracer.active else self._infer
+                await endpoint(scope, receive, send, model.decode("latin-1"), version.decode())
             else:
                 # names are compared as they are sent, `%20` and all (measured)
                 scope["path"] = path.decode("latin-1")

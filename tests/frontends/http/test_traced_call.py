@@ -1,0 +1,105 @@
+"""What a trace says of HTTP, in the peer's words and order (rule 5.14.4; measured on 2.51)."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import Lab
+from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
+from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+
+TRACED = """
+import json
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse(
+                [pb_utils.Tensor("OUT", np.array([str(request.trace().get_context())], dtype=object))]
+            )
+            for request in requests
+        ]
+"""
+CONFIG = """
+backend: "python"
+input { name: "IN" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_STRING dims: 1 }
+"""
+
+
+@pytest.fixture(scope="module")
+def url(lab: Lab) -> Iterator[str]:
+    lab.load("http_traced", TRACED, CONFIG)
+    server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions())
+    port = server.start("127.0.0.1", 0)
+    yield f"http://127.0.0.1:{port}/v2/models/http_traced/infer"
+    server.stop()
+    lab.server.unload("http_traced")
+
+
+@pytest.fixture(autouse=True)
+def untraced(lab: Lab) -> Iterator[None]:
+    yield
+    lab.server.trace_settings.stop()
+
+
+def ask(url: str, datatype: str = "INT32", **headers: str) -> str:
+    sent = {"inputs": [{"name": "IN", "datatype": datatype, "shape": [1], "data": [1]}]}
+    request = urllib.request.Request(url, json.dumps(sent).encode(), headers)
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        return str(json.loads(reply.read())["outputs"][0]["data"][0])
+
+
+def written(path: Path) -> list[dict[str, Any]]:
+    end = time.monotonic() + 10
+    while not path.exists() or not path.read_text().endswith("]"):  # the answer is there before its trace
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    return list(json.loads(path.read_text()))
+
+
+def test_moments_of_http(lab: Lab, url: str, tmp_path: Path) -> None:
+    lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "t")))
+    with pytest.raises(urllib.error.HTTPError):
+        ask(url, "FP32")
+    assert ask(url) == "None"
+    entries = written(tmp_path / "t.0")
+    moments = [entry["timestamps"][0] for entry in entries if "timestamps" in entry]
+    assert [moment["name"] for moment in moments] == [
+        "HTTP_RECV_START",
+        "HTTP_RECV_END",
+        "REQUEST_START",
+        "QUEUE_START",
+        "COMPUTE_START",
+        "COMPUTE_INPUT_END",
+        "COMPUTE_OUTPUT_START",
+        "COMPUTE_END",
+        "REQUEST_END",
+        "INFER_RESPONSE_COMPLETE",
+        "HTTP_SEND_START",
+        "HTTP_SEND_END",
+    ]
+    times = [moment["ns"] for moment in moments]
+    assert times[:5] == sorted(times[:5])
+    assert times[-4:] == sorted(times[-4:])
+
+
+def test_a_clients_own_trace_goes_on_whatever_the_rate(lab: Lab, url: str) -> None:
+    lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1000, mode="opentelemetry"))
+    assert ask(url) == "None"
+    sent = f"00-{'a' * 32}-{'b' * 16}-01"
+    context = json.loads(ask(url, traceparent=sent))
+    assert context["traceparent"].startswith(f"00-{'a' * 32}-")
+    assert context["traceparent"] != sent
