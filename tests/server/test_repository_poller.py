@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.rules import rule
 from tests.serving import write_model
 from tritonlab.core.status import ModelLoadError
 from tritonlab.server.model_repository_manager import ModelRepositoryManager
@@ -42,7 +43,7 @@ class Recorder:
 class Polled:
     """A poller on a repository, with work that is done at once unless it is kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seconds: float = 15) -> None:
         self.path = path
         self.control = Recorder()
         self.clock = MockClock()
@@ -50,7 +51,7 @@ class Polled:
         self.kept: list[Callable[[], None]] = []
         self.keep = False
         self.repository = ModelRepositoryManager([path])
-        self.poller = RepositoryPoller(self.repository, self.control, self.clock, self.timer, 15, self._run)
+        self.poller = RepositoryPoller(self.repository, self.control, self.clock, self.timer, seconds, self._run)
 
     def _run(self, work: Callable[[], None]) -> None:
         if self.keep:
@@ -88,6 +89,14 @@ def test_it_looks_every_so_many_seconds(polled: Polled) -> None:
     assert polled.after(60) == []
     polled.touch("b")
     assert polled.after() == [("load", "b")]
+
+
+@rule("5.11.1")
+def test_0_seconds_is_never(tmp_path: Path) -> None:
+    polled = Polled(tmp_path, 0)
+    polled.poller.start()
+    write_model(tmp_path, "a", SOURCE)
+    assert polled.after(100) == []
 
 
 def test_models_come_and_go(polled: Polled) -> None:

@@ -82,7 +82,9 @@ GROUPS = (
                 "none",
                 "none: load all models at the start. poll: follow the repository. explicit: load what clients ask for.",
             ),
-            Flag("repository-poll-secs", INTEGER, "server.repository_poll_secs", 15, "Seconds between polls."),
+            Flag(
+                "repository-poll-secs", INTEGER, "server.repository_poll_secs", 15, "Seconds between polls; 0 is never."
+            ),
             Flag(
                 "load-model",
                 TEXTS,
@@ -93,7 +95,7 @@ GROUPS = (
             _inert("model-config-name", TEXT, "a model has one config.pbtxt."),
             Flag("model-load-thread-count", INTEGER, "server.model_load_thread_count", 4, "Loads at the same time."),
             _inert("model-load-retry-count", INTEGER, "what fails to load is not tried again by itself."),
-            _inert("model-namespacing", BOOLEAN, "the first repository that has a model of the name wins."),
+            _inert("model-namespacing", BOOLEAN, "a name that two repositories have is served from neither."),
             _inert("enable-peer-access", BOOLEAN, "the server holds no GPU memory of its own."),
         ),
     ),

@@ -34,7 +34,7 @@ def run_in_thread(work: Callable[[], None]) -> None:
 
 
 class RepositoryPoller:
-    """Polls every `seconds` from `start` on, until `stop`. `run` starts work that must not hold up the timer."""
+    """Polls every `seconds` from `start` on, until `stop`; 0 is never. `run` starts work that must not hold up the timer."""
 
     def __init__(
         self,
@@ -86,6 +86,8 @@ class RepositoryPoller:
         return {name: {str(place): fingerprint(place) for place in places} for name, places in directories.items()}
 
     def _arm(self) -> None:
+        if not self._pause:
+            return  # 0 seconds is never, as in the peer (measured)
         self._timer.call_at(self._clock.now() + self._pause, lambda: self._run(self._due))
 
     def _due(self) -> None:
