@@ -184,7 +184,7 @@ class ModelError(InternalError):
         self.log = log
 
     @property
-    def __notes__(self) -> list[str]:
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to them
         """What Python prints below the message: the reason, unless the message says it."""
         return [] if self.reason in self.message else [self.reason]
 
