@@ -34,7 +34,8 @@ def run_in_thread(work: Callable[[], None]) -> None:
 
 
 class RepositoryPoller:
-    """Polls every `seconds` from `start` on, until `stop`; 0 is never. `run` starts work that must not hold up the timer."""
+    """Polls every `seconds`, 0 is never, from `start` on until `stop`. `run` starts work that must not hold up the
+    timer."""
 
     def __init__(
         self,
