@@ -34,6 +34,11 @@ from .json_document import (
 
 _MAX_INT64 = INT64.stop - 1
 _DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
+#: Name -> datatype, bytes of an element (1 for BYTES, which is wire form here), and what it is read as.
+_ELEMENTS = {
+    name: (datatype, datatype.byte_size or 1, datatype.numpy if datatype.byte_size else np.dtype(np.uint8))
+    for name, datatype in _DATATYPES.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class OutputInfo:
 
 JSON = OutputInfo()
 BINARY = OutputInfo(binary=True)
+_BINARY_OUTPUT = {"binary_data_output": True}  # the only parameter that most requests have
 
 
 @dataclass(slots=True)
@@ -126,7 +132,8 @@ class InferDecoder:
         blobs = _Blobs(data, json_size, model)
         try:
             for entry in inputs:
-                self._add_input(request, entry, blobs, json_part)
+                if not _add_plain_input(request, entry, blobs):
+                    self._add_input(request, entry, blobs, json_part)
         except OverflowError:  # an integer beyond a double
             parse_exactly(json_part)
             raise
@@ -146,6 +153,9 @@ class InferDecoder:
             )
 
     def _set_parameters(self, request: InferenceRequest, parameters: Any, outputs: RequestedOutputs) -> None:
+        if parameters == _BINARY_OUTPUT and parameters["binary_data_output"] is True:
+            outputs.default = BINARY
+            return
         try:
             given = dict(members(parameters))
         except TritonError as error:
@@ -217,6 +227,31 @@ class InferDecoder:
         return BINARY if binary else JSON
 
 
+def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bool:
+    """The usual input, binary and with nothing to remark; False if it must be looked at member by member."""
+    if type(entry) is not dict or len(entry) != 4:
+        return False
+    name, shape, word, parameters = (
+        entry.get("name"),
+        entry.get("shape"),
+        entry.get("datatype"),
+        entry.get("parameters"),
+    )
+    if type(name) is not str or type(shape) is not list or type(word) is not str or type(parameters) is not dict:
+        return False
+    kind, size = _ELEMENTS.get(word), parameters.get("binary_data_size")
+    if kind is None or type(size) is not int or len(parameters) != 1 or name in request.inputs:
+        return False
+    for dim in shape:
+        if type(dim) is not int or not 0 <= dim <= _MAX_INT64:
+            return False
+    datatype, item_size, dtype = kind
+    if size < 0 or size > blobs.left or size % item_size:
+        return False
+    request.inputs[name] = Tensor(datatype, tuple(shape), np.frombuffer(blobs.take(name, size), dtype))
+    return True
+
+
 def set_id(request: InferenceRequest, document: Any) -> None:
     """The request's id; a C string on the peer, so a NUL ends it (measured)."""
     given, value = find(document, "id")
@@ -231,6 +266,10 @@ class _Blobs:
         self._data = data
         self._at = start
         self._model = model
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
 
     def take(self, name: str, size: int) -> memoryview:
         end = self._at + size

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,13 @@ from . import json_writer
 from .infer_decoder import OutputInfo, RequestedOutputs
 
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
-_EMPTY = memoryview(b"")
+#: Below this many bytes a copy is quicker than a view.
+_COPY_BELOW = 1 << 14
+#: Names of models and outputs, which come again and again.
+_quoted = functools.lru_cache(1024)(json_writer.text)
+
+
+Blob: TypeAlias = bytes | memoryview
 
 
 class InferEncoder:
@@ -34,12 +41,12 @@ class InferEncoder:
         response: InferenceResponse,
         outputs: RequestedOutputs,
         model: ModelVersion,
-    ) -> tuple[bytes, list[memoryview]]:
-        """The JSON, and the pieces of binary data behind it: views of the outputs, no copies.
+    ) -> tuple[bytes, list[Blob]]:
+        """The JSON, and the pieces of binary data behind it: views of large outputs, no copies.
 
         Raises TritonError for what has no JSON form or does not fit into its shared memory.
         """
-        blobs: list[memoryview] = []
+        blobs: list[Blob] = []
         by_name, default = outputs.by_name, outputs.default
         entries = []
         for name, tensor in response.outputs.items():
@@ -78,9 +85,7 @@ def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
     parts = [b"{"]
     if response.request_id:
         parts.append(b'"id":%b,' % json_writer.text(response.request_id))
-    parts.append(
-        b'"model_name":%b,"model_version":"%d",' % (json_writer.text(response.model_name), response.model_version)
-    )
+    parts.append(b'"model_name":%b,"model_version":"%d",' % (_quoted(response.model_name), response.model_version))
     if response.parameters:
         pairs = [(name, json_writer.value(value)) for name, value in response.parameters.items()]
         if is_ensemble(model.config):
@@ -89,10 +94,10 @@ def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
     return b"".join(parts)
 
 
-def wire_data(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor as they go out; no copy."""
+def wire_data(tensor: Tensor) -> Blob:
+    """The bytes of a tensor as they go out; of a large one no copy."""
     data = tensor.data
-    return data.reshape(-1).view(np.uint8).data if data.size else _EMPTY
+    return data.tobytes() if data.nbytes < _COPY_BELOW else data.reshape(-1).view(np.uint8).data
 
 
 def json_data(name: str, tensor: Tensor) -> bytes:

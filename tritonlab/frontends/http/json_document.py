@@ -19,6 +19,8 @@ _OPENING = np.zeros(256, np.int8)
 _OPENING[[*b"[{"]] = 1
 _OPENING[[*b"]}"]] = -1
 
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed lacks it
+
 INT64 = range(-(2**63), 2**63)
 UINT64 = range(2**64)
 
@@ -28,13 +30,22 @@ def parse(body: bytes | bytearray | memoryview) -> Any:
     text = bytes(body)
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH or not _may_be_deep(text):
         try:
-            value = json.loads(text.decode())
+            value = _loads(text.decode())
         except (ValueError, RecursionError):  # a document that is none, no UTF-8, or a number of thousands of digits
             pass
         else:
             if b"\\u" not in text or _SURROGATE.search(text) is None:
                 return value
     return parse_exactly(text)
+
+
+def _loads(text: str) -> Any:
+    """`json.loads`, without what it does around the parser where that has read all there is."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        return json.loads(text)
+    return value if end == len(text) else json.loads(text)
 
 
 def parse_exactly(text: bytes) -> Any:

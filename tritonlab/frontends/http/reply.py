@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...core.status import TritonError
 from . import errors
+from .http_protocol import respond_at_once
 
 JSON = b"application/json"
 TEXT = b"text/plain"
@@ -28,15 +29,18 @@ class Reply:
     body: bytes = b""
     kind: bytes = JSON
     headers: Headers = ()
-    more: Sequence[memoryview] = ()
+    more: Sequence[bytes | memoryview] = ()
 
     async def send(self, send: Send) -> None:
         size = len(self.body) + sum(map(len, self.more))
         headers = [(b"content-type", self.kind), (b"content-length", b"%d" % size), *self.headers]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
         if size < _JOIN_BELOW:
-            await send({"type": "http.response.body", "body": b"".join((self.body, *self.more))})
+            body = b"".join((self.body, *self.more)) if self.more else self.body
+            if not respond_at_once(send, self.status, headers, body):
+                await send({"type": "http.response.start", "status": self.status, "headers": headers})
+                await send({"type": "http.response.body", "body": body})
             return
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         for piece in self.more:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
