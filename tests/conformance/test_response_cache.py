@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .clients import Answer, Client
+from .clients import Answer, Client, Options
+from .gates import GATE, held
 from .models import CPU, config, model
 from .rules import rule
+from .scripts import eventually
 
 OPTIONS = (["--cache-config=local,size=1048576"], {"cache_config": "local,size=1048576"})
 
 #: Answers with ten times IN and the number of the call; 13 raises, 14 is a TritonError, 16 is answered through its
-#: sender.
-COUNTING = """
+#: sender. A request whose id begins with `hold` keeps the instance until the test lets it go.
+COUNTING = (
+    GATE
+    + """
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -24,9 +28,11 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         self.calls = 0
+        self.directory = args["model_repository"]
 
     def execute(self, requests):
         self.calls += 1
+        pass_gate(self.directory, [request.request_id() for request in requests])
         responses = []
         for request in requests:
             array = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
@@ -44,6 +50,7 @@ class TritonPythonModel:
             responses.append(response if array.flat[0] != 16 else None)
         return responses
 """
+)
 ENABLED = "response_cache { enable: true }"
 WARM = 'inputs { key: "IN" value { data_type: TYPE_INT32 dims: [ 1 ] zero_data: true } }'
 ENSEMBLE = """
@@ -65,6 +72,7 @@ MODELS = {
     "other": counting(ENABLED),
     "batcher": counting(ENABLED, "dynamic_batching { max_queue_delay_microseconds: 5000000 }"),
     "full": counting(ENABLED, "dynamic_batching { default_queue_policy { max_queue_size: 1 } }"),
+    "ordered": counting(ENABLED, "dynamic_batching { preserve_ordering: true }"),
     "off": counting(),
     "said_off": counting("response_cache { enable: false }"),
     "warmed": counting(ENABLED, f'model_warmup {{ name: "w" batch_size: 1 {WARM} }}'),
@@ -173,10 +181,18 @@ def test_hits_and_misses_are_counted(client: Client) -> None:
 @rule("5.9.4")
 def test_a_hit_needs_no_place_in_the_queue(client: Client) -> None:
     known = call(ask(client, "full", [1]))
-    slow = [client.submit("full", {"IN": np.array([[100 + n]], np.int32)}) for n in range(6)]
-    assert call(ask(client, "full", [1])) == known
-    for pending in slow:
-        pending.answer.result(10)
+    with held(client, "full", {"IN": np.array([[2]], np.int32)}, Options(request_id="hold")):
+        waiting = [client.submit("full", {"IN": np.array([[100 + n]], np.int32)}) for n in range(6)]
+        refused = eventually(lambda: [p for p in waiting if p.answer.done()])
+        assert refused[0].answer.result().error.endswith("Exceeds maximum queue size")
+        assert call(ask(client, "full", [1])) == known
+
+
+@rule("5.9.4", "5.5.7")
+def test_nor_does_it_wait_for_its_turn(client: Client) -> None:
+    known = call(ask(client, "ordered", [1]))
+    with held(client, "ordered", {"IN": np.array([[2]], np.int32)}, Options(request_id="hold")):
+        assert call(ask(client, "ordered", [1])) == known
 
 
 @rule("5.9.1", "5.8.1")

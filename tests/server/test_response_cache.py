@@ -12,7 +12,6 @@ from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.status import InvalidArgumentError, ModelError, UnavailableError
 from tritonlab.core.tensor import Tensor
-from tritonlab.schedulers.response_order import ResponseOrder
 from tritonlab.server.response_cache import CachedModel, ResponseCache, parse_cache_config, request_key
 from tritonlab.testing import MockClock, RecordingInstrument, collect
 
@@ -33,7 +32,7 @@ def answering(*values: float, **more: Any) -> InferenceResponse:
 class Bench:
     """A cached model whose scheduler is the test."""
 
-    def __init__(self, size: int = 10_000, order: ResponseOrder | None = None) -> None:
+    def __init__(self, size: int = 10_000) -> None:
         self.clock = MockClock()
         self.cache = ResponseCache(size)
         self.stats = InferStats()
@@ -42,20 +41,17 @@ class Bench:
         self.instruments.add(self.events)
         self.warnings: list[str] = []
         self.executed: list[InferenceRequest] = []
-        self.order = order
         self.model = self.load()
 
     def load(self, execute: Callable[[InferenceRequest], None] | None = None) -> CachedModel:
         return CachedModel(
             self.cache, "m", 1, execute or self._execute, self.stats, self.clock, self.instruments,
-            self.warnings.append, self.order,
+            self.warnings.append,
         )  # fmt: skip
 
     def _execute(self, request: InferenceRequest) -> None:
         self.clock.advance(100)
         request.advance(RequestEvent.ENQUEUE)
-        if self.order is not None:
-            self.order.admit(request)
         self.executed.append(request)
 
     def send(self, request: InferenceRequest) -> list[InferenceResponse]:
@@ -192,18 +188,6 @@ def test_of_memory_of_a_gpu_no_key_is_made() -> None:
     request.inputs["IN"].memory_type = 2
     bench.answered(request, answering(2))
     assert bench.cache.used == 0
-
-
-def test_with_preserved_ordering_a_stored_answer_waits_for_its_turn() -> None:  # rule 5.5.7
-    order = ResponseOrder()
-    bench = Bench(order=order)
-    bench.answered(asking(1), answering(5))
-    slow = bench.send(asking(2))
-    quick = bench.send(asking(1))
-    assert quick == []
-    bench.executed.pop().respond(answering(6))
-    assert [len(slow), len(quick)] == [1, 1]
-    assert len(order) == 0
 
 
 # -- room

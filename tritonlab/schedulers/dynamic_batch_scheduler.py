@@ -180,7 +180,7 @@ class DynamicBatchScheduler:
         self._instruments = instruments
         self._timer = timer
         self._stats = stats
-        self.order = ResponseOrder() if preserve_ordering else None
+        self._order = ResponseOrder() if preserve_ordering else None
         self._lock = threading.Lock()  # guards everything below
         self._policies = PolicyQueue(policies) if policies is not None else None
         self._queue: deque[InferenceRequest] | PolicyQueue = deque() if self._policies is None else self._policies
@@ -210,8 +210,8 @@ class DynamicBatchScheduler:
                 raise self._refused(request)
             self._queue.append(request)
             request.advance(RequestEvent.ENQUEUE)
-            if self.order is not None:
-                self.order.admit(request)
+            if self._order is not None:
+                self._order.admit(request)
             work = self._decide(now)
         hook = self._instruments.request_queued
         if hook is not None:
@@ -238,8 +238,8 @@ class DynamicBatchScheduler:
             self._remove([request])
             if not self._queue:
                 self._empty.notify_all()
-        if self.order is not None:
-            self.order.leave(request)
+        if self._order is not None:
+            self._order.leave(request)
         return True
 
     def reschedule(self, request: InferenceRequest) -> bool:
@@ -378,8 +378,8 @@ class DynamicBatchScheduler:
 
     def _drop(self, requests: Sequence[InferenceRequest], why: Batch, now: int) -> None:
         for request in requests:
-            if self.order is not None:
-                self.order.leave(request)
+            if self._order is not None:
+                self._order.leave(request)
             if self._stats is not None:
                 self._stats.record_rejected("CANCELED" if why is _CANCEL else "REJECTED", now - request.request_start)
             if why is _CANCEL:

@@ -34,7 +34,6 @@ from ..instances.instance_state import InstanceState
 from ..instances.model_instance import ModelInstance
 from ..instances.model_stub import ModelSource, ModelStub
 from ..ipc.stub_log import LogRecord
-from ..schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from ..schedulers.ensemble_scheduler import EnsembleScheduler
 from ..schedulers.scheduler import Scheduler
 from ..schedulers.scheduler_factory import SchedulerServices, make_scheduler
@@ -285,7 +284,6 @@ class ModelVersion:
         if cache is None:
             self._warn("response_cache has no effect: the server has no cache_config='local,size=<bytes>'")
             return self.scheduler.enqueue
-        order = self.scheduler.order if isinstance(self.scheduler, DynamicBatchScheduler) else None
         self._cached = CachedModel(
             cache,
             self.name,
@@ -295,7 +293,6 @@ class ModelVersion:
             services.clock,
             services.instruments,
             self._warn,
-            order,
         )
         return self._cached.enqueue
 

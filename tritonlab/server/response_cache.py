@@ -21,7 +21,6 @@ from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.status import InvalidArgumentError, TritonError
 from ..core.tensor import Tensor
-from ..schedulers.response_order import ResponseOrder
 
 #: Bytes an entry costs besides its tensors; the peer's has 165 for three small outputs.
 _OVERHEAD = 128
@@ -130,7 +129,7 @@ class ResponseCache:
 
 class CachedModel:
     """Stands before the scheduler of a model version that uses the cache: made when it is loaded, so that others pay
-    nothing. `execute` is the scheduler's `enqueue`; `order` is its ResponseOrder, where answers have one."""
+    nothing. `execute` is the scheduler's `enqueue`."""
 
     def __init__(
         self,
@@ -142,7 +141,6 @@ class CachedModel:
         clock: Clock,
         instruments: Instruments,
         warn: Callable[[str], None],
-        order: ResponseOrder | None = None,
     ) -> None:
         self._cache = cache
         self._name = name
@@ -152,11 +150,11 @@ class CachedModel:
         self._clock = clock
         self._instruments = instruments
         self._warn = warn
-        self._order = order
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Answers a checked request, whatever waits in the queue, or has it executed. Raises TritonError if the
-        scheduler refuses it."""
+        """Answers a checked request at once, whatever is before it, or has it executed: with `preserve_ordering`, too,
+        the peer's answers from the cache do not wait for their turn (measured). Raises TritonError if the scheduler
+        refuses it."""
         if any(tensor.memory_type for tensor in request.inputs.values()):
             self._execute(request)  # of inputs in GPU memory the peer makes no key either
             return
@@ -181,8 +179,6 @@ class CachedModel:
         self._stats.record_cache_hit(now - request.request_start, took, took, self._clock.wall() // 1_000_000)
         response.model_name, response.model_version = self._name, self._version
         response.request_id = request.request_id
-        if self._order is not None:
-            self._order.admit(request)
         if self._instruments.response_sent is not None:
             self._instruments.response_sent(request, response, now)
         request.respond(response)
