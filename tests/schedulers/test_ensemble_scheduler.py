@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conformance.rules import rule
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step
 from tritonlab.core.infer_request import InferenceRequest, RequestState, StepRequest
 from tritonlab.core.infer_response import InferenceResponse
@@ -243,6 +244,7 @@ def test_an_error_in_a_stream_is_final_although_the_step_goes_on() -> None:
     assert [(str(r.error), r.final) for r in ensemble.responses] == [("in ensemble 'e', x", True)]
 
 
+@rule("5.7.10")
 def test_max_inflight_requests_holds_back_what_follows_over_all_requests() -> None:
     ensemble = Ensemble(STREAM.replace("ensemble_scheduling {", "ensemble_scheduling { max_inflight_requests: 2"))
     ensemble.send()

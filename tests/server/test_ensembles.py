@@ -12,6 +12,7 @@ import pytest
 from tests.ensembles import ensemble_text, model_text, step
 from tritonlab.core.status import EnsembleError, ModelLoadError
 from tritonlab.server.in_process import Server
+from tritonlab.server.watchdog import Way
 
 #: Waits for the file GATE, if there is one to wait for; adds 1.
 ADD = """
@@ -133,6 +134,20 @@ def test_an_ensemble_in_flight_is_listed_with_its_step(server: Server, tmp_path:
     gate.touch()
     list(responses)
     assert held == {"waits": "executing", "slow": "executing"}
+
+
+def test_the_way_of_a_request_leads_through_the_steps_of_ensembles(server: Server) -> None:
+    server.load("waits")
+    gate = Path(server.core.repository.repositories[0]) / "slow" / "gate"
+    gate.unlink(missing_ok=True)
+    responses = server.model("waits").infer(inputs={"X": x(9)})
+    held = server.core.requests()
+    way = Way([one for one in held if one.version.name == "waits"], held, [])
+    gate.touch()
+    list(responses)
+    assert [line.partition(": request")[0] for line in way.lines] == ["  Ensemble 'waits' waits for model 'slow'"]
+    assert "with slow_0 for" in way.lines[0]
+    assert [instance.plan.name for instance in way.instances] == ["slow_0"]
 
 
 def test_a_refused_ensemble_says_why_and_has_no_version(server: Server, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from ..core.clock import Clock
+from ..core.infer_request import StepRequest
 from ..instances.blocked_calls import BlsCall
 from ..instances.model_instance import ModelInstance
 from ..schedulers.scheduler import WakeUp
@@ -123,6 +124,8 @@ class Way:
             self._busy(group[0].version.name, group[0].version.instances)
         for instance in _instances(group):
             self._follow(instance, [])
+        for one in group:
+            self._follow_steps(one, [])
 
     def _busy(self, model: str, instances: Sequence[ModelInstance]) -> None:
         """What the instances that could take a queued request do instead."""
@@ -151,13 +154,32 @@ class Way:
         one = self._held.get(id(call.request))
         if one is None:
             return  # answered meanwhile
-        where = "in the queue" if one.instance is None else f"with {one.instance.plan.name}"
         self.lines.append(
-            f"  {call.caller.plan.name} has called model '{one.version.name}': request {call.request.serial}, {where} "
-            f"for {one.waited / 1e9:.1f} s."
+            f"  {call.caller.plan.name} has called model '{one.version.name}': request {call.request.serial}, "
+            f"{_place(one)} for {one.waited / 1e9:.1f} s."
         )
+        self._follow_request(one, way)
+
+    def _follow_request(self, one: HeldRequest, way: list[ModelInstance]) -> None:
+        self._follow_steps(one, way)
         for instance in one.version.instances if one.instance is None else [one.instance]:
             self._follow(instance, way)
+
+    def _follow_steps(self, one: HeldRequest, way: list[ModelInstance]) -> None:
+        """The requests an ensemble has made of its steps' models for this one."""
+        for step in self._held.values():
+            if isinstance(step.request, StepRequest) and step.request.parent is one.request:
+                self.lines.append(
+                    f"  Ensemble '{one.version.name}' waits for model '{step.version.name}': request "
+                    f"{step.request.serial}, {_place(step)} for {step.waited / 1e9:.1f} s."
+                )
+                self._follow_request(step, way)
+
+
+def _place(one: HeldRequest) -> str:
+    if one.instance is None:
+        return "with its steps" if one.steps else "in the queue"
+    return f"with {one.instance.plan.name}"
 
 
 def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
