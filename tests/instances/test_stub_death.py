@@ -189,10 +189,10 @@ def test_an_abort_too_and_the_instance_remembers_it(dying: Script) -> None:
 
 def test_a_kill_leaves_no_place(dying: Script) -> None:
     error = died(dying, "kill")
-    assert (error.reason, error.exception) == (
-        "The stub process of 'dying_0_0' ended with signal SIGKILL (Killed).",
-        None,
-    )
+    # what may follow tells of memory: other processes on this machine may have run out of it meanwhile
+    assert error.reason.startswith("The stub process of 'dying_0_0' ended with signal SIGKILL (Killed).")
+    assert "Python was at" not in error.reason
+    assert error.exception is None
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def small_group() -> Iterator[Path]:
 def test_a_stub_that_ran_out_of_memory(dying: Script, small_group: Path) -> None:
     eventually(dying.model.ready)
     (small_group / "cgroup.procs").write_text(str(dying.pid))
-    assert "The operating system killed a process because memory ran out" in died(dying, "MB 400").reason
+    assert "The operating system has killed a process for lack of memory" in died(dying, "MB 400").reason
 
 
 def test_a_stub_that_c_code_blocks_shows_its_stack_all_the_same(script: Script) -> None:
@@ -237,6 +237,7 @@ def test_a_crash_of_a_forked_process_is_not_the_stubs(script: Script) -> None:
     code = "pid = os.fork()\nif pid == 0: ctypes.string_at(0)\nos.waitpid(pid, 0)\nos.kill(os.getpid(), signal.SIGKILL)"
     error = script.fails(code)
     assert isinstance(error, ModelError)
-    assert error.reason == "The stub process of 'script_0_0' ended with signal SIGKILL (Killed)."
+    assert error.reason.startswith("The stub process of 'script_0_0' ended with signal SIGKILL (Killed).")
+    assert "Python was at" not in error.reason
     assert error.exception is None
     assert any("Segmentation fault" in line for line in error.log)

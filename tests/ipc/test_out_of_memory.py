@@ -96,9 +96,10 @@ def test_of_the_peak_only_what_is_above_the_parents_is_known(reported: int, inhe
             100 * MB,
             4 * GB,
             1,
-            "The operating system killed a process because memory ran out: it had used up to 100 MB.",
+            "The operating system has killed a process for lack of memory since the model took this one, which had "
+            "used up to 100 MB.",
         ),
-        (0, 0, 1, "The operating system killed a process because memory ran out."),
+        (0, 0, 1, "The operating system has killed a process for lack of memory since the model took this one."),
     ],
 )
 def test_what_is_said_of_it(peak: int, limit: int, kills: int, words: str) -> None:

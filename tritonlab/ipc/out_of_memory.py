@@ -49,12 +49,12 @@ def own_peak(reported: int, inherited: int) -> int:
 
 def memory_words(peak: int, limit: int, kills: int) -> str:
     """What to say of a process that was killed by SIGKILL having used `peak` bytes at most (0: unknown), while `kills`
-    processes were killed for memory; empty if there is nothing to suspect."""
-    used = f"it had used up to {_size(peak)}" if peak else ""
+    processes of whatever kind were killed for memory, perhaps this one; empty if there is nothing to suspect."""
+    used = f", which had used up to {_size(peak)}" if peak else ""
     if kills:
-        return f"The operating system killed a process because memory ran out{f': {used}' if used else ''}."
+        return f"The operating system has killed a process for lack of memory since the model took this one{used}."
     if limit and peak > limit * _SUSPICIOUS:
-        return f"Memory probably ran out: {used} of {_size(limit)}."
+        return f"Memory probably ran out: it had used up to {_size(peak)} of {_size(limit)}."
     return ""
 
 

@@ -97,7 +97,7 @@ class StubProcess:
         self._early: list[tuple[str, str]] = []
         self._ended = threading.Event()
         self._end_lock = threading.Lock()
-        self._oom_kills = oom_kills()
+        self._oom_kills = 0  # that were known when a model took it
         ends = StubEnds()
         try:
             self._start(ends, shm)
@@ -184,7 +184,8 @@ class StubProcess:
             raise StubStartError(f"the stub ({program}) speaks wire version {hello[0]}, not {WIRE_VERSION}")
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
-        """Sends the stub's lines to `emit(stream, text)`, those it printed before included."""
+        """A model takes the stub: its lines go to `emit(stream, text)`, those it printed before included."""
+        self._oom_kills = oom_kills()
         self.output.retarget(emit)
         for stream, text in self._early:
             emit(stream, text)
