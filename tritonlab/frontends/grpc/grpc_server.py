@@ -18,6 +18,7 @@ from .calls import CallFactory, CallServer, Refusal
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall
 from .stream_infer_handler import ModelStreamInferCall
+from .traced_infer_handler import TracedModelInferCall
 
 SERVICE = "/inference.GRPCInferenceService/"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
@@ -111,7 +112,10 @@ class GRPCServer:
         compression = _COMPRESSION[options.compression]
         methods: dict[str, CallFactory] = {
             f"{SERVICE}ModelInfer": self._restricted(
-                "inference", lambda event: ModelInferCall(event, service, compression)
+                "inference",
+                lambda event: (TracedModelInferCall if core.tracer.active else ModelInferCall)(
+                    event, service, compression
+                ),
             ),
             f"{SERVICE}ModelStreamInfer": self._restricted(
                 "inference", lambda event: ModelStreamInferCall(event, service, compression)

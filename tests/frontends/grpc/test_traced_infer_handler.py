@@ -1,0 +1,102 @@
+"""What a trace says of gRPC, in the peer's words and order (rule 5.14.4; measured on 2.51)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+from tritonclient.utils import InferenceServerException
+
+from tests.serving import Lab, lab
+from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.frontends.grpc.grpc_server import GRPCServer
+from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+
+__all__ = ["lab"]
+
+TRACED = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse(
+                [pb_utils.Tensor("OUT", np.array([str(request.trace().get_context())], dtype=object))]
+            )
+            for request in requests
+        ]
+"""
+CONFIG = """
+backend: "python"
+input { name: "IN" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_STRING dims: 1 }
+"""
+
+
+@pytest.fixture(scope="module")
+def client(lab: Lab) -> Iterator[tritonclient.grpc.InferenceServerClient]:
+    lab.load("grpc_traced", TRACED, CONFIG)
+    server = GRPCServer(lab.server.core, SharedMemoryManager())
+    port = server.start("127.0.0.1", 0)
+    with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{port}") as client:
+        yield client
+    server.stop()
+    lab.server.unload("grpc_traced")
+
+
+@pytest.fixture(autouse=True)
+def untraced(lab: Lab) -> Iterator[None]:
+    yield
+    lab.server.trace_settings.stop()
+
+
+def ask(client: tritonclient.grpc.InferenceServerClient, dtype: type = np.int32, **headers: str) -> str:
+    tensor = tritonclient.grpc.InferInput("IN", [1], "INT32" if dtype is np.int32 else "FP32")
+    tensor.set_data_from_numpy(np.array([1], dtype))
+    return str(client.infer("grpc_traced", [tensor], headers=headers).as_numpy("OUT")[0].decode())
+
+
+def test_moments_of_grpc(lab: Lab, client: tritonclient.grpc.InferenceServerClient, tmp_path: Path) -> None:
+    lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "t")))
+    with pytest.raises(InferenceServerException):
+        ask(client, np.float32)
+    assert ask(client) == "None"
+    path, end = tmp_path / "t.0", time.monotonic() + 10
+    while not path.exists() or not path.read_text().endswith("]"):  # the answer is there before its trace
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    moments = [e["timestamps"][0] for e in json.loads(path.read_text()) if "timestamps" in e]
+    assert [moment["name"] for moment in moments] == [
+        "REQUEST_START",
+        "QUEUE_START",
+        "COMPUTE_START",
+        "COMPUTE_INPUT_END",
+        "COMPUTE_OUTPUT_START",
+        "COMPUTE_END",
+        "REQUEST_END",
+        "GRPC_WAITREAD_START",
+        "GRPC_WAITREAD_END",
+        "INFER_RESPONSE_COMPLETE",
+        "GRPC_SEND_START",
+        "GRPC_SEND_END",
+    ]
+    times = [moment["ns"] for moment in moments[-5:]]
+    assert times == sorted(times)
+
+
+def test_a_clients_own_trace_goes_on_whatever_the_rate(
+    lab: Lab, client: tritonclient.grpc.InferenceServerClient
+) -> None:
+    lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1000, mode="opentelemetry"))
+    assert ask(client) == "None"
+    sent = f"00-{'a' * 32}-{'b' * 16}-01"
+    context = json.loads(ask(client, traceparent=sent))
+    assert context["traceparent"].startswith(f"00-{'a' * 32}-")
+    assert context["traceparent"] != sent
