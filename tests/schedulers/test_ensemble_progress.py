@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step
@@ -157,3 +159,33 @@ def test_outputs_that_share_a_response_are_sent_together() -> None:
     work = answer(progress, work.runs[0], OUT=2)
     assert [numbers(r) for r in work.responses] == [{"Z": 1, "Y": 2}]
     assert work.final
+
+
+@given(st.data())
+def test_any_graph_gives_what_its_formula_says_in_whatever_order_the_steps_answer(data: st.DataObject) -> None:
+    """Each step adds what it reads; every one that a wanted output depends on runs once, the others never."""
+    known = ["X0", "X1"]
+    steps, values = [], {"X0": 1.0, "X1": 10.0}
+    for number in range(data.draw(st.integers(1, 6), "steps")):
+        a, b = (data.draw(st.sampled_from(known), "reads") for _ in range(2))
+        name = f"T{number}"
+        steps.append(step("join", f"A={a} B={b}", f"OUT={name}"))
+        known.append(name)
+        values[name] = values[a] + values[b]
+    outputs = known[2:]
+    wanted = data.draw(st.lists(st.sampled_from(outputs), unique=True), "wanted")
+    text = ensemble_text(*steps, inputs="X0 X1", outputs=" ".join(outputs))
+    found = graph(text, MODELS)
+    progress = EnsembleProgress(found, wanted)
+    work = progress.start({"X0": value(1), "X1": value(10)})
+    running, runs, responses, finals = list(work.runs), [run.step.number for run in work.runs], [], 0
+    while running:
+        run = running.pop(data.draw(st.integers(0, len(running) - 1), "next"))
+        work = progress.responded(run, {"OUT": value(sum(numbers(run.inputs).values()))}, True)
+        running += work.runs
+        runs += [each.step.number for each in work.runs]
+        responses += work.responses
+        finals += work.final
+    assert sorted(runs) == sorted(found.needed(wanted or outputs))
+    assert finals == 1
+    assert [numbers(response) for response in responses] == [{name: values[name] for name in wanted or outputs}]
