@@ -69,6 +69,7 @@ class RequestRules:
         self.decoupled = is_decoupled(config)
         self.input_names = tuple(tensor.name for tensor in config.input)
         self.output_names = tuple(tensor.name for tensor in config.output)
+        self._outputs = frozenset(self.output_names)
         #: what each input's Python lists and scalars are read as
         self.input_types = {tensor.name: DataType(tensor.data_type) for tensor in config.input}
         self._rules = {tensor.name: _InputRule(tensor) for tensor in config.input}
@@ -95,7 +96,10 @@ class RequestRules:
     def _accept(self, request: InferenceRequest) -> int:
         """The batch size of a request that is certainly valid, 0 if it needs a closer look."""
         inputs = request.inputs
-        if request.requested_outputs or not self._least <= len(inputs) <= self._most:
+        outputs = request.requested_outputs
+        if outputs and not (self._outputs.issuperset(outputs) and len(set(outputs)) == len(outputs)):
+            return 0
+        if not self._least <= len(inputs) <= self._most:
             return 0
         rules = self._rules
         max_batch_size = self.max_batch_size
