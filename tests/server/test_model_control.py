@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -517,3 +520,63 @@ def test_instances_that_cannot_start_change_nothing(lab: Lab) -> None:  # texts 
         "model stubborn has kind KIND_CPU but specifies one or more GPUs;\n"
     )
     lab.server.unload("stubborn")
+
+
+# -- the end, while models load
+
+#: Its stubs leave their process ids in the directory `{pids}`, then hang in one of three places.
+HANGS = """
+import os, time
+
+open(os.path.join({pids!r}, str(os.getpid())), "w").close()
+if {where!r} == "import":
+    time.sleep(600)
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        if {where!r} == "auto_complete_config":
+            time.sleep(600)
+        return config
+
+    def initialize(self, args):
+        time.sleep(600)
+"""
+
+
+def hanging(tmp_path: Path, where: str) -> tuple[str, Callable[[], list[int]]]:
+    """The source, and what tells the processes that it has had."""
+    pids = tmp_path / "pids"
+    pids.mkdir()
+    return HANGS.format(pids=str(pids), where=where), lambda: [int(path.name) for path in pids.iterdir()]
+
+
+@pytest.mark.parametrize("where", ["import", "auto_complete_config", "initialize"])
+def test_a_server_that_stops_does_not_wait_for_a_load(tmp_path: Path, where: str) -> None:
+    source, pids = hanging(tmp_path, where)
+    write_model(tmp_path / "models", "slow", source, config(count=2))
+    server = Server(tmp_path / "models", model_control_mode="explicit", warm_stubs=0)
+    failures: list[ModelLoadError] = []
+    loading = threading.Thread(target=lambda: failures.append(failure(server, "slow")))
+    loading.start()
+    eventually(lambda: len(pids()) >= 2)
+    server.stop()
+    loading.join(10)
+    assert not loading.is_alive()
+    assert len(failures) == 1
+    eventually(lambda: not any(map(alive, pids())))
+
+
+def test_an_interrupt_of_a_start_ends_what_loads(tmp_path: Path) -> None:
+    source, pids = hanging(tmp_path, "initialize")
+    for name in ("one", "two"):
+        write_model(tmp_path / "models", name, source, config())
+
+    def when_both_load() -> None:
+        eventually(lambda: len(pids()) >= 3)  # two stubs each
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=when_both_load, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        Server(tmp_path / "models", warm_stubs=0)
+    eventually(lambda: not any(map(alive, pids())))

@@ -19,21 +19,21 @@ _UNHEARD = InstanceEvents(
 )
 
 
-def start_instances(
-    plans: Sequence[InstancePlan],
-    services: InstanceServices,
-    stats: InferStats,
-    events: InstanceEvents,
-    first_stub: ModelStub | None = None,
+def make_instances(
+    plans: Sequence[InstancePlan], services: InstanceServices, stats: InferStats, events: InstanceEvents
 ) -> list[ModelInstance]:
+    """Nothing of them runs before `start_instances`."""
+    return [ModelInstance(plan, services, stats, _UNHEARD if plan.passive else events) for plan in plans]
+
+
+def start_instances(instances: Sequence[ModelInstance], first_stub: ModelStub | None = None) -> None:
     """Starts all instances at once (rule 2.2); `first_stub` already imports the model for the first of them.
 
-    Raises the first failure, in the order of `plans`, after all others were ended.
+    Raises the first failure, in their order, after all others were ended.
     """
-    instances = [ModelInstance(plan, services, stats, _UNHEARD if plan.passive else events) for plan in plans]
     if len(instances) == 1:
         instances[0].start(first_stub)
-        return instances
+        return
     with ThreadPoolExecutor(len(instances), thread_name_prefix="load") as executor:
         starts = [
             executor.submit(instance.start, first_stub if index == 0 else None)
@@ -50,7 +50,6 @@ def start_instances(
         for instance in instances:
             instance.abort()
         raise failure
-    return instances
 
 
 def stop_instances(instances: Sequence[ModelInstance]) -> None:

@@ -46,6 +46,7 @@ from .repository_poller import RepositoryPoller
 from .requests_in_flight import HeldRequest, survey
 from .server_metadata import EXTENSIONS, SERVER_NAME, SERVER_VERSION, parse_version
 from .server_metrics import FirstResponses, ServerMetrics
+from .startup_models import load_startup_models
 from .trace import Tracer
 from .watchdog import Watchdog
 
@@ -151,7 +152,7 @@ class InferenceServer:
         try:
             if self._poller is not None:
                 self._poller.start()
-            return self._control.start(self._startup_models, self._load_threads)
+            return load_startup_models(self._control, self._startup_models, self._load_threads)
         except BaseException:
             self.stop()
             raise

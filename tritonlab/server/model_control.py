@@ -13,7 +13,6 @@ from ..core.model_config import ConfigError, ModelConfig
 from ..core.model_config_rules import is_ensemble
 from ..core.status import (
     Code,
-    InvalidArgumentError,
     ModelError,
     ModelLoadError,
     TritonError,
@@ -51,48 +50,7 @@ class ModelControl:
         self._on_state = on_state
         self._lock = threading.Lock()  # guards additions to models
         self._endings: dict[threading.Thread, ModelVersion] = {}
-
-    # -- start
-
-    def start(self, startup_models: Sequence[str], threads: int) -> dict[str, TritonError]:
-        """Loads what is to be loaded at the start, all that can be, `threads` at a time; the failures by model name.
-        Raises InvalidArgumentError if `*` is named beside others."""
-        if "*" in startup_models and len(startup_models) > 1:
-            raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
-        every = not self.explicit or list(startup_models) == ["*"]
-        names = self.repository.names() if every else list(startup_models)
-        configs = {name: config for name in names if (config := self._config(name)) is not None}
-        ensembles = {name: config for name, config in configs.items() if is_ensemble(config)}
-        failed = self._load_all([name for name in names if name not in ensembles], threads)
-        for name in DependencyGraph(ensembles).load_order(ensembles):
-            failed |= self._load_all([name], 1)
-        return failed
-
-    def _load_all(self, names: Sequence[str], threads: int) -> dict[str, TritonError]:
-        failed: dict[str, TritonError] = {}
-        unexpected: list[BaseException] = []
-        waiting = list(reversed(names))
-
-        def work() -> None:
-            while waiting:
-                name = waiting.pop()
-                try:
-                    self.load_model(name)
-                except TritonError as error:
-                    failed[name] = error
-                except BaseException as error:
-                    unexpected.append(error)
-
-        # daemons: an interrupt must not wait for the models that load meanwhile
-        workers = [threading.Thread(target=work, name="load", daemon=True) for _ in range(min(threads, len(names)) - 1)]
-        for worker in workers:
-            worker.start()
-        work()
-        for worker in workers:
-            worker.join()
-        if unexpected:
-            raise unexpected[0]
-        return dict(sorted(failed.items()))
+        self._loading: set[ModelVersion] = set()
 
     # -- load
 
@@ -164,6 +122,8 @@ class ModelControl:
         failed: dict[int, TritonError] = {}
         try:
             for number in numbers:
+                if self.stopped:
+                    raise UnavailableError("Server is stopping")
                 outcome = self._load_version(model, found, number)
                 if isinstance(outcome, ModelVersion):
                     loaded[number] = outcome
@@ -192,6 +152,7 @@ class ModelControl:
 
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
         version = ModelVersion(found, number, self._services, self._on_state)
+        self._loading.add(version)
         try:
             version.load()
         except TritonError as error:
@@ -199,6 +160,8 @@ class ModelControl:
                 model.ended[number] = (version.state, version.reason)
             self._say(model.name, f"failed to load '{model.name}' version {number}: {version.reason}")
             return error
+        finally:
+            self._loading.discard(version)
         return version
 
     @staticmethod
@@ -221,7 +184,7 @@ class ModelControl:
 
     # -- ensembles
 
-    def _config(self, name: str) -> ModelConfig | None:
+    def config(self, name: str) -> ModelConfig | None:
         """The configuration of a model: as it serves, else as it lies on disk; None if it cannot be read."""
         model = self.models.get(name)
         if model is not None and model.files is not None:
@@ -241,7 +204,7 @@ class ModelControl:
         """Loads what an ensemble contains and is not loaded yet, and checks that they fit (rules 5.7.3, 5.7.4); the
         ensemble with its final configuration. Raises ModelLoadError; then the ensemble does not serve any more."""
         name = model.name
-        configs = {name: found.config, **required_models({name: found.config}, self._config)}
+        configs = {name: found.config, **required_models({name: found.config}, self.config)}
         try:
             circle = DependencyGraph(configs).circle(name)
             if circle:
@@ -384,6 +347,7 @@ class ModelControl:
     def stop(self, timeout: float) -> None:
         """Unloads everything; requests that still execute after `timeout` seconds fail, and their stubs are killed."""
         self.stopped = True
+        self._abort_loads()
         graph = self._graph()
         ended: dict[str, list[threading.Thread]] = {}
         for name in reversed(graph.load_order(list(self.models))):
@@ -397,6 +361,13 @@ class ModelControl:
             if thread.is_alive():
                 version.abort()
                 thread.join()
+
+    def _abort_loads(self) -> None:
+        """What loads now serves nobody. Again and again, since a load may be between two steps that can be ended."""
+        while loading := list(self._loading):
+            for version in loading:
+                version.abort()
+            time.sleep(0.01)
 
     def forget(self) -> None:
         """In a forked child: the stubs are the parent's. Nothing may talk to them, least of all end them at exit."""

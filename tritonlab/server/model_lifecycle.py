@@ -114,6 +114,7 @@ class ModelVersion:
         self.stats = services.metrics.stats()
         self.first_response: Histogram | None = None
         self._running: ServingInstances | None = None
+        self._stubs: list[ModelStub] = []  # that import the model, while it loads
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
@@ -167,6 +168,7 @@ class ModelVersion:
         try:
             # while one stub is asked for the configuration, the first instance's imports the same module
             first = ModelStub(pool, source, _first_instance(self.files.config), log)
+            self._stubs = [first] if auto is None else [auto, first]
             self.config = self._complete_config(auto)
             self._prepare(first, source)
         except BaseException:
@@ -174,6 +176,7 @@ class ModelVersion:
                 first.kill()
             raise
         finally:
+            self._stubs = []
             if auto is not None:
                 threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
 
@@ -351,11 +354,13 @@ class ModelVersion:
         self.advance(ModelEvent.UNLOADED, reason)
 
     def abort(self) -> None:
-        """Ends everything at once, whatever the state; requests that wait or execute fail."""
-        if isinstance(self.scheduler, EnsembleScheduler):
-            self.scheduler.abort()
+        """Ends everything at once, whatever the state: requests that wait or execute fail, a load fails."""
+        for stub in self._stubs:
+            stub.kill()
         if self._running is not None:
             self._running.abort()
+        elif is_ensemble(self.config) and isinstance(self.scheduler, EnsembleScheduler):
+            self.scheduler.abort()
         self._leave()
 
     def _leave(self) -> None:

@@ -12,7 +12,7 @@ from ..core.model_config import ModelConfig
 from ..core.model_config_rules import InstanceSpec, instance_args, instance_specs, is_decoupled
 from ..core.request_rules import RequestRules
 from ..core.status import ModelError, TritonError, UnavailableError
-from ..instances.instance_group import abort_instances, start_instances, stop_instances
+from ..instances.instance_group import abort_instances, make_instances, start_instances, stop_instances
 from ..instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from ..instances.instance_state import InstanceState
 from ..instances.model_instance import ModelInstance
@@ -55,6 +55,7 @@ class ServingInstances:
         self._stats = stats
         self._execution = execution
         self._signatures: dict[ModelInstance, Signature] = {}
+        self._starting: list[ModelInstance] = []
 
     def start(self, config: ModelConfig, first: ModelStub) -> None:
         """All instances of a final configuration; `first` already imports the model for the first of them. Blocking.
@@ -83,8 +84,8 @@ class ServingInstances:
         self._unregister(self.serving)
 
     def abort(self) -> None:
-        """Ends all at once; requests that wait or execute fail."""
-        instances = [*self.serving, *self.leaving]
+        """Ends all at once, also those that start; requests that wait or execute fail."""
+        instances = [*self.serving, *self.leaving, *self._starting]
         abort_instances(instances)
         for instance in self.serving:
             self._scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
@@ -94,7 +95,12 @@ class ServingInstances:
         self, config: ModelConfig, specs: Sequence[InstanceSpec], first: ModelStub | None = None
     ) -> list[ModelInstance]:
         plans = self._plans(config, specs)
-        instances = start_instances(plans, self._services, self._stats, self._events(config), first)
+        instances = make_instances(plans, self._services, self._stats, self._events(config))
+        self._starting = instances
+        try:
+            start_instances(instances, first)
+        finally:
+            self._starting = []
         self._limit(instances, specs)
         for instance, spec in zip(instances, specs, strict=True):
             self._signatures[instance] = _signature(config, spec)
