@@ -90,11 +90,12 @@ class ModelInferCall(UnaryCall):
         try:
             if self._earlier or response.empty:
                 response = self._only(response)
-            if response.error is not None:
-                raise response.error
-            message = self._service.writer.response(response, self._wanted)
+            message = self._service.writer.response(response, self._wanted) if response.error is None else b""
         except TritonError as error:
             self._fail(error)
+            return
+        if response.error is not None:  # not raised: its traceback would keep this call and the inputs
+            self._fail(response.error)
         else:
             self.respond(message)
 

@@ -68,13 +68,17 @@ class ModelStreamInferCall(StreamCall):
         return True
 
     def _answer(self, response: InferenceResponse, wanted: OutputsWanted | None) -> None:
-        error = response.error
-        if error is None:
-            try:
-                self.write(self._service.writer.stream_response(response, wanted))
-                return
-            except TritonError as found:
-                error = found
+        if response.error is not None:
+            self._answer_error(response, response.error)
+            return
+        try:
+            message = self._service.writer.stream_response(response, wanted)
+        except TritonError as error:
+            self._answer_error(response, error)
+            return
+        self.write(message)
+
+    def _answer_error(self, response: InferenceResponse, error: TritonError) -> None:
         if self._strict:
             self.end(STATUS[error.code], error.message)
             self.cancelled()
