@@ -15,7 +15,8 @@ from .core.status import ModelError, ModelLoadError, TritonError
 from .core.tensor import Tensor
 from .export.repository import export
 from .runtime import default_server, default_workspace, load, playground, reset, serve
-from .server.in_process import Model, Server
+from .server.in_process import Server
+from .server.model import Model
 from .server.response_iterator import AsyncResponseIterator, ResponseIterator
 
 __version__ = "0.1.0"

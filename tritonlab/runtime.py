@@ -3,7 +3,7 @@
 The way of a request, names = modules:
 
     cell / playground                       notebook/
-      | Model.infer                         server/in_process.py         caller's thread
+      | Model.infer                         server/model.py              caller's thread
       v
     InferenceServer.infer                   server/inference_server.py   find the version, check the request
       v
@@ -39,7 +39,8 @@ from .notebook.config_options import ConfigOptions
 from .notebook.draft import Files, Source
 from .notebook.playground import Playground
 from .notebook.workspace import Workspace
-from .server.in_process import Model, Server
+from .server.in_process import Server
+from .server.model import Model
 
 if TYPE_CHECKING:
     from .frontends.endpoints import Endpoints

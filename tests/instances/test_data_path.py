@@ -23,7 +23,7 @@ from tests.serving import (
     instances,
     open_descriptors,
 )
-from tritonlab.server.in_process import Model
+from tritonlab.server.model import Model
 
 ECHO = """
 import triton_python_backend_utils as pb_utils

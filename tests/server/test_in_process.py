@@ -25,7 +25,8 @@ from tests.serving import (
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.status import InternalError, InvalidArgumentError, ModelError, NotFoundError, TritonError
 from tritonlab.core.tensor import Tensor
-from tritonlab.server.in_process import Model, Server
+from tritonlab.server.in_process import Server
+from tritonlab.server.model import Model
 from tritonlab.testing import RecordingInstrument
 
 RETURN = "return [answer(OUT=np.float32([{}]))]"

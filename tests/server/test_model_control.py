@@ -31,7 +31,8 @@ from tritonlab.core.status import (
     UnavailableError,
     UnsupportedError,
 )
-from tritonlab.server.in_process import Model, Server
+from tritonlab.server.in_process import Server
+from tritonlab.server.model import Model
 
 #: Adds `{n}` to its input.
 ADDS = """

@@ -13,7 +13,7 @@ import pytest
 
 from tests.serving import Lab, config, eventually, in_threads, instances
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
-from tritonlab.server.in_process import Model
+from tritonlab.server.model import Model
 from tritonlab.server.model_lifecycle import TRANSITIONS, ModelEvent, ModelState
 
 #: Answers with the number of its call; `IN` 13 fails, 14 kills the stub, warming up or not.

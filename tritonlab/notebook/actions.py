@@ -15,7 +15,7 @@ from .theme import STYLE
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from ..server.in_process import Model
+    from ..server.model import Model
 
 DEFAULT_DIRECTORY = "model_repository"
 

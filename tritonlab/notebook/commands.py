@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
     from ..server.chrome_trace import ChromeTrace
-    from ..server.in_process import Model
+    from ..server.model import Model
 
 
 @dataclass(frozen=True)

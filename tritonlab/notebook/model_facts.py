@@ -13,7 +13,7 @@ from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ..ipc.stub_log import LogRecord
-    from ..server.in_process import Model
+    from ..server.model import Model
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..core.status import TritonError
 from ..core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..server.in_process import Model
+    from ..server.model import Model
 from ..server.response_iterator import ResponseIterator
 
 #: how long the times of an `execute` call that has answered already are waited for

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
     from ..server.chrome_trace import ChromeTrace
-    from ..server.in_process import Model, Server
+    from ..server.in_process import Server
+    from ..server.model import Model
     from .cells import CellBody
 
 
