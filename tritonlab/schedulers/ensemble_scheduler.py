@@ -11,7 +11,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 from ..core.clock import Clock
 from ..core.ensemble_graph import EnsembleGraph
@@ -160,7 +159,7 @@ class EnsembleRun:
     # -- decisions, under the lock
 
     def _post(self, work: Work) -> None:
-        """Puts the responses of `work` into the outbox."""
+        """Puts the responses of `work` into the outbox, or the error of a deadlock."""
         if work.deadlock:
             self._over = self._failed = True
             self._outbox.append(self._error(deadlock(self._scheduler.graph, self.request, work.deadlock)))
@@ -182,7 +181,7 @@ class EnsembleRun:
             if not responses:
                 empty = InferenceResponse(scheduler.name, scheduler.version, request.request_id, empty=True)
                 responses.append(empty)
-            responses[-1] = replace(responses[-1], final=True)
+            responses[-1].final = True
         self._outbox.extend(responses)
 
     def _error(self, error: TritonError) -> InferenceResponse:
