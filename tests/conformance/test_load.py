@@ -327,6 +327,62 @@ def test_without_an_instance_group_the_instance_is_named_after_the_model(side: C
     side.unload("bare")
 
 
+STEPS = """
+import json, os, time
+import triton_python_backend_utils as pb_utils
+
+FILE = %r
+
+
+def step(what):
+    with open(FILE, "a") as file:
+        file.write(json.dumps([os.getpid(), what]) + "\\n")
+
+
+step("import")
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        step("auto_complete_config")
+        return config
+
+    def __init__(self):
+        step("construct")
+
+    def initialize(self, args):
+        step("initialize")
+        end = time.monotonic() + 8
+        while open(FILE).read().count("initialize") < 2:
+            assert time.monotonic() < end, "the other instance waits for this one"
+            time.sleep(0.005)
+
+    def execute(self, requests):
+        step("warm up")
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+WARMUP = """
+model_warmup { name: "w" batch_size: 1 inputs { key: "IN" value { data_type: TYPE_INT32 dims: 1 zero_data: true } } }
+"""
+
+
+@rule("2.2", "2.2.1", "5.8.1")
+def test_the_steps_of_a_load(side: Client) -> None:
+    """In a process of its own the configuration is completed; then all instances start at once, and are warmed up."""
+    file = side.repository.parent / f"{side.repository.name}.steps"
+    group = "instance_group { kind: KIND_CPU count: 2 }"
+    assert side.placed("steps", model(STEPS % str(file), config("IN INT32 1", "OUT INT32 1", group, WARMUP))) is None
+    seen: dict[int, list[str]] = {}
+    for line in file.read_text().splitlines():
+        pid, what = json.loads(line)
+        seen.setdefault(pid, []).append(what)
+    completed = ["import", "auto_complete_config"]
+    instance = ["import", "construct", "initialize", "warm up"]
+    assert sorted(seen.values()) == sorted([completed, instance, instance])
+    side.unload("steps")
+
+
 @rule("2.4.3", "2.4.5", "2.4.1", "1.17.1", "1.17.2", "2.2.1")
 def test_a_model_may_bring_its_whole_config(side: Client) -> None:
     source = (
