@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -111,6 +112,7 @@ class InferenceServer:
         self._backends = Backends(backend_directory)
         if metrics_config is not None and metrics_config.histogram_latencies:
             self.instruments.add(FirstResponses(self.find))
+        self._trace_lock = threading.Lock()  # guards the choice of `infer`
         self.tracer = Tracer(self.trace_settings, self.instruments, self._tell)
         self._executor = RequestExecutor(
             self.infer, self.find, self.clock, self._call_later, int(watchdog_seconds * 1e9), self.tracer.adopt
@@ -206,10 +208,11 @@ class InferenceServer:
             raise
 
     def _on_trace(self) -> None:
-        if self.tracer.refresh():
-            self.infer = self._infer_traced  # type: ignore[method-assign]
-        else:
-            self.__dict__.pop("infer", None)
+        with self._trace_lock:
+            if self.tracer.refresh():
+                self.infer = self._infer_traced  # type: ignore[method-assign]
+            else:
+                self.__dict__.pop("infer", None)
 
     def _call_later(self, ns: int, function: Callable[[], None]) -> None:
         self._timer.call_at(self.clock.now() + ns, function)
