@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, model_text, step
+from tests.serving import eventually
 from tritonlab.core.status import EnsembleError, ModelLoadError
 from tritonlab.server.in_process import Server
 from tritonlab.server.watchdog import Way
@@ -115,8 +116,7 @@ def test_requests_in_flight_are_answered_although_a_composing_model_is_unloaded(
     responses = server.model("waits").infer(inputs={"X": x(9)})
     unloads = threading.Thread(target=lambda: server.unload("slow"))
     unloads.start()
-    while any(entry.get("state") == "READY" for entry in server.index() if entry["name"] in ("slow", "waits")):
-        pass
+    eventually(lambda: "READY" not in [e.get("state") for e in server.index() if e["name"] in ("slow", "waits")])
     assert unloads.is_alive()
     gate.touch()
     assert next(responses).outputs["Y"].numpy().tolist() == [11]
@@ -155,3 +155,17 @@ def test_a_refused_ensemble_says_why_and_has_no_version(server: Server, tmp_path
     with pytest.raises(ModelLoadError, match="ensemble tensor X is mapping to non-existing input NO in model add"):
         server.load("wrong")
     assert {"name": "wrong"} in server.index()
+
+
+def test_a_call_that_waits_for_itself_through_an_ensemble_is_told(tmp_path: Path) -> None:
+    place(tmp_path, "call", model_text(), CALL)
+    place(tmp_path, "inner", ensemble_text(step("call", "IN=X", "OUT=Y")))
+    server = Server(tmp_path, warm_stubs=0, watchdog_seconds=0.2)
+    try:
+        responses = server.model("call").infer(inputs={"IN": x(1)}, raise_on_error=False)
+        report = eventually(lambda: next((r.text for r in server.logs("call") if "one another" in r.text), ""))
+    finally:
+        server.core.stop(timeout=0)
+    assert "Ensemble 'inner' waits for model 'call': request 3, in the queue for" in report
+    assert "They may wait for one another: call -> call." in report
+    assert str(next(responses).error) == "Server exited before the request completed"
