@@ -54,6 +54,7 @@ REASONS = {
     "5.7.10": "newer than 2.51",
     "5.13.2": "newer than 2.51",
     "6": "cases of the protocols are being added",
+    "6.10.1": "2.51 always allows it",
     "6.15.7": "the peer lets in whoever finds its port",
 }
 

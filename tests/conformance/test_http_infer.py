@@ -178,7 +178,7 @@ def test_a_raw_binary_request(http: RawHTTP, name: str, body: bytes, expected: b
         assert reply.status == 500 and "name 'x' is not defined" in reply.error
 
 
-@rule("6.5.4", "6.3.3")
+@rule("6.5.4", "6.3.3", "6.6.4")
 def test_half_precision_goes_binary_only(http: RawHTTP) -> None:
     entry = {"name": "FP16", "shape": [2], "datatype": "FP16", "parameters": {"binary_data_size": 4}}
     half = struct.pack("<2e", 1, 2)

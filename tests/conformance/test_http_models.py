@@ -65,6 +65,21 @@ def test_an_answer_and_its_end_sent_one_after_the_other(http: RawHTTP) -> None:
     assert (reply.status, reply.document["outputs"][0]["data"]) == (200, [1])
 
 
+@rule("6.6.2")
+def test_a_label_file_that_is_missing_fails_the_load(http: RawHTTP, client: Client) -> None:
+    client.place(
+        "unlabelled",
+        model(ADD_SUB, ADD_SUB_CONFIG.replace('name: "OUTPUT0"', 'name: "OUTPUT0" label_filename: "no.txt"')),
+    )
+    reply = http.post("/v2/repository/models/unlabelled/load")
+    assert (reply.status, client.plain(reply.error)) == (
+        400,
+        "load failed for model 'unlabelled': version 1 is at UNAVAILABLE state: Internal: failed to open text file for "
+        "read <repository>/unlabelled/no.txt: No such file or directory;\n",
+    )
+    client.unload("unlabelled")
+
+
 SLEEPS = "mark(A, 1)\ntime.sleep(0.3)\nmark(B, request.is_cancelled())\nreturn told(1)"
 STREAMS = """
 s = sender()

@@ -140,9 +140,9 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def _single(queue: ResponseQueue) -> Reply:
-    responses = []
+    status, body, count = 200, b"", 0
     while (item := await queue.get()) is not None:
-        responses.append(item)
-    status = responses[0][0] if responses else 200
-    body = responses[0][1] if len(responses) == 1 else errors.body(generate.NOT_ONE_RESPONSE)
-    return Reply(status, body)
+        count += 1
+        if count == 1:
+            status, body = item
+    return Reply(status, body if count == 1 else errors.body(generate.NOT_ONE_RESPONSE))
