@@ -13,7 +13,9 @@ from tritonlab.core.latency_stats import Histogram, LatencyStats
 from tritonlab.core.metrics import MetricRegistry
 from tritonlab.core.metrics_config import MetricsConfig
 from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.server_metrics import CpuUsage, GpuUsage
 from tritonlab.core.status import InternalError, NotFoundError
+from tritonlab.server.machine_usage import MachineUsage
 from tritonlab.server.server_metrics import FirstResponses, ServerMetrics
 from tritonlab.testing import MockClock
 
@@ -26,6 +28,48 @@ def test_a_version_counts_what_the_configuration_asks_for() -> None:
     assert made(MetricsConfig()).first_response(ModelConfig()) is None
     assert isinstance(made(MetricsConfig(summary_latencies=True)).stats(), LatencyStats)
     assert made(MetricsConfig(histogram_latencies=True)).first_response(ModelConfig()) is not None
+
+
+def version(*instances: tuple[str, int]) -> Any:
+    """A version with instances of these kinds on these devices."""
+    return SimpleNamespace(
+        name="m",
+        version=1,
+        stats=InferStats(),
+        scheduler=SimpleNamespace(pending=0),
+        config=ModelConfig(),
+        load_ns=0,
+        first_response=None,
+        instances=[SimpleNamespace(plan=SimpleNamespace(kind=kind, device_id=device)) for kind, device in instances],
+    )
+
+
+@pytest.mark.parametrize(
+    ("instances", "label"),
+    [
+        ([("CPU", 0)], ""),
+        ([("GPU", 1), ("GPU", 1)], 'gpu_uuid="GPU-b",'),
+        ([("GPU", 0), ("GPU", 1)], ""),
+        ([("GPU", 0), ("CPU", 0)], ""),
+        ([("GPU", 7)], ""),
+        ([], ""),
+    ],
+)
+def test_the_gpu_of_a_model(monkeypatch: pytest.MonkeyPatch, instances: list[tuple[str, int]], label: str) -> None:
+    gpus = [GpuUsage("GPU-a"), GpuUsage("GPU-b", 0.5)]
+    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(0.25), gpus))
+    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock())
+    lines = metrics.text([version(*instances)]).splitlines()
+    assert f'nv_inference_count{{{label}model="m",version="1"}} 0' in lines
+    assert 'nv_gpu_utilization{gpu_uuid="GPU-b"} 0.5' in lines
+    assert "nv_cpu_utilization 0.25" in lines
+
+
+@pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (False, False)])
+def test_what_is_not_measured_is_not_shown(monkeypatch: pytest.MonkeyPatch, cpu: bool, gpu: bool) -> None:
+    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a", 0.5)]))
+    text = ServerMetrics(MetricsConfig(cpu=cpu, gpu=gpu), MetricRegistry(), MockClock()).text([])
+    assert ("nv_cpu" in text, "nv_gpu" in text, "nv_pinned" in text) == (cpu, gpu, True)
 
 
 class Bench:

@@ -15,7 +15,7 @@ class ModelMetrics(NamedTuple):
     """What `expose` needs to know of one model version.
 
     `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache. `first_response`: times
-    until the first response, milliseconds.
+    until the first response, milliseconds. `gpu_uuid`: of the GPU that all of its instances are on.
     """
 
     name: str
@@ -26,6 +26,7 @@ class ModelMetrics(NamedTuple):
     load_ns: int = 0
     cached: bool = False
     first_response: Histogram | None = None
+    gpu_uuid: str = ""
 
 
 #: Counters that `counter_latencies=false` takes away (measured).
@@ -41,7 +42,8 @@ def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None 
     summaries = [Family(name, "summary", text) for name, text, _ in _SUMMARIES]
     for model in models:
         tags = [(f"_{name}", value) for name, value in model.tags.items()]
-        labels = sorted([*tags, ("model", model.name), ("version", str(model.version))])
+        gpu = [("gpu_uuid", model.gpu_uuid)] if model.gpu_uuid else []
+        labels = sorted([*tags, *gpu, ("model", model.name), ("version", str(model.version))])
         stats = model.stats.to_dict(model.name, model.version)
         for family, (_, _, _, read) in zip(families, shown, strict=True):
             family.samples += [("", _with(labels, extra), value) for extra, value in read(model, stats)]

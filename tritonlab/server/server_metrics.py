@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.clock import Clock
@@ -15,8 +15,14 @@ from ..core.metrics import MetricRegistry
 from ..core.metrics_config import MetricsConfig, first_response_buckets
 from ..core.model_config import ModelConfig
 from ..core.model_metrics import ModelMetrics
-from ..core.prometheus_text import Family
-from ..core.server_metrics import cache_families, cpu_families, gpu_families, pinned_families
+from ..core.server_metrics import (
+    CpuUsage,
+    GpuUsage,
+    cache_families,
+    cpu_families,
+    gpu_families,
+    pinned_families,
+)
 from ..core.status import NotFoundError, UnavailableError
 from .machine_usage import MachineUsage
 
@@ -69,6 +75,7 @@ class ServerMetrics:
 
     def text(self, versions: Iterable[ModelVersion], cache: Mapping[str, float] | None = None) -> str:
         """`cache`: the numbers of the local response cache, if there is one (`core.server_metrics.cache_families`)."""
+        cpu, gpus = self._usage()
         models = [
             ModelMetrics(
                 v.name,
@@ -79,18 +86,28 @@ class ServerMetrics:
                 v.load_ns,
                 v.config.response_cache.enable,
                 v.first_response,
+                _gpu_uuid(v, gpus),
             )
             for v in versions
         ]
-        return self._registry.expose(models, self._families(cache), self._config)
+        families = pinned_families() + gpu_families(gpus)
+        families += cpu_families(cpu) if self._config.cpu else []
+        families += cache_families(cache) if cache is not None else []
+        return self._registry.expose(models, families, self._config)
 
-    def _families(self, cache: Mapping[str, float] | None) -> list[Family]:
+    def _usage(self) -> tuple[CpuUsage, list[GpuUsage]]:
         config = self._config
-        families = pinned_families()
-        if config.cpu or config.gpu:
-            if self._machine is None:
-                self._machine = MachineUsage(config.interval_ms, self._clock.now)
-            cpu, gpus = self._machine.read()
-            families += gpu_families(gpus) if config.gpu else []
-            families += cpu_families(cpu) if config.cpu else []
-        return families + (cache_families(cache) if cache is not None else [])
+        if not config.cpu and not config.gpu:
+            return CpuUsage(), []
+        if self._machine is None:
+            self._machine = MachineUsage(config.interval_ms, self._clock.now)
+        cpu, gpus = self._machine.read()
+        return cpu, gpus if config.gpu else []
+
+
+def _gpu_uuid(version: ModelVersion, gpus: Sequence[GpuUsage]) -> str:
+    """Of the GPU that the instances are on. The peer counts for each GPU apart; here a version has one set of counters,
+    so one with instances on several GPUs gets no label."""
+    devices = {instance.plan.device_id if instance.plan.kind == "GPU" else -1 for instance in version.instances}
+    device = devices.pop() if len(devices) == 1 else -1
+    return gpus[device].uuid if 0 <= device < len(gpus) else ""
