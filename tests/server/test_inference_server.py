@@ -386,6 +386,8 @@ def test_unloading_ends_the_model(lab: Lab) -> None:  # rules 2.8.1, 5.11.5, 5.1
     assert not alive(pid)
     assert [r.text for r in model.logs()] == ["finalized"]
     assert (model.state, model.reason, model.ready()) == ("UNAVAILABLE", "unloaded", False)
+    assert ("leaving", 1) in lab.server.models()
+    assert ("leaving", 1) not in lab.server.models(exclude_not_ready=True)
     with pytest.raises(NotFoundError, match=r"^Request for unknown model: 'leaving' has no available versions$"):
         model()
     assert lab.server.ready()

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conformance.rules import rule
 from tests.serving import (
     SCRIPTED,
     Lab,
@@ -291,6 +292,7 @@ def test_a_version_that_fails_takes_the_new_ones_back(lab: Lab) -> None:
 # -- repositories, rules 5.11.10, 5.11.11
 
 
+@rule("5.11.10", "5.11.11")
 def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     for repository, names in ((first, ["both", "mine"]), (second, ["both", "yours"])):
@@ -314,6 +316,7 @@ def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None
             server.register_model_repository(first)
 
 
+@rule("5.11.11")
 def test_repositories_are_registered_in_the_explicit_mode_only(tmp_path: Path) -> None:
     with Server(tmp_path, warm_stubs=0) as server:
         text = "is not allowed if model control mode is not EXPLICIT"

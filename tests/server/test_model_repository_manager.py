@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.rules import rule
 from tests.serving import write_model
 from tritonlab.core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
 from tritonlab.server.model_repository_manager import ModelRepositoryManager, fingerprint
@@ -61,9 +62,10 @@ def test_a_name_that_two_repositories_have_can_be_loaded_from_none(tmp_path: Pat
     assert not manager.holds("m")
 
 
-# -- repositories that come and go, rule 5.11.11
+# -- repositories that come and go
 
 
+@rule("5.11.11")
 def test_a_registered_repository_is_one_more(tmp_path: Path) -> None:
     manager = ModelRepositoryManager([])
     write_model(tmp_path, "m", SOURCE)
@@ -73,6 +75,7 @@ def test_a_registered_repository_is_one_more(tmp_path: Path) -> None:
     assert manager.names() == []
 
 
+@rule("5.11.11")
 def test_a_mapping_gives_directories_other_names(tmp_path: Path) -> None:
     manager = ModelRepositoryManager([])
     for name in ("d", "plain"):
@@ -85,6 +88,7 @@ def test_a_mapping_gives_directories_other_names(tmp_path: Path) -> None:
         failure(manager, absent)
 
 
+@rule("5.11.11")
 def test_what_cannot_be_registered(tmp_path: Path) -> None:
     manager = ModelRepositoryManager([tmp_path])
     nowhere, other = tmp_path / "nowhere", tmp_path / "other"

@@ -159,11 +159,11 @@ class Server:
         """A handle on a model, loaded or not; version -1 is the latest by its policy."""
         return Model(self, name, version)
 
-    def models(self) -> dict[tuple[str, int], Model]:
-        """Every version that was loaded or tried, by (name, version)."""
+    def models(self, exclude_not_ready: bool = False) -> dict[tuple[str, int], Model]:
+        """Every version that was loaded or tried, or only those that are READY, by (name, version)."""
         found = {}
         for model in self._core.models():
-            for version in sorted({*model.versions, *model.ended}):
+            for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
                 found[model.name, version] = Model(self, model.name, version)
         return found
 
