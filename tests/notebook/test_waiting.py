@@ -32,6 +32,18 @@ def test_lines_of_models_are_shown_as_the_cells(capsys: pytest.CaptureFixture[st
     )
 
 
+def test_the_lines_of_a_version_from_before_the_cell_was_changed_stay(notebook: Any) -> None:
+    cell = "%%triton_model m\nclass TritonPythonModel:\n    def execute(self, requests): pass"
+    notebook.run(cell)
+    report = 'File "{}/1/model.py", line 2, in execute\n    {}'
+    ask = "m.server.core.instruments.requests_wait('m', {!r}.format(m.directory, {!r}), 0)"
+    model = notebook.number()
+    result = notebook.run(ask.format(report, "def execute(self, requests): pass"))
+    assert f"Cell In[{model}], line 3, in execute\n    def execute(self, requests): pass" in result.text
+    result = notebook.run(ask.format(report, "time.sleep(600)"))
+    assert '/1/model.py", line 2, in execute\n    time.sleep(600)' in result.text
+
+
 def test_it_is_shown_below_the_cell_that_waits(notebook: Any) -> None:
     notebook.run("%%triton_model m\nclass TritonPythonModel:\n    def execute(self, requests): pass")
     model = notebook.number()

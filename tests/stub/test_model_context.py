@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -74,6 +75,17 @@ def test_helpers_beside_the_model_and_the_paths_are_found(load: Load, tmp_path: 
 def test_no_byte_code_is_left_in_the_repository(load: Load, tmp_path: Path) -> None:
     load("import helper_clean\nclass TritonPythonModel: pass", helper_clean="")
     assert not list(tmp_path.rglob("__pycache__"))
+
+
+def test_tracebacks_show_the_model_as_it_was_imported(load: Load) -> None:
+    """A process that still executes shows its own lines when the file has become another."""
+    context = load("class TritonPythonModel:\n    def execute(self, requests):\n        1 / 0\n")
+    with open(context.model_path, "w") as file:
+        file.write("# another\n" * 9)
+    context.initialize({})
+    with pytest.raises(ZeroDivisionError) as raised:
+        context.execute([])
+    assert traceback.extract_tb(raised.value.__traceback__)[-1].line == "1 / 0"
 
 
 def test_the_compiled_names_come_after_the_import(load: Load) -> None:  # rule 1.1.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from ..core.instrument import Instrument, Instruments
 from .source_map import Locate
 
-_PLACE = re.compile(r'File "([^"\n]+)", line (\d+)')
+_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in [^\n]*\n {4}(?P<text>[^\n]*))?')
 
 
 class WaitingNotice(Instrument):
@@ -23,8 +24,13 @@ class WaitingNotice(Instrument):
         print(_PLACE.sub(self._place, text), file=sys.stderr, flush=True)
 
     def _place(self, found: re.Match[str]) -> str:
-        origin, line = self._locate(found[1], int(found[2]))
-        return found[0] if origin == found[1] else f"{self._label(origin)}, line {line}"
+        origin, line = self._locate(found["file"], int(found["line"]))
+        if origin == found["file"]:
+            return found[0]
+        text = found["text"]
+        if text is not None and text.strip() != linecache.getline(origin, line).strip():
+            return found[0]  # a version from before the cell was changed, which still executes
+        return f"{self._label(origin)}, line {line}{found['rest'] or ''}"
 
     def listen_to(self, instruments: Instruments) -> None:
         """In place of any other: a notebook has one."""

@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import inspect
 import json
+import linecache
 import os
 import sys
 import threading
@@ -60,6 +61,7 @@ class ModelContext:
         __import__(module)
         _warn_of_working_directory(set(sys.modules) - known)
         self._module = sys.modules[module]
+        _keep_source(self._module.__file__ or model_path)
         utils = importlib.import_module("triton_python_backend_utils")
         compiled = importlib.import_module("c_python_backend_utils")
         compiled.attach(utils)  # only now: rule 1.1.2
@@ -160,3 +162,13 @@ def _warn_of_working_directory(imported: Set[str]) -> None:
                 "warning: '%s' was imported from the working directory %s, where a deployed server does not find it: "
                 "put it beside model.py\n" % (name, here)
             )
+
+
+def _keep_source(path: str) -> None:
+    """Stacks and tracebacks of this process show the model's lines as they were imported: when it is loaded again, this
+    one may still run, and the file is another."""
+    linecache.getlines(path)
+    entry = linecache.cache.get(path)
+    if entry is not None and len(entry) == 4:
+        size, _, lines, name = entry
+        linecache.cache[path] = (size, None, lines, name)  # without a time it is never checked
