@@ -48,7 +48,7 @@ SUM = (
         return pb_utils.InferenceResponse([pb_utils.Tensor(o, sum(arrays)) for o in self.outputs if arrays])
 """
 )
-#: Fails, or answers without an output, as the model's name says; `slow` takes a while about it.
+#: Fails, or answers without an output, as the model's name says.
 ODD = (
     HEAD
     + """
@@ -61,9 +61,6 @@ ODD = (
             return pb_utils.InferenceResponse([])
         if self.name == "raises":
             raise ValueError("boom")
-        if self.name == "slow":
-            for _ in range(100):
-                time.sleep(0.005)
         if self.name == "retypes":
             return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x.astype(np.int32))])
         error = pb_utils.TritonError(self.name + " failed", pb_utils.TritonError.NOT_FOUND)
@@ -151,7 +148,6 @@ PYTHON: dict[str, Files] = {
     "fails": python(ODD, model_text()),
     "raises": python(ODD, model_text()),
     "nothing": python(ODD, model_text()),
-    "slow": python(ODD, model_text()),
     "retypes": python(ODD, model_text()),
     "stream": python(STREAM, model_text(more=DECOUPLED)),
     "lingers": python(STREAM, model_text(more=DECOUPLED)),
@@ -181,7 +177,10 @@ ENSEMBLES: dict[str, Files] = {
     "exception": only("raises"),
     "cancelled": ensemble(step("sleeper", "IN=X", "OUT=Z"), step("echo", "IN=Z", "OUT=Y")),
     "first_error": ensemble(
-        step("slow", "IN=X", "OUT=Z"), step("echo", "IN=Z", "OUT=Y1"), step("fails", "IN=X", "OUT=Y2"), outputs="Y1 Y2"
+        step("sleeper", "IN=X", "OUT=Z"),
+        step("echo", "IN=Z", "OUT=Y1"),
+        step("fails", "IN=X", "OUT=Y2"),
+        outputs="Y1 Y2",
     ),
     "wrong_type": ensemble(step("retypes", "IN=X", "OUT=Z"), step("echo", "IN=Z", "OUT=Y")),
     "passed_type": only("retypes"),
