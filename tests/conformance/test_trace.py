@@ -95,6 +95,7 @@ MODELS: dict[str, Files] = {
     "raises": model(RAISES, config(*IO, BATCHED)),
     "refuses": model(REFUSES, config(*IO, BATCHED)),
     "types": model(ECHO, config(TYPES, TYPES, BATCHED)),
+    "cached": model(ECHO, config(*IO, BATCHED, "response_cache { enable: true }")),
     "both": {"config.pbtxt": ENSEMBLE, "1/none": ""},
 }
 
@@ -139,6 +140,7 @@ def _shown(entry: dict[str, Any], first: int) -> dict[str, Any] | None:
 
 
 LEVELS = ("TIMESTAMPS", "TENSORS")
+CACHE = "local,size=1048576"
 
 
 @pytest.fixture(scope="module", params=["real", "lab"])
@@ -151,9 +153,9 @@ def traced(which: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tra
     scratch = tmp_path_factory.mktemp("traced")
     file = scratch / "trace.json"
     options = ["rate=1", f"triton,file={file}", "triton,log-frequency=1", *(f"level={level}" for level in LEVELS)]
-    arguments = [f"--trace-config={option}" for option in options]
+    arguments = [f"--trace-config={option}" for option in options] + [f"--cache-config={CACHE}"]
     setting = TraceSetting(LEVELS, 1, log_frequency=1, file=str(file))
-    with serving(which, scratch, MODELS, arguments, trace_setting=setting) as client:
+    with serving(which, scratch, MODELS, arguments, trace_setting=setting, cache_config=CACHE) as client:
         yield Traced(client, file)
 
 
@@ -191,6 +193,16 @@ def whole(ident: int, name: str, answered: list[str], **more: Any) -> list[dict[
 def test_a_request(traced: Traced, name: str, answered: list[str]) -> None:
     traced.client.stream(name, numbers(1, 2))
     assert traced.next() == whole(1, name, answered)
+
+
+@rule("5.14.4")
+def test_a_request_that_the_cache_answers(traced: Traced) -> None:
+    for _ in range(2):
+        traced.client.infer("cached", numbers(1, 2))
+    # what the peer stores it writes twice
+    assert traced.next() == whole(1, "cached", ["1,2"] * (2 if traced.client.side == "real" else 1))
+    compute = moments(1, *COMPUTE[:-1])
+    assert traced.next() == [entry for entry in whole(1, "cached", ["1,2"]) if entry not in compute]
 
 
 @rule("5.14.4", "1.11.1")

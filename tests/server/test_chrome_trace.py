@@ -75,7 +75,15 @@ def test_a_request_that_was_never_executed_says_why() -> None:
     assert named(trace)[-1] == ("e", "add", "requests", "request 1", 5)
 
 
-def test_what_began_before_it_listened_is_left_out() -> None:
+def test_a_request_that_the_cache_answers() -> None:
+    hooks, trace = listening()
+    request = made(3)
+    hooks.response_sent(request, InferenceResponse("add", 1), 4_000)  # type: ignore[misc]
+    hooks.request_released(request, 5_000)  # type: ignore[misc]
+    assert [event[0] for event in named(trace)] == ["b", "n", "e"]
+
+
+def test_what_ends_and_did_not_begin_is_left_out() -> None:
     hooks, trace = listening()
     hooks.execute_finished("add_0_0", 1, ExecuteTimes(1, 1, 1), 5_000)  # type: ignore[misc]
     hooks.request_released(made(1), 6_000)  # type: ignore[misc]

@@ -105,8 +105,8 @@ class Trace:
     def ended(self, request: InferenceRequest, now: int) -> None:
         """The request has its final response."""
         self.tree.join(self)
-        if not self._executions and request.queue_start:  # an ensemble's, or it never left the queue
-            self._executions.append((request.queue_start, 0, None))
+        if not self._executions:  # an ensemble's; or it never left the queue; or the response cache had the answer
+            self._executions.append((request.queue_start or request.request_start, 0, None))
             self._queued(request)
         self._span = request.request_start, now
         self._head = {"model_name": request.model_name, "model_version": self._version}

@@ -119,6 +119,7 @@ class ChromeTrace(Instrument):
             begin += took
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        self._begin(request)  # one that the response cache answers was never queued
         error = {"error": response.error.message} if response.error is not None else {}
         shown = {name: repr(tensor) for name, tensor in response.outputs.items()}
         self._span(request, "n", "final response" if response.final else "response", now, {**shown, **error})
