@@ -34,6 +34,7 @@ from tritonlab.core.status import (
 )
 from tritonlab.server.in_process import Server
 from tritonlab.server.model import Model
+from tritonlab.testing import RecordingInstrument
 
 #: Adds `{n}` to its input.
 ADDS = """
@@ -184,6 +185,22 @@ def test_unload_dependents_takes_what_nobody_asked_for(chain: Chain) -> None:
     chain.server.load("outer")
     chain.server.unload("outer")
     assert chain.ready() == "a b e"
+
+
+def test_an_ensemble_that_was_loaded_by_its_name_stays_when_one_of_it_goes(chain: Chain) -> None:
+    chain.server.load("e")
+    chain.server.load("outer")
+    chain.server.unload("outer", unload_dependents=True)
+    assert chain.ready() == "a b e"
+
+
+def test_an_ensemble_is_loaded_once_with_its_models(chain: Chain) -> None:
+    events = RecordingInstrument()
+    chain.server.instruments.add(events)
+    chain.server.load("outer")
+    chain.server.instruments.remove(events)
+    loaded = [event[0] for event in events.named("model_state") if event[2] == "READY"]
+    assert loaded == ["a", "b", "e", "outer"]
 
 
 def test_a_load_that_changes_nothing_asks_for_nothing(chain: Chain) -> None:  # measured on 2.51

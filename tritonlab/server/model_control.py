@@ -122,8 +122,6 @@ class ModelControl:
         failed: dict[int, TritonError] = {}
         try:
             for number in numbers:
-                if self.stopped:
-                    raise UnavailableError("Server is stopping")
                 outcome = self._load_version(model, found, number)
                 if isinstance(outcome, ModelVersion):
                     loaded[number] = outcome
@@ -154,6 +152,8 @@ class ModelControl:
         version = ModelVersion(found, number, self._services, self._on_state)
         self._loading.add(version)
         try:
+            if self.stopped:  # after the line above: `_abort_loads` sees it, or this is seen here
+                raise UnavailableError("Server is stopping")
             version.load()
         except TritonError as error:
             if number not in model.versions:
@@ -209,8 +209,11 @@ class ModelControl:
             circle = DependencyGraph(configs).circle(name)
             if circle:
                 raise ConfigError(circle)
-            model.wanted = found
-            parts = {part: self._composing(name, part) for part in composing_models(found.config)}
+            model.wanted = None  # the loads of its own models must not load it
+            try:
+                parts = {part: self._composing(name, part) for part in composing_models(found.config)}
+            finally:
+                model.wanted = found
             there = {part: known for part, known in parts.items() if known is not None}
             check_composing_models(found.config, there)
         except ConfigError as error:
