@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import socket
@@ -143,6 +144,25 @@ def test_a_document_that_is_too_large_is_refused(http: RawHTTP) -> None:
         reply = http.post("/v2/models/identity/infer", bytes((64 << 20) + 4), **headers)
         assert reply.status == 400 and reply.error.startswith(text)
     assert answers(http)
+
+
+def test_a_request_that_fails_is_not_kept_until_the_collector_runs(http: RawHTTP, lab: Lab) -> None:
+    lab.load(
+        "fails",
+        IDENTITY.replace("return [", "raise ValueError('no')\n        return ["),
+        config("IN FP32 -1", "OUT FP32 -1"),
+    )
+    head = json.dumps(document(4 << 20, binary=True)).encode()
+    body = head + bytes(16 << 20)
+    gc.collect()
+    gc.disable()
+    try:
+        before = psutil.Process().memory_info().rss
+        for _ in range(10):
+            assert http.post("/v2/models/fails/infer", body, **{JSON_SIZE: str(len(head))}).status == 500
+        assert psutil.Process().memory_info().rss - before < 100 << 20
+    finally:
+        gc.enable()
 
 
 # bodies in pieces

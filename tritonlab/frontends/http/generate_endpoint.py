@@ -71,12 +71,14 @@ class ResponseQueue:
 
 
 def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
+    """An error has status 400, whatever its code (rule 6.8.5). It is not raised: its traceback would lead back to it,
+    and keep the response until the collector runs."""
+    if response.error is not None:
+        return 400, errors.body(response.error.message)
     try:
-        if response.error is not None:
-            raise response.error
         return 200, generate.encode(response)
     except TritonError as error:
-        return 400, errors.body(error.message)  # whatever its code (rule 6.8.5)
+        return 400, errors.body(error.message)
 
 
 class GenerateEndpoint:

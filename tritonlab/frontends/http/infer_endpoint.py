@@ -57,13 +57,13 @@ class SingleResponse:
     def _settle(self) -> None:
         if self._future.done():
             return
-        if self._response is None:
-            self._future.set_exception(InternalError("received an unexpected null response"))
+        response = self._response
+        if response is None:
+            response = InferenceResponse(error=InternalError("received an unexpected null response"))
         elif self._count > 1:
             # The peer appends this to the first response, with status 500 (rule 3.2.3).
-            self._future.set_exception(InternalError(f"expected a single response, got {self._count}"))
-        else:
-            self._future.set_result(self._response)
+            response = InferenceResponse(error=InternalError(f"expected a single response, got {self._count}"))
+        self._future.set_result(response)
 
     def __await__(self):  # type: ignore[no-untyped-def]
         return self._future.__await__()
@@ -117,8 +117,11 @@ class InferEndpoint:
             self._core.infer(request)
         except TritonError as error:
             return refusal(error)
+        response = await answer
+        if response.error is not None:  # not raised: its traceback would keep this call, body and all
+            return refusal(response.error, TEXT)
         try:
-            return self._encode(await answer, outputs, found, headers)
+            return self._encode(response, outputs, found, headers)
         except TritonError as error:
             return refusal(error, TEXT)
 
@@ -133,8 +136,6 @@ class InferEndpoint:
     def _encode(
         self, response: InferenceResponse, outputs: RequestedOutputs, found: ModelVersion, headers: Headers
     ) -> Reply:
-        if response.error is not None:
-            raise response.error
         text, blobs = self._encoder.encode(response, outputs, found)
         reply = Reply(body=text)
         if blobs:
