@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -389,3 +390,27 @@ def test_stubs_start_beside_a_running_server_in_silence(support: str, pytestconf
         capture_output=True, text=True, timeout=60, env=environment, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+# -- what is no client
+
+
+def test_idle_and_confused_connections_hold_nobody_up(server: CallServer) -> None:
+    port = server.listen("127.0.0.1:0")
+    server.start()
+    threads = threading.active_count()
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    says = [b"", preface, b"GET / HTTP/1.1\r\n\r\n", preface[:10], preface + b"\xff" * 100]
+    sockets = []
+    try:
+        for number in range(200):
+            sockets.append(socket.create_connection(("127.0.0.1", port)))
+            sockets[-1].sendall(says[number % len(says)])
+        for each in sockets[::7]:
+            each.shutdown(socket.SHUT_WR)
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            assert unary(channel)(b"x", timeout=SECONDS) == b"x"
+        assert threading.active_count() == threads
+    finally:
+        for each in sockets:
+            each.close()
