@@ -123,11 +123,11 @@ class Server:
     ) -> Model:
         """Loads or reloads a model and waits until it is READY.
 
-        `config` (dict or JSON text) replaces config.pbtxt for this load; `files` (`{"file:1/model.py": b"…"}`)
-        replace the whole directory and need
-        `config`. A reload that fails leaves the running version as it is. Raises ModelLoadError with what a client
-        would be told; `.reason`,
-        `.exception` and `.log` say why.
+        Nothing happens if nothing has changed; where only the instance groups have, the equal instances go on.
+        `config` (dict or JSON text) replaces config.pbtxt until a file of the model changes or it is unloaded; `files`
+        (`{"file:1/model.py": b"…"}`) replace the whole directory and need `config`. An ensemble brings its models. A
+        reload that fails leaves the running version as it is. Raises ModelLoadError with what a client would be told;
+        `.reason`, `.exception` and `.log` say why.
         """
         self._core.load(name, config, files)
         return Model(self, name)

@@ -359,7 +359,7 @@ class ModelVersion:
             stub.kill()
         if self._running is not None:
             self._running.abort()
-        elif is_ensemble(self.config) and isinstance(self.scheduler, EnsembleScheduler):
+        elif self.state is not ModelState.LOADING and isinstance(self.scheduler, EnsembleScheduler):
             self.scheduler.abort()
         self._leave()
 
