@@ -33,7 +33,12 @@ PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class SingleResponse:
-    """Waits for the one response of a request, which comes on any thread."""
+    """Waits for the one response of a request, which comes on any thread.
+
+    The event loop does not read the stub's answer itself, as a thread that waits alone does (`Leadable.lead`): between
+    two requests of a client the stub falls asleep, so that its answer takes longer than polling pays. Measured on two
+    busy cores, by turns within one run, from request to answer: 385 us as it is, 424 us reading, 600 us polling first.
+    """
 
     __slots__ = ("_count", "_future", "_loop", "_response")
 
