@@ -143,7 +143,19 @@ def test_a_forced_request_is_traced_in_mode_opentelemetry() -> None:
     settings = make(TraceSetting(("TIMESTAMPS",), 3, mode="opentelemetry"))
     assert settings.sample("add", forced=True) is not None
     assert settings.sample("add") is None
+    settings.update("", {"trace_count": ["0"]})
+    assert settings.sample("add", forced=True) is not None
+    assert settings.active()
     assert tracing(rate=3).sample("add", forced=True) is None
+
+
+def test_a_count_that_ran_down_is_whole_again_after_any_update() -> None:
+    settings = tracing(count=5)
+    settings.sample("add")
+    settings.update("add", {"log_frequency": ["3"]})
+    assert settings.get()["trace_count"] == settings.get("add")["trace_count"] == ["4"]
+    settings.update("", {"trace_rate": ["1"]})
+    assert settings.get()["trace_count"] == settings.get("add")["trace_count"] == ["5"]
 
 
 def test_models_without_an_override_share_the_count_of_requests() -> None:

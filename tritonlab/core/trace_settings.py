@@ -118,9 +118,9 @@ class TraceSettings:
     def _updated(
         self, sampler: _Sampler | None, fallback: TraceSetting, parsed: Mapping[str, _Parsed | None]
     ) -> _Sampler:
-        """The sampler that takes the place of `sampler`; it counts from the start, as the peer's does."""
-        own = dict.fromkeys(sampler.own) if sampler is not None else {}
-        changes: dict[str, _Parsed] = {name: getattr(sampler.setting, name) for name in own} if sampler else {}
+        """The sampler that takes the place of `sampler`; it counts from the start, as the peer's does (measured: a
+        `trace_count` that ran down is whole again after an update of anything)."""
+        changes: dict[str, _Parsed] = {name: getattr(sampler.setting, name) for name in sampler.own} if sampler else {}
         for field, value in parsed.items():
             name = _FIELDS[field]
             if value is None:
@@ -133,7 +133,10 @@ class TraceSettings:
         return _Sampler(setting, frozenset(changes))
 
     def start(self, setting: TraceSetting) -> None:
-        """What only the server's owner may say: this holds for every model from now on, overrides are forgotten."""
+        """What only the server's owner may say: this holds for every model from now on, overrides are forgotten. Raises
+        InvalidArgumentError for one that traces nothing."""
+        if setting.flaw:
+            raise InvalidArgumentError(f"Attempting to set invalid trace setting :{setting.flaw}")
         self._replace(setting)
 
     def stop(self) -> None:
@@ -141,8 +144,6 @@ class TraceSettings:
         self._replace(self._start)
 
     def _replace(self, setting: TraceSetting) -> None:
-        if setting.level and setting.flaw:
-            raise InvalidArgumentError(f"Attempting to set invalid trace setting :{setting.flaw}")
         with self._lock:
             self._global = _Sampler(setting, frozenset())
             self._models = {}
@@ -170,8 +171,8 @@ class TraceSettings:
     def active(self) -> bool:
         """Whether any request of any model can still be traced."""
         with self._lock:
-            samplers = [self._global, *self._models.values()]
-            return any(not s.setting.flaw and s.setting.count != 0 for s in samplers)
+            settings = [sampler.setting for sampler in (self._global, *self._models.values())]
+        return any(not s.flaw and (s.count != 0 or s.mode == "opentelemetry") for s in settings)
 
     def _require(self, model: str) -> None:
         if model and not self._model_ready(model):
