@@ -256,6 +256,10 @@ def test_a_model_that_cannot_be_read_fails_the_ensemble_like_itself(chain: Chain
     write_model(chain.repository, "unreadable", ADDS.format(n=1), "nonsense: 1")
     write_ensemble(chain.repository, "of_unreadable", "unreadable")
     error = failure(chain.server, "of_unreadable")
+    text = "ensemble of_unreadable contains models that are not available or ambiguous: unreadable"
+    assert error.message == f"load failed for model 'of_unreadable': {text}\n"
+    assert "failed to read text proto from" in error.reason
+    error = failure(chain.server, "of_unreadable")
     assert error.message == "failed to load 'of_unreadable', failed to poll from model repository"
     assert "failed to read text proto from" in error.reason
 
@@ -601,3 +605,28 @@ def test_an_interrupt_of_a_start_ends_what_loads(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         Server(tmp_path / "models", warm_stubs=0)
     eventually(lambda: not any(map(alive, pids())))
+
+
+def test_instances_give_their_resources_back_when_they_leave(tmp_path: Path) -> None:
+    def groups(priority: int) -> str:
+        return in_groups(f'count: 2 rate_limiter {{ resources {{ name: "r" count: 1 }} priority: {priority} }}')
+
+    write_model(tmp_path, "limited", SCRIPTED, groups(1))
+    limits = {"rate_limit": "execution_count", "rate_limit_resource": {"r": 1}}
+    with Server(tmp_path, model_control_mode="explicit", startup_models=["limited"], warm_stubs=0, **limits) as server:
+        model = server.model("limited")
+        script = Script(model)
+        go = tmp_path / "go"
+        held = script.infer(f"while not os.path.exists({str(go)!r}): time.sleep(0.005)\nreturn [answer()]")
+        eventually(lambda: any(instance.inflight for instance in instances(model)))
+        old = {instance["pid"] for instance in model.instances()}
+        (tmp_path / "limited" / "config.pbtxt").write_text(groups(2))
+        server.load("limited")
+        assert not old & {instance["pid"] for instance in model.instances()}
+        queued = script.infer("return [answer(OUT=np.float32([1]))]")  # waits for what the held one has
+        go.touch()
+        next(held)
+        assert next(queued).outputs["OUT"].numpy() == [1]
+        version = server.core.find("limited")
+        eventually(lambda: not version.leaving)
+        assert [script.value("1") for _ in range(4)] == [1] * 4
