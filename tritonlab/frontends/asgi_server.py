@@ -30,9 +30,7 @@ class _Server(uvicorn.Server):
 class ASGIServer:
     """One listening socket, one event loop, one thread. Started and stopped at most once."""
 
-    def __init__(
-        self, app: ASGIApp, name: str, protocol: type[HttpToolsProtocol] = HttpToolsProtocol
-    ) -> None:
+    def __init__(self, app: ASGIApp, name: str, protocol: type[HttpToolsProtocol] = HttpToolsProtocol) -> None:
         config = uvicorn.Config(
             app,
             loop="uvloop",

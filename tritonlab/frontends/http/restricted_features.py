@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.status import InvalidArgumentError
+from ..flag_values import CATEGORIES
 from .reply import TEXT, Headers, Reply, failure, header
-
-#: What `--http-restricted-api` may name.
-CATEGORIES = (
-    "health",
-    "metadata",
-    "inference",
-    "shared-memory",
-    "model-config",
-    "model-repository",
-    "statistics",
-    "trace",
-    "logging",
-)
 
 
 class RestrictedFeatures:
