@@ -565,6 +565,16 @@ REFUSED: dict[str, tuple[Files, str]] = {
         ensemble(step("stream", "IN=X", "OUT=Y"), step("echo", "IN=X", "OUT=Y2"), outputs="Y Y2"),
         "in ensemble {e}, step of model '{e}' receives inputs originated from different decoupled models",
     ),
+    "unreadable": (
+        only("refused_unreadable_model"),
+        "ensemble {e} contains models that are not available or ambiguous: refused_unreadable_model",
+    ),
+    "unversioned": (
+        only("refused_unversioned_model"),
+        "ensemble '{e}' depends on 'refused_unversioned_model' which has no loaded version. Model "
+        "'refused_unversioned_model' loading failed with error: at least one version must be available under the "
+        "version policy of model 'refused_unversioned_model'",
+    ),
     "broken": (
         only("refused_model"),
         "ensemble '{e}' depends on 'refused_model' which has no loaded version. Model 'refused_model' loading failed "
@@ -612,6 +622,8 @@ def test_an_ensemble_is_checked_as_any_model_then(client: Client, case: str) -> 
 @pytest.fixture(scope="module")
 def refusals(client: Client) -> dict[str, Failure | None]:
     client.place("refused_model", BROKEN)
+    client.place("refused_unreadable_model", python(SUM, "nonsense: 1"))
+    client.place("refused_unversioned_model", {"config.pbtxt": model_text()})
     client.place("refused_circle_back", ensemble(step("refused_circle", "X=X", "Y=Y")))
     for name, (files, _) in REFUSED.items():
         client.place(f"refused_{name}", files)

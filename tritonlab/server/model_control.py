@@ -205,25 +205,31 @@ class ModelControl:
         ensemble with its final configuration. Raises ModelLoadError; then the ensemble does not serve any more."""
         name = model.name
         configs = {name: found.config, **required_models({name: found.config}, self.config)}
+        unreadable: list[str] = []
         try:
             circle = DependencyGraph(configs).circle(name)
             if circle:
                 raise ConfigError(circle)
+            tried = model.wanted is not None
             model.wanted = None  # the loads of its own models must not load it
             try:
-                parts = {part: self._composing(name, part) for part in composing_models(found.config)}
+                parts = {part: self._composing(part, unreadable) for part in composing_models(found.config)}
             finally:
                 model.wanted = found
+            if unreadable and tried:  # at the first load it is merely not available (measured)
+                text = f"failed to load '{name}', failed to poll from model repository"
+                raise ModelLoadError(text, code=Code.INTERNAL, reason=unreadable[0])
             there = {part: known for part, known in parts.items() if known is not None}
             check_composing_models(found.config, there)
         except ConfigError as error:
             self._retire(model)
             text = f"load failed for model '{name}': {error.reason}\n"
-            raise ModelLoadError(text, reason=error.detail or error.reason) from None
+            raise ModelLoadError(text, reason=error.detail or "; ".join(unreadable) or error.reason) from None
         return replace(found, config=complete_ensemble(found.config, there))
 
-    def _composing(self, ensemble: str, name: str) -> ComposingModel | None:
-        """One model of an ensemble, loaded if it can be; None if there is none of this name, or more than one."""
+    def _composing(self, name: str, unreadable: list[str]) -> ComposingModel | None:
+        """One model of an ensemble, loaded if it can be; None if there is none of this name, or more than one, or it
+        cannot be read: then why goes into `unreadable`."""
         model = self.models.get(name)
         failure = ""
         if model is None or not model.versions:
@@ -233,8 +239,8 @@ class ModelControl:
                 model = self.load_model(name, by_name=False)
             except ModelLoadError as error:
                 if error.code is Code.INTERNAL:
-                    text = f"failed to load '{ensemble}', failed to poll from model repository"
-                    raise ModelLoadError(text, code=Code.INTERNAL, reason=error.reason) from None
+                    unreadable.append(error.reason)
+                    return None
                 failure = error.message.partition(": ")[2].removesuffix("\n")
                 model = self.models[name]
         versions = {number: version.config for number, version in model.versions.items()}
