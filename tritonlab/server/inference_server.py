@@ -104,7 +104,7 @@ class InferenceServer:
         self.log = LogBook(self._on_log)
         self.trace_settings = TraceSettings(trace_setting or TraceSetting(), self.model_ready, self._on_trace)
         self.log_settings = LogSettings(log_setting or LogSetting())
-        self.repository = ModelRepositoryManager(repositories)
+        self.repository = ModelRepositoryManager(repositories, strict=strict_model_config)
         self._strict_readiness = strict_readiness
         self._link_reader = LinkReader()
         self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)

@@ -61,10 +61,11 @@ class ModelFiles:
 
 class ModelRepositoryManager:
     """Reads models from one or more repositories. A name that more than one of them has can be loaded from none (rule
-    5.11.10)."""
+    5.11.10). `strict`: each needs a config.pbtxt (rule 5.1.5)."""
 
-    def __init__(self, repositories: Sequence[str | Path]) -> None:
+    def __init__(self, repositories: Sequence[str | Path], strict: bool = False) -> None:
         self.repositories = [Path(repository) for repository in repositories]
+        self._strict = strict
         #: repository -> directory name -> model name, where they differ
         self._mappings: dict[Path, dict[str, str]] = {}
 
@@ -165,7 +166,7 @@ class ModelRepositoryManager:
         else:
             directory = self._directory(name)
         before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
-        found = self._config(directory, name, override)
+        found = self._config(directory, override)
         versions = _version_directories(directory)
         first = sorted(str(version) for version in versions)[:1]
         names = [p.name for p in (directory / first[0]).iterdir()] if first else []
@@ -173,12 +174,13 @@ class ModelRepositoryManager:
         validate_poll(filled, model_name=name)
         return ModelFiles(name, directory, filled, _select(filled, versions), before, override, temporary)
 
-    @staticmethod
-    def _config(directory: Path, name: str, override: str | None) -> ModelConfig:
+    def _config(self, directory: Path, override: str | None) -> ModelConfig:
         if override is not None:
             return from_json(override)
         path = directory / CONFIG_FILE
         if not path.is_file():
+            if self._strict:
+                raise ConfigError(f"failed to open text file for read {path}: No such file or directory")
             return ModelConfig()
         try:
             return parse_pbtxt(path.read_text(encoding="utf-8"), str(path))
