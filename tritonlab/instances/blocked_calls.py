@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ..core.infer_request import InferenceRequest, RequestState
+from ..core.status import TritonError
 from ..ipc.stub_connection import StubConnection
 from .model_instance import ModelInstance
 from .wait_graph import Call, Instance, Wait, circle_of, stuck_instances
@@ -32,8 +33,8 @@ class Callee(Protocol):
     @property
     def rules(self) -> Any: ...  # core.request_rules.RequestRules
 
-    def withdraw(self, request: InferenceRequest) -> bool:
-        """Takes a request out of the queue; False if it is not there any more."""
+    def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
+        """Takes a request out of the queue and ends it; False if it is not there any more."""
         ...
 
 

@@ -141,8 +141,8 @@ class RequestExecutor:
         waited = self._clock.now() - call.request.request_start
         verdict = self._blocked.look(call, patient=0 < self._patience <= waited)
         refused = verdict.refusal
-        if refused is not None and refused.call.callee.withdraw(refused.call.request):
-            refused.call.request.respond_error(InternalError(refused.text))
+        if refused is not None:
+            refused.call.callee.withdraw(refused.call.request, InternalError(refused.text))
         if verdict.refusal is not None or verdict.suspects:
             pause = min(pause * 4, _LAST_LOOK)
             self._later(pause, lambda: self._look_again(call, pause))

@@ -319,9 +319,13 @@ class ModelVersion:
         self.rules.check(request)
         self._submit(request)
 
-    def withdraw(self, request: InferenceRequest) -> bool:
-        """Takes a request out of the queue, for its caller to answer; False if it is not there (any more)."""
-        return self.scheduler.withdraw(request)
+    def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
+        """Takes a request out of the queue and ends it with `error`; False if it is not there (any more)."""
+        if not self.scheduler.withdraw(request):
+            return False
+        services = self._services.instances
+        services.instruments.fail(request, self.version, error, services.clock.now())
+        return True
 
     def ready(self) -> bool:
         """READY, every stub alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3, 2.7)."""
