@@ -489,6 +489,23 @@ say([script.value("3").item(), script.instance.replacement.count])
     assert process.process.wait(10) == 0
 
 
+def test_a_server_can_stop_when_its_interpreter_ends(kernel: Callable[[str], Kernel]) -> None:
+    process = kernel(
+        """
+import atexit
+from tests.serving import SCRIPTED, SCRIPTED_CONFIG, write_model
+server.stop()
+server = type(server)(script.model._server.core.repository.repositories, model_control_mode="explicit", warm_stubs=0)
+pair = SCRIPTED_CONFIG.replace("count: 1", "count: 2")
+write_model(server.core.repository.repositories[0], "pair", SCRIPTED, pair)
+pids = [instance["pid"] for instance in server.load("pair").instances()]
+atexit.register(lambda: (server.stop(), say([len(pids), [os.path.exists(f"/proc/{pid}") for pid in pids]])))
+"""
+    )
+    assert process.hear() == [2, [False, False]]
+    assert process.process.wait(10) == 0
+
+
 def test_multiprocessing_by_fork_works_beside_stubs(kernel: Callable[[str], Kernel]) -> None:
     process = kernel(
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
@@ -63,8 +64,11 @@ def abort_instances(instances: Sequence[ModelInstance]) -> None:
 
 
 def _each(instances: Sequence[ModelInstance], do: Callable[[ModelInstance], None]) -> None:
-    if len(instances) == 1:
-        do(instances[0])
-    elif instances:
-        with ThreadPoolExecutor(len(instances), thread_name_prefix="unload") as executor:
-            list(executor.map(do, instances))
+    # threads of our own: a pool starts none any more when the interpreter ends, which is when a kernel's server stops
+    others = [threading.Thread(target=do, args=(instance,), name="unload", daemon=True) for instance in instances[1:]]
+    for thread in others:
+        thread.start()
+    for instance in instances[:1]:
+        do(instance)
+    for thread in others:
+        thread.join()
