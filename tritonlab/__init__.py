@@ -1,7 +1,5 @@
-"""tritonlab: write `model.py` for NVIDIA Triton's Python backend in a notebook.
-
-`%load_ext tritonlab` brings `%%triton_model`; everything it does is a function here, for scripts and other notebooks.
-"""
+"""Write `model.py` for NVIDIA Triton's Python backend in a notebook: `%load_ext tritonlab` brings `%%triton_model`;
+everything it does is a function here, for scripts and other notebooks."""
 
 from __future__ import annotations
 
@@ -11,30 +9,37 @@ from . import kernel_modules
 from .core.infer_request import InferenceRequest
 from .core.infer_response import InferenceResponse
 from .core.instrument import Instrument
+from .core.log_settings import LogSetting
+from .core.metrics_config import MetricsConfig
 from .core.status import ModelError, ModelLoadError, TritonError
 from .core.tensor import Tensor
+from .core.trace_settings import TraceSetting
 from .export.repository import export
 from .runtime import default_server, default_workspace, load, playground, reset, serve
 from .server.in_process import Server
 from .server.model import Model
+from .server.options import Options
 from .server.response_iterator import AsyncResponseIterator, ResponseIterator
 
 __version__ = "0.1.0"
 
-# from here on `import triton_python_backend_utils` works in this process
-kernel_modules.install()
+kernel_modules.install()  # from here on `import triton_python_backend_utils` works in this process
 
 __all__ = [
     "AsyncResponseIterator",
     "InferenceRequest",
     "InferenceResponse",
     "Instrument",
+    "LogSetting",
+    "MetricsConfig",
     "Model",
     "ModelError",
     "ModelLoadError",
+    "Options",
     "ResponseIterator",
     "Server",
     "Tensor",
+    "TraceSetting",
     "TritonError",
     "default_server",
     "export",

@@ -41,6 +41,7 @@ from .notebook.playground import Playground
 from .notebook.workspace import Workspace
 from .server.in_process import Server
 from .server.model import Model
+from .server.options import Options
 
 if TYPE_CHECKING:
     from .frontends.endpoints import Endpoints
@@ -49,6 +50,7 @@ _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
 _directory: tempfile.TemporaryDirectory[str] | None = None
 _workspace: Workspace | None = None
+_options = Options(model_control_mode="explicit")
 
 
 def default_server() -> Server:
@@ -57,7 +59,7 @@ def default_server() -> Server:
     with _lock:
         if _server is None:
             _directory = tempfile.TemporaryDirectory(prefix="tritonlab-", ignore_cleanup_errors=True)
-            _server = Server(_directory.name, model_control_mode="explicit")
+            _server = Server(_directory.name, _options)
             _server.prewarm()
             atexit.register(reset)
         return _server
@@ -122,10 +124,13 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     return default_workspace().serve(**options)
 
 
-def reset() -> None:
-    """Ends the default server and its models; the next use makes a new one."""
-    global _server, _directory, _workspace
+def reset(**options: Any) -> None:
+    """Ends the default server and its models; the next use makes a new one, with these fields of `Options`, such as
+    `cache_config="local,size=1048576"`."""
+    global _server, _directory, _workspace, _options
+    wanted = Options(**{"model_control_mode": "explicit", **options})
     with _lock:
+        _options = wanted
         server, directory, workspace = _server, _directory, _workspace
         _server = _directory = _workspace = None
     if server is not None:

@@ -17,11 +17,12 @@ from tritonlab.frontends.grpc.grpc_server import GRPCOptions
 from tritonlab.frontends.http.http_server import HTTPOptions
 from tritonlab.frontends.listener import listen
 from tritonlab.server.inference_server import InferenceServer
+from tritonlab.server.options import Options
 
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[InferenceServer]:
-    core = InferenceServer([], model_control_mode="explicit", warm_stubs=0)
+    core = InferenceServer([], Options(model_control_mode="explicit", warm_stubs=0))
     yield core
     core.stop()
 

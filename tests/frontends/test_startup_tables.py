@@ -5,7 +5,6 @@ from pathlib import Path
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, write_model
 from tritonlab.frontends.server_options import read_options
 from tritonlab.frontends.startup_tables import backend_table, model_table, option_table
-from tritonlab.server.inference_server import InferenceServer
 
 BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
 
@@ -19,12 +18,12 @@ def rows(table: str) -> list[list[str]]:
 def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
     write_model(tmp_path, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
     write_model(tmp_path, "broken", BROKEN, ADD_SUB_CONFIG)
-    options = read_options([f"--model-repository={tmp_path}", "--backend-config=python,shm-growth-byte-size=7"]).server
-    core = InferenceServer(**options, load_models=False)
+    options = read_options([f"--model-repository={tmp_path}", "--backend-config=python,shm-growth-byte-size=7"])
+    core = options.make_server()
     try:
-        assert rows(backend_table(core, options)) == rows(model_table(core)) == []
+        assert rows(backend_table(core, options.server)) == rows(model_table(core)) == []
         core.load_startup_models()
-        [[name, path, config]] = rows(backend_table(core, options))
+        [[name, path, config]] = rows(backend_table(core, options.server))
         assert (name, Path(path).name) == ("python", "triton_python_backend_stub.py")
         assert '"shm-growth-byte-size":"7"' in config and '"auto-complete-config":"true"' in config
         assert rows(model_table(core))[:2] == [
@@ -40,7 +39,7 @@ def test_options_are_the_peers_rows() -> None:
     arguments += ["--id=me", "--strict-readiness=false", "--rate-limit=execution_count", "--rate-limit-resource=R1:3"]
     arguments += ["--rate-limit-resource=R2:4:1", "--cache-config=local,size=1048576", "--disable-auto-complete-config"]
     options = read_options([*arguments, "--exit-timeout-secs=5"])
-    core = InferenceServer(**{**options.server, "repositories": []}, load_models=False)
+    core = options.make_server()
     try:
         found = dict(rows(option_table(core, options.server, options.exit_timeout)))
     finally:

@@ -76,7 +76,7 @@ def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
     """The server with its start-up models, and what writes its log."""
     with _creating_server():
         _check_repositories(options.server["repositories"])
-        core = InferenceServer(**options.server, load_models=False)
+        core = options.make_server()
     log = LogWriter(core.log_settings)
     core.instruments.add(log)
     try:

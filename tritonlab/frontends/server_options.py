@@ -10,6 +10,8 @@ from ..core.log_settings import LogSetting
 from ..core.metrics_config import MetricsConfig
 from ..core.trace_settings import LEVELS, TraceSetting
 from ..instances.rate_limiter import Limits
+from ..server.inference_server import InferenceServer
+from ..server.options import Options
 from .access import AccessRules
 from .command_line import CommandLine, Flag, Group
 from .endpoints import EndpointOptions
@@ -29,8 +31,9 @@ ENDPOINT_GROUPS = tuple(
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """`server`: the arguments of InferenceServer. `exit_timeout`: seconds for requests in flight. `inert`: flags that
-    were given and have no effect. `help`: the command line asks for nothing but the table of flags."""
+    """`server`: its `repositories`, and the fields of its Options. `exit_timeout`: seconds for requests in flight.
+    `inert`: flags that were given and have no effect. `help`: the command line asks for nothing but the table of
+    flags."""
 
     server: dict[str, Any]
     endpoints: EndpointOptions
@@ -38,6 +41,11 @@ class ServerOptions:
     exit_timeout: float
     inert: tuple[Flag, ...]
     help: bool
+
+    def make_server(self) -> InferenceServer:
+        """The server, with nothing loaded yet. Raises TritonError."""
+        settings = dict(self.server)
+        return InferenceServer(settings.pop("repositories"), Options(**settings), load_models=False)
 
 
 def read_options(arguments: Sequence[str]) -> ServerOptions:

@@ -4,39 +4,28 @@ iterators."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..core.clock import Clock
 from ..core.instrument import Instruments
-from ..core.log_settings import LogSetting, LogSettings
-from ..core.metrics_config import MetricsConfig
-from ..core.trace_settings import TraceSetting, TraceSettings
-from ..instances.rate_limiter import Limits
+from ..core.log_settings import LogSettings
+from ..core.trace_settings import TraceSettings
 from ..ipc.stub_log import LogRecord
 from .chrome_trace import ChromeTrace
-from .inference_server import EXIT_TIMEOUT, LOAD_THREADS, POLL_SECONDS, WATCHDOG_SECONDS, InferenceServer
+from .inference_server import EXIT_TIMEOUT, InferenceServer
 from .model import Model
+from .options import Options
 
 
 class Server:
     """A Triton server in this process: every model instance is a stub process of its own, reached through shared
     memory.
 
-    `model_repository`: one directory or several. `model_control_mode` `none` loads every model of them now, `poll` also
-    looks every `repository_poll_secs` for what has changed, `explicit` loads only `startup_models`, the rest with
-    `load`. `exit_on_error`: whether a model that fails at the start fails the server; all others are tried before,
-    `model_load_thread_count` at a time. `backend_config`: the keys of `--backend-config=python,…` (rule 2.9).
-    `backend_directory`: where
-    Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11). `watchdog_seconds`: how long a
-    request may wait before a warning in `logs()` says what for (0: for ever). `trace_setting`, `log_setting`,
-    `metrics_config`: what the flags --trace-config, --log-… and --metrics-config say (rules 5.13, 5.14).
-    `cache_config`: `"local,size=<bytes>"` makes room for the answers of models with `response_cache` (rule 5.9).
-    `rate_limit="execution_count"` minds the resources of `rate_limiter` (rule 5.10.2), `rate_limit_resource` says how
-    much there is, `{name: count}` or `{name: {device: count}}`. `count_warmup=False` keeps the executions of
-    `model_warmup` out of the statistics. Use it as a context manager, or call
-    `stop`.
+    `model_repository`: one directory or several. Options are given as `Options(…)` or one by one, as
+    `Server(directory, model_control_mode="explicit")`; `Options` says what there are. Use it as a context manager, or
+    call `stop`.
 
     Raises ModelLoadError if a model that is to be loaded at the start fails, unless `exit_on_error` is False.
     """
@@ -44,50 +33,11 @@ class Server:
     def __init__(
         self,
         model_repository: str | Path | Sequence[str | Path] = (),
-        *,
-        model_control_mode: str = "none",
-        startup_models: Sequence[str] = (),
-        backend_config: Mapping[str, str] | None = None,
-        backend_directory: str | Path | None = None,
-        strict_model_config: bool = False,
-        strict_readiness: bool = True,
-        clock: Clock | None = None,
-        warm_stubs: int = 2,
-        watchdog_seconds: float = WATCHDOG_SECONDS,
-        trace_setting: TraceSetting | None = None,
-        log_setting: LogSetting | None = None,
-        metrics_config: MetricsConfig | None = None,
-        exit_on_error: bool = True,
-        model_load_thread_count: int = LOAD_THREADS,
-        repository_poll_secs: float = POLL_SECONDS,
-        cache_config: str = "",
-        rate_limit: str = "off",
-        rate_limit_resource: Limits | None = None,
-        count_warmup: bool = True,
+        options: Options | None = None,
+        **more: Any,
     ) -> None:
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
-        self._core = InferenceServer(
-            repositories,
-            model_control_mode=model_control_mode,
-            startup_models=startup_models,
-            backend_config=backend_config,
-            backend_directory=backend_directory,
-            strict_model_config=strict_model_config,
-            strict_readiness=strict_readiness,
-            clock=clock,
-            warm_stubs=warm_stubs,
-            watchdog_seconds=watchdog_seconds,
-            trace_setting=trace_setting,
-            log_setting=log_setting,
-            metrics_config=metrics_config,
-            exit_on_error=exit_on_error,
-            model_load_thread_count=model_load_thread_count,
-            repository_poll_secs=repository_poll_secs,
-            cache_config=cache_config,
-            rate_limit=rate_limit,
-            rate_limit_resource=rate_limit_resource,
-            count_warmup=count_warmup,
-        )
+        self._core = InferenceServer(repositories, replace(options or Options(), **more))
 
     @property
     def instruments(self) -> Instruments:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.clock import Clock, SystemClock
+from ..core.clock import SystemClock
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.instrument import Instruments
 from ..core.log_settings import LogSetting, LogSettings
@@ -28,7 +28,6 @@ from ..core.status import (
 )
 from ..core.trace_settings import TraceSetting, TraceSettings
 from ..instances.instance_plan import InstanceServices
-from ..instances.rate_limiter import Limits
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
 from ..ipc.link_reader import LinkReader
@@ -43,19 +42,15 @@ from .loaded_model import LoadedModel
 from .model_control import CONTROL_MODES, ModelControl
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
 from .model_repository_manager import ModelRepositoryManager
+from .options import Options
 from .repository_poller import RepositoryPoller
 from .requests_in_flight import HeldRequest, survey
-from .server_metadata import EXTENSIONS, SERVER_NAME, SERVER_VERSION, parse_version
+from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 from .server_metrics import FirstResponses, ServerMetrics
 from .startup_models import load_startup_models
 from .trace import Tracer
 from .watchdog import Watchdog
 
-#: Seconds without a sign of life after which a request is reported.
-WATCHDOG_SECONDS = 10.0
-#: The peer's defaults of --repository-poll-secs and --model-load-thread-count.
-POLL_SECONDS = 15
-LOAD_THREADS = 4
 #: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
 
@@ -66,56 +61,39 @@ class InferenceServer:
     def __init__(
         self,
         repositories: Sequence[str | Path],
+        options: Options | None = None,
         *,
-        model_control_mode: str = "none",
-        startup_models: Sequence[str] = (),
-        backend_config: Mapping[str, str] | None = None,
-        backend_directory: str | Path | None = None,
-        strict_model_config: bool = False,
-        strict_readiness: bool = True,
-        clock: Clock | None = None,
-        warm_stubs: int = 2,
-        watchdog_seconds: float = WATCHDOG_SECONDS,
-        trace_setting: TraceSetting | None = None,
-        log_setting: LogSetting | None = None,
-        metrics_config: MetricsConfig | None = None,
-        server_id: str = SERVER_NAME,
         load_models: bool = True,
-        exit_on_error: bool = True,
-        model_load_thread_count: int = LOAD_THREADS,
-        repository_poll_secs: float = POLL_SECONDS,
-        cache_config: str = "",
-        rate_limit: str = "off",
-        rate_limit_resource: Limits | None = None,
-        count_warmup: bool = True,
     ) -> None:
         """`load_models=False`: `load_startup_models` is called later, when listeners have been added."""
-        if model_control_mode not in CONTROL_MODES:
+        self._options = options = options or Options()
+        mode = options.model_control_mode
+        if mode not in CONTROL_MODES:
             raise InvalidArgumentError(
-                f"model_control_mode is '{model_control_mode}', expected one of {', '.join(CONTROL_MODES)}"
+                f"model_control_mode is '{mode}', expected one of {', '.join(CONTROL_MODES)}"
             )
-        shm = shm_settings(backend_config or {})
-        self._execution = ExecutionOptions.of(cache_config, rate_limit, rate_limit_resource, count_warmup)
-        self._server_id = server_id
-        self.clock = clock or SystemClock()
+        shm = shm_settings(options.backend_config or {})
+        self._execution = ExecutionOptions.of(
+            options.cache_config, options.rate_limit, options.rate_limit_resource, options.count_warmup
+        )
+        self.clock = options.clock or SystemClock()
         self.instruments = Instruments()
         self.metrics = MetricRegistry(self._on_metric)
-        self._metrics = ServerMetrics(metrics_config or MetricsConfig(), self.metrics, self.clock)
+        self._metrics = ServerMetrics(options.metrics_config or MetricsConfig(), self.metrics, self.clock)
         self.log = LogBook(self._on_log)
-        self.trace_settings = TraceSettings(trace_setting or TraceSetting(), self.model_ready, self._on_trace)
-        self.log_settings = LogSettings(log_setting or LogSetting())
-        self.repository = ModelRepositoryManager(repositories, strict=strict_model_config)
-        self._strict_readiness = strict_readiness
+        self.trace_settings = TraceSettings(options.trace_setting or TraceSetting(), self.model_ready, self._on_trace)
+        self.log_settings = LogSettings(options.log_setting or LogSetting())
+        self.repository = ModelRepositoryManager(repositories, strict=options.strict_model_config)
         self._link_reader = LinkReader()
-        self.pool = StubPool(self._link_reader, size=warm_stubs, shm=shm)
+        self.pool = StubPool(self._link_reader, size=options.warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
-        self._backends = Backends(backend_directory)
-        if metrics_config is not None and metrics_config.histogram_latencies:
+        self._backends = Backends(options.backend_directory)
+        if options.metrics_config is not None and options.metrics_config.histogram_latencies:
             self.instruments.add(FirstResponses(self.find))
         self._trace_lock = threading.Lock()  # guards the choice of `infer`
         self.tracer = Tracer(self.trace_settings, self.instruments, self._tell)
         self._executor = RequestExecutor(
-            self.infer, self.find, self.clock, self._call_later, int(watchdog_seconds * 1e9), self.tracer.adopt
+            self.infer, self.find, self.clock, self._call_later, int(options.watchdog_seconds * 1e9), self.tracer.adopt
         )
         calls = StubCalls(self.metrics, self._executor, self)
         services = LoadServices(
@@ -125,27 +103,25 @@ class InferenceServer:
             self.infer,
             self.find,
             metrics=self._metrics,
-            auto_complete=not strict_model_config,
+            auto_complete=not options.strict_model_config,
             execution=self._execution,
         )
-        self._control = ModelControl(self.repository, services, model_control_mode, self._on_state)
+        self._control = ModelControl(self.repository, services, mode, self._on_state)
         self._models = self._control.models
         self._serials = itertools.count(1)
         self._watchdog = Watchdog(
-            watchdog_seconds, self.clock, self._timer, self.requests, self._executor.calls, self._on_waiting
+            options.watchdog_seconds, self.clock, self._timer, self.requests, self._executor.calls, self._on_waiting
         )
         self._on_trace()
         _servers.add(self)
-        self._startup_models = startup_models
-        self._load_threads = model_load_thread_count
         self._poller: RepositoryPoller | None = None
-        if model_control_mode == "poll":
+        if mode == "poll":
             self._poller = RepositoryPoller(
-                self.repository, self._control, self.clock, self._timer, repository_poll_secs
+                self.repository, self._control, self.clock, self._timer, options.repository_poll_secs
             )
         if load_models:
             failed = self.load_startup_models()
-            if failed and exit_on_error:
+            if failed and options.exit_on_error:
                 self.stop()
                 raise ModelLoadError.at_start(failed)
 
@@ -154,7 +130,8 @@ class InferenceServer:
         try:
             if self._poller is not None:
                 self._poller.start()
-            return load_startup_models(self._control, self._startup_models, self._load_threads)
+            options = self._options
+            return load_startup_models(self._control, options.startup_models, options.model_load_thread_count)
         except BaseException:
             self.stop()
             raise
@@ -270,7 +247,7 @@ class InferenceServer:
 
     def ready(self) -> bool:
         """Rule 5.11.9: nothing is loading, failed or without a living stub."""
-        return self.live() and (not self._strict_readiness or self._control.all_ready())
+        return self.live() and (not self._options.strict_readiness or self._control.all_ready())
 
     def model_ready(self, name: str, version: str = "") -> bool:
         """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no
@@ -282,7 +259,7 @@ class InferenceServer:
 
     def server_metadata(self) -> dict[str, Any]:
         """`name`, `version` and `extensions` (rule 6.2)."""
-        return {"name": self._server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
+        return {"name": self._options.server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
         """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2).

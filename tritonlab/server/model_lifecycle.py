@@ -285,7 +285,10 @@ class ModelVersion:
         if not self.config.response_cache.enable:
             return self.scheduler.enqueue
         if cache is None:
-            self._warn("response_cache has no effect: the server has no cache_config='local,size=<bytes>'")
+            self._warn(
+                "response_cache has no effect: the server has no cache. In a notebook `tritonlab.reset(cache_config="
+                "'local,size=<bytes>')` makes one that has, elsewhere Server(…, cache_config=…) or --cache-config."
+            )
             return self.scheduler.enqueue
         self._cached = CachedModel(
             cache,

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import tritonlab
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG
+
+
+@pytest.fixture(autouse=True)
+def end() -> Iterator[None]:
+    yield
+    tritonlab.reset()
+
+
+def test_the_next_default_server_has_the_options_of_the_reset() -> None:
+    first = tritonlab.default_server()
+    tritonlab.reset(cache_config="local,size=4096")
+    assert not first.live()
+    model = tritonlab.load("cached", ADD_SUB, config=ADD_SUB_CONFIG + "response_cache { enable: true }\n")
+    for _ in range(2):
+        assert model(INPUT0=[1.0] * 4, INPUT1=[2.0] * 4)["OUTPUT0"].tolist() == [3.0] * 4
+    assert model.statistics()["model_stats"][0]["inference_stats"]["cache_hit"]["count"] == 1
+    tritonlab.reset()
+    model = tritonlab.load("cached", ADD_SUB, config=ADD_SUB_CONFIG + "response_cache { enable: true }\n")
+    (warning,) = [record.text for record in model.logs() if record.level == "WARNING"]
+    assert warning == (
+        "response_cache has no effect: the server has no cache. In a notebook `tritonlab.reset(cache_config="
+        "'local,size=<bytes>')` makes one that has, elsewhere Server(…, cache_config=…) or --cache-config."
+    )
+
+
+def test_an_unknown_option_ends_nothing() -> None:
+    server = tritonlab.default_server()
+    with pytest.raises(TypeError, match="cache_size"):
+        tritonlab.reset(cache_size=5)
+    assert server.live() and tritonlab.default_server() is server

@@ -1,0 +1,52 @@
+"""How a server runs: what tritonserver's flags say, under the names of its flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.clock import Clock
+from ..core.log_settings import LogSetting
+from ..core.metrics_config import MetricsConfig
+from ..core.trace_settings import TraceSetting
+from ..instances.rate_limiter import Limits
+from .server_metadata import SERVER_NAME
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a `Server`, as in NVIDIA's in-process package `tritonserver`. All have the peer's defaults."""
+
+    server_id: str = SERVER_NAME
+    #: `none` loads every model of the repositories at the start, `poll` also looks for what has changed, `explicit`
+    #: loads only `startup_models` ("*" is all), the rest with `load`
+    model_control_mode: str = "none"
+    startup_models: Sequence[str] = ()
+    repository_poll_secs: float = 15
+    #: models that load at the same time at the start
+    model_load_thread_count: int = 4
+    #: whether a model that fails at the start fails the server; all others are tried before
+    exit_on_error: bool = True
+    strict_model_config: bool = False
+    strict_readiness: bool = True
+    #: the keys of `--backend-config=python,…` (rule 2.9)
+    backend_config: Mapping[str, str] | None = None
+    #: where Python-based backends are, `<backend_directory>/<name>/model.py` (rule 2.11)
+    backend_directory: str | Path | None = None
+    #: `"local,size=<bytes>"` makes room for the answers of models with `response_cache` (rule 5.9)
+    cache_config: str = ""
+    #: `"execution_count"` minds the resources of `rate_limiter` (rule 5.10.2)
+    rate_limit: str = "off"
+    #: how much of each there is: `{name: count}` or `{name: {device: count}}`
+    rate_limit_resource: Limits | None = None
+    #: False keeps the executions of `model_warmup` out of the statistics
+    count_warmup: bool = True
+    trace_setting: TraceSetting | None = None
+    log_setting: LogSetting | None = None
+    metrics_config: MetricsConfig | None = None
+    #: idle stubs that wait for the next load
+    warm_stubs: int = 2
+    #: how long a request may wait before a warning in `logs()` says what for (0: for ever)
+    watchdog_seconds: float = 10.0
+    clock: Clock | None = None
