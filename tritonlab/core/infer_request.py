@@ -21,8 +21,9 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 class Leadable(Protocol):
     """Who executes a request (`instances.model_instance.ModelInstance`)."""
 
-    def lead(self, done: Callable[[], bool]) -> bool:
-        """Lets the caller read the stub's answers until `done()`; False if another thread reads them already."""
+    def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
+        """Lets the caller read the stub's answers until `done()`, or only while polling for them is worth it; False if
+        another thread reads them already."""
         ...
 
 

@@ -11,7 +11,7 @@ from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import ExecuteTimes
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
-from ..ipc.spin import SPIN_US
+from ..ipc.spin import SPIN_US, STUB_SPIN_US
 from ..ipc.stub_connection import StubConnection
 from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
 from ..stub._pb_stub.shm_manager import SharedMemoryError
@@ -236,7 +236,7 @@ class ModelInstance:
                 for name, tensor in request.inputs.items()
             ]
             block, headers = pack_tensors(stub.link.region, wires)
-            spin = SPIN_US if services.spin.allowed else 0
+            spin = STUB_SPIN_US if services.spin.allowed else 0
             stub.link.post(_EXECUTE, payload.batch_id, [spin, block, payload.entries(headers)])
         except SharedMemoryError as error:
             self._finish(payload, ModelError(str(error)), None)
@@ -268,14 +268,14 @@ class ModelInstance:
         payload = self._payload
         return payload is not None and request.serial in self.inflight and any(r is request for r in payload.requests)
 
-    def lead(self, done: Callable[[], bool]) -> bool:
+    def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for
         it."""
         stub = self._stub
         if stub is None:
             return False
         spin = SPIN_US * 1e-6 if self._quick and self._services.spin.allowed else 0.0
-        return stub.link.lead(done, spin=spin)
+        return stub.link.lead(done, spin=spin, timeout=None if patient else 0.0)
 
     def _on_executed(self, ident: int, body: Any) -> None:
         input_ns, infer_ns, output_ns, error, block, responses = body

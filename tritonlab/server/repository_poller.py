@@ -56,6 +56,7 @@ class RepositoryPoller:
         #: what was seen of each model when it was last loaded, or tried
         self._seen: dict[str, dict[str, Fingerprint]] = {}
         self._busy: set[str] = set()
+        self._missed: set[str] = set()  # those of them that have changed again
         self._stopped = False
 
     def start(self) -> None:
@@ -70,7 +71,9 @@ class RepositoryPoller:
         """Starts the loads and unloads that the changes since the last poll ask for."""
         with self._lock:
             found = self._look()
-            changed = [name for name, seen in found.items() if name not in self._busy and seen != self._seen.get(name)]
+            differing = [name for name, seen in found.items() if seen != self._seen.get(name)]
+            changed = [name for name in differing if name not in self._busy]
+            self._missed.update(self._busy.intersection(differing))
             gone = [name for name, seen in self._seen.items() if name not in found and _is_gone(seen)]
             for name in changed:
                 self._seen[name] = found[name]
@@ -110,6 +113,10 @@ class RepositoryPoller:
         finally:
             with self._lock:
                 self._busy.discard(name)
+                missed = name in self._missed
+                self._missed.discard(name)
+            if missed and not self._stopped:
+                self.poll()
 
     def _unload(self, name: str) -> None:
         try:

@@ -24,6 +24,8 @@ from .thread_stacks import all_stacks
 
 _RESCHEDULE = 2
 _FINAL = 1
+#: Seconds of polling for the next command, where it pays at all.
+_LEAST_SPIN = 2e-4
 
 
 class MainLoop:
@@ -39,6 +41,7 @@ class MainLoop:
         self._model_name = ""
         self._model_version = 1
         self._spin = 0.0
+        self._idle = 0.0  # seconds without a command before this one
         #: of the last answers, for `keep_sent`
         self._sent: Sequence[Sent] = ()
         self._running = True
@@ -61,7 +64,9 @@ class MainLoop:
         self._bridge.errands.start()
         execute = NUMBER["EXECUTE"]
         while self._running:
+            idle = time.perf_counter()
             command, ident, body = self._bridge.next_command(self._spin)
+            self._idle = time.perf_counter() - idle
             if command == execute:
                 self._execute(ident, body)
             else:
@@ -109,7 +114,9 @@ class MainLoop:
     def _execute(self, ident: int, body: List[Any]) -> None:
         started = time.perf_counter_ns()
         spin_us, block, entries = body
-        self._spin = spin_us * 1e-6
+        longest = spin_us * 1e-6
+        # as long as it took this time, and as much again; not at all if polling would have been in vain
+        self._spin = min(max(self._idle * 2, _LEAST_SPIN), longest) if self._idle < longest else 0.0
         requests: List[InferenceRequest] = []
         given: List[InferenceRequest] = []  # the author's list, which the author may change
         returned: Any = None
