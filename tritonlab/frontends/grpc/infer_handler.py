@@ -12,6 +12,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import InternalError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
+from ..lone_requests import LoneRequests
 from ..shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
 from .errors import STATUS
@@ -37,6 +38,7 @@ class InferService:
     ) -> None:
         self.core = core
         self.writer = InferResponseWriter(shared_memory)
+        self.lone = LoneRequests()
         self._reader = InferRequestReader(shared_memory, forward)
 
     def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
@@ -77,16 +79,26 @@ class ModelInferCall(UnaryCall):
             self._request = request
             if self._gone:
                 request.cancel()
+        except TritonError as error:
+            self._fail(error)
+            return
+        alone = service.lone.begin(request)
+        try:
             service.core.infer(request)
         except TritonError as error:
             self._request = None  # it leads back here
+            service.lone.end(request)
             self._fail(error)
+            return
+        if alone:
+            service.lone.poll(request)
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         if not response.final:
             self._earlier.append(response)
             return
         request.on_response = None
+        self._service.lone.end(request)
         try:
             if self._earlier or response.empty:
                 response = self._only(response)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from collections.abc import Sequence
 
 from starlette.types import Receive, Scope, Send
@@ -15,6 +14,7 @@ from ...core.infer_response import InferenceResponse
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ...server.model_lifecycle import ModelVersion
+from ..lone_requests import LoneRequests
 from ..request_parameters import check_forwarded
 from ..shared_memory_manager import SharedMemoryManager
 from . import data_compressor
@@ -30,40 +30,30 @@ _JSON_SIZE = b"inference-header-content-length"
 _ENCODING = b"content-encoding"
 _ACCEPTS = b"accept-encoding"
 
-#: Seconds no client needs less from an answer to its next request.
-_PAUSE = 150e-6
-
 PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class SingleResponse:
     """Waits for the one response of a request, which comes on any thread."""
 
-    __slots__ = ("_count", "_future", "_leading", "_loop", "_over", "_response")
+    __slots__ = ("_count", "_future", "_loop", "_over", "_polling", "_response")
 
     def __init__(self, request: InferenceRequest) -> None:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[InferenceResponse] = self._loop.create_future()
         self._response: InferenceResponse | None = None
         self._count = 0
-        self._leading = False
+        self._polling = False
         self._over = False
         request.on_response = self._on_response
 
-    def lead(self, request: InferenceRequest) -> None:
-        """Has the event loop poll for the stub's answer itself for a moment (`Leadable.lead`), which spares two threads
-        that wake each other: add_sub took 400 us p50 with it, 540 us without."""
-        executor = request.executor
-        if executor is None:
-            return
-        self._leading = True
-        executor.lead(self._is_over, patient=False)
-        self._leading = False
+    def poll(self, request: InferenceRequest) -> None:
+        """Has the event loop read the answer itself, if it comes at once."""
+        self._polling = True
+        LoneRequests.poll(request)
+        self._polling = False
         if self._over:
             self._settle()
-
-    def _is_over(self) -> bool:
-        return self._over
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         if not response.empty:
@@ -73,8 +63,8 @@ class SingleResponse:
             return
         request.on_response = None  # it leads back here: request and inputs would stay until the collector runs
         self._over = True
-        if self._leading:
-            return
+        if self._polling:
+            return  # `poll` settles it: it stops polling before it looks whether it is over
         with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
             self._loop.call_soon_threadsafe(self._settle)
 
@@ -108,24 +98,11 @@ class InferEndpoint:
         self._restricted = restricted
         self._forwarded = forwarded
         self._max_input_size = max_input_size
-        self._under_way = 0
-        self._last_end = 0.0
+        self._lone = LoneRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, model: str, version: str) -> None:
         body = await read_body(scope, receive)
-        self._under_way += 1
-        try:
-            reply = await self._reply(scope, body, model, version)
-        finally:
-            self._under_way -= 1
-            self._last_end = time.perf_counter()
-        await reply.send(send)
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether the loop has nothing to do but this request: no other is under way, and it was not there already
-        when the last one was answered. Of others' requests batches are made meanwhile."""
-        return self._under_way == 1 and time.perf_counter() - self._last_end > _PAUSE
+        await (await self._reply(scope, body, model, version)).send(send)
 
     async def _reply(self, scope: Scope, body: bytes | bytearray, model: str, version: str) -> Reply:
         headers: Headers = scope["headers"]
@@ -152,12 +129,29 @@ class InferEndpoint:
             if self._forwarded is not None:
                 forward_headers(request, scope, self._forwarded)
             answer = SingleResponse(request)
-            alone = self._is_alone
+        except TritonError as error:
+            return refusal(error)
+        alone = self._lone.begin(request)
+        try:
+            return await self._answer(request, answer, alone, outputs, found, headers)
+        finally:
+            self._lone.end(request)
+
+    async def _answer(
+        self,
+        request: InferenceRequest,
+        answer: SingleResponse,
+        alone: bool,
+        outputs: RequestedOutputs,
+        found: ModelVersion,
+        headers: Headers,
+    ) -> Reply:
+        try:
             self._core.infer(request)
         except TritonError as error:
             return refusal(error)
         if alone:
-            answer.lead(request)
+            answer.poll(request)
         response = await answer
         if response.error is not None:  # not raised: its traceback would keep this call, body and all
             return refusal(response.error, TEXT)
