@@ -27,6 +27,13 @@ def test_a_port_in_use_is_refused_and_its_owner_named() -> None:
     check_free("127.0.0.1", port)
 
 
+def test_the_owner_is_found_behind_descriptors_that_close_meanwhile() -> None:
+    spare = os.open(os.devnull, os.O_RDONLY)  # below the listener's: the next one opened, as to list /proc/self/fd
+    with listen("127.0.0.1", 0) as listener:
+        os.close(spare)
+        assert port_owner(listener.getsockname()[1]).startswith(f"process {os.getpid()} (")
+
+
 def test_a_forked_child_does_not_keep_the_port() -> None:
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]

@@ -73,10 +73,18 @@ def port_owner(port: int) -> str:
     for process in Path("/proc").glob("[0-9]*") if inodes else ():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             for fd in (process / "fd").iterdir():
-                if os.readlink(fd) in inodes:
+                if _target(fd) in inodes:
                     words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
                     return f"process {process.name} ({' '.join(words).strip()[:100]})"
     return ""
+
+
+def _target(fd: Path) -> str:
+    """What a descriptor leads to; "" once it is closed, as the one that listed the directory is."""
+    try:
+        return os.readlink(fd)
+    except OSError:
+        return ""
 
 
 def _listening(port: int) -> set[str]:

@@ -389,7 +389,9 @@ def test_stubs_start_beside_a_running_server_in_silence(support: str, pytestconf
         [sys.executable, "-c", FORKS.format(root=str(pytestconfig.rootpath))],
         capture_output=True, text=True, timeout=60, env=environment, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    # the client may see the connection end before it has closed it itself, and says so
+    said = [line for line in done.stderr.splitlines() if "Got goaway" not in line]
+    assert (done.returncode, done.stdout, said) == (0, "done\n", [])
 
 
 # -- what is no client
