@@ -6,15 +6,18 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from tests.serving import Lab, config, eventually, in_threads, instances
+from tritonlab.core.model_config import from_json
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
 from tritonlab.server.model import Model
-from tritonlab.server.model_lifecycle import TRANSITIONS, ModelEvent, ModelState
+from tritonlab.server.model_lifecycle import TRANSITIONS, ModelEvent, ModelState, ModelVersion
+from tritonlab.testing import MockClock
 
 #: Answers with the number of its call; `IN` 13 fails, 14 kills the stub, warming up or not.
 COUNTING = """
@@ -263,3 +266,22 @@ def test_where_all_are_passive_requests_are_refused(lab_with: MakeLab) -> None:
 def test_a_version_that_serves_cannot_load_again() -> None:
     assert (ModelState.READY, ModelEvent.LOADED) not in TRANSITIONS
     assert {state for state, event in TRANSITIONS if event is ModelEvent.UNLOAD} == {ModelState.READY}
+
+
+def test_a_version_whose_load_failed_can_be_aborted(tmp_path: Path) -> None:
+    """A server that stops aborts what it loads, and the load may just have ended."""
+
+    def resolve(*args: object) -> None:
+        raise UnavailableError("no")
+
+    services = SimpleNamespace(
+        instances=SimpleNamespace(clock=MockClock()),
+        metrics=SimpleNamespace(stats=lambda: None),
+        backends=SimpleNamespace(resolve=resolve),
+    )
+    files = SimpleNamespace(name="m", config=from_json({"name": "m"}), directory=tmp_path)
+    version = ModelVersion(cast(Any, files), 1, cast(Any, services), lambda version, reason: None)
+    with pytest.raises(UnavailableError):
+        version.load()
+    version.abort()
+    assert version.state is ModelState.UNAVAILABLE

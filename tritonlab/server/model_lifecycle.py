@@ -366,8 +366,8 @@ class ModelVersion:
             stub.kill()
         if self._running is not None:
             self._running.abort()
-        elif self.state is not ModelState.LOADING and isinstance(self.scheduler, EnsembleScheduler):
-            self.scheduler.abort()
+        elif isinstance(scheduler := getattr(self, "scheduler", None), EnsembleScheduler):  # a failed load has none
+            scheduler.abort()
         self._leave()
 
     def _leave(self) -> None:
