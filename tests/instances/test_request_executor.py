@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -141,6 +144,20 @@ def test_many_clients_of_a_calling_model(caller: Script, callee: Script) -> None
         return float(caller(code, X=np.full(3, index, np.float32))["OUT"][2])
 
     assert in_threads(16, client) == list(range(16))
+
+
+def test_nobody_reads_for_a_caller_that_waits_for_another_model(caller: Script, callee: Script, tmp_path: Path) -> None:
+    """The link reader carries the messages of both then."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    waiting = f"import os, time\nwhile os.path.exists({str(hold)!r}): time.sleep(0.005)\n{ONE}"
+    held = threading.Thread(target=lambda: caller(f"out(call({waiting!r}))\n{ONE}"))
+    held.start()
+    eventually(lambda: callee.instance.batch_id)
+    assert not caller.instance.lead(lambda: True)
+    hold.unlink()
+    held.join()
+    assert caller.instance.lead(lambda: True)
 
 
 def test_a_request_that_does_not_fit_is_an_error_response(lab: Lab, tmp_path: object) -> None:

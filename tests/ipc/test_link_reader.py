@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.ipc.spin import SpinBudget
 
 
 @pytest.fixture
@@ -46,6 +47,25 @@ def test_an_armed_descriptor_is_heard_once(link_reader: LinkReader, pair: tuple[
     watch.arm()
     assert heard.once_more()
     watch.remove()
+
+
+def test_it_polls_while_a_model_waits_for_another(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    budget = SpinBudget(cores=2)
+    budget.block(1)
+    before = set(threading.enumerate())
+    reader = LinkReader(budget)
+    heard = Heard()
+    watch = reader.watch(ours.fileno(), heard)
+    watch.start()
+    for _ in range(3):
+        theirs.send(b"1")
+        assert heard.once_more()
+        ours.recv(1)
+        watch.arm()
+    watch.remove()
+    reader.close()
+    assert set(threading.enumerate()) <= before
 
 
 def test_one_that_is_not_armed_for_reading_is_not_heard(

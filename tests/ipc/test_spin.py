@@ -21,6 +21,26 @@ def test_polling_is_allowed_while_a_core_is_left() -> None:
     assert budget.allowed
 
 
+def test_an_execute_that_waits_for_another_model_needs_no_core() -> None:
+    budget = SpinBudget(cores=2)
+    assert not budget.relaying
+    budget.enter(1)
+    budget.block(1)
+    budget.enter(2)
+    assert budget.allowed
+    assert budget.relaying
+    budget.enter(3)
+    assert not budget.relaying  # no core is left to poll on
+    budget.leave(3)
+    budget.unblock(1)
+    assert not budget.allowed
+    assert not budget.relaying
+    budget.leave(2)
+    budget.block(1)
+    budget.leave(1)  # its stub died
+    assert not budget.relaying
+
+
 def test_it_counts_the_cores_this_process_may_use() -> None:
     budget = SpinBudget()
     for instance in range(len(os.sched_getaffinity(0)) - 1):

@@ -105,6 +105,8 @@ class RequestExecutor:
         request.on_response = lambda _, response: self._answer(call, response)
         with self._lock:
             self._running[id(link), ident] = call
+        if waits:
+            caller.wait_for_another(True)
         text = ""
         try:
             verdict = self._blocked.enter(call)
@@ -118,6 +120,7 @@ class RequestExecutor:
             text = _refused(name, error)
         if text:
             self._end(call)
+            caller.wait_for_another(False)
         return text
 
     def _look_again(self, call: BlsCall, pause: int) -> None:
@@ -169,6 +172,7 @@ class RequestExecutor:
         link = call.link
         if response.final:
             self._end(call)
+        call.caller.wait_for_another(False)
         call.waits = NO_WAIT  # it goes on with this one; whether it waits for the next, it says when asked
         call.sent += 1
         if link.lost:

@@ -13,19 +13,34 @@ STUB_SPIN_US = 1000
 
 
 class SpinBudget:
-    """Knows how many stubs are executing. Its set is changed by atomic operations only, so it needs no lock."""
+    """Knows how many stubs are executing, and which of those only wait for another model's answer. Its sets are
+    changed by atomic operations only, so it needs no lock."""
 
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores or len(os.sched_getaffinity(0))
         self._executing: set[int] = set()
+        self._blocked: set[int] = set()
 
     def enter(self, instance: int) -> None:
         self._executing.add(instance)
 
     def leave(self, instance: int) -> None:
         self._executing.discard(instance)
+        self._blocked.discard(instance)
+
+    def block(self, instance: int) -> None:
+        """Its `execute` waits for the answer of another model, until `unblock`: it needs no core."""
+        self._blocked.add(instance)
+
+    def unblock(self, instance: int) -> None:
+        self._blocked.discard(instance)
 
     @property
     def allowed(self) -> bool:
         """Whether the kernel and the executing stubs leave a core for each that polls."""
-        return len(self._executing) < self._cores
+        return len(self._executing) - len(self._blocked) < self._cores
+
+    @property
+    def relaying(self) -> bool:
+        """Whether what comes next goes from one stub to another, and a core is free to wait for it."""
+        return bool(self._blocked) and self.allowed

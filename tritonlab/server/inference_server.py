@@ -84,7 +84,8 @@ class InferenceServer:
         self.trace_settings = TraceSettings(options.trace_setting or TraceSetting(), self.model_ready, self._on_trace)
         self.log_settings = LogSettings(options.log_setting or LogSetting())
         self.repository = ModelRepositoryManager(repositories, strict=options.strict_model_config)
-        self._link_reader = LinkReader()
+        spin = SpinBudget()
+        self._link_reader = LinkReader(spin)
         self.pool = StubPool(self._link_reader, size=options.warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
         self._backends = Backends(options.backend_directory)
@@ -97,7 +98,7 @@ class InferenceServer:
         )
         calls = StubCalls(self.metrics, self._executor, self)
         services = LoadServices(
-            InstanceServices(self.pool, self.clock, self.instruments, self.log, SpinBudget(), calls, calls.end),
+            InstanceServices(self.pool, self.clock, self.instruments, self.log, spin, calls, calls.end),
             self._timer,
             self._backends,
             self.infer,
