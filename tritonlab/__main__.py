@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .frontends.freed_memory import keep_freed_memory
 from .frontends.serve import serve
 from .ipc.interpreter import Interpreter, InterpreterError
 from .ipc.own_stub import NAME, write_own_stub
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status, 0 for success."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"]:  # the syntax of its flags is tritonserver's, not argparse's
+        keep_freed_memory()
         return serve(words[1:])
     parser = argparse.ArgumentParser(prog="tritonlab", description="Models of Triton's Python backend, without Triton.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -1,0 +1,24 @@
+"""Has glibc's malloc keep what the messages of a server's clients freed, for the next ones.
+
+A message of many megabytes lies in memory of its own otherwise, which goes back to the system with it; the next one
+has every page of its own zeroed first. Measured, 64 MB there and back with tritonclient on 2 cores: 0.30 instead of
+0.26 GB/s over gRPC, 0.46 instead of 0.40 over HTTP. Not for a notebook, whose memory is not ours to keep.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+#: Bytes up to which an allocation can be kept, and that are kept at most at the end of the heap.
+LARGEST_KEPT = 256 << 20
+MOST_KEPT = 512 << 20
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+
+
+def keep_freed_memory() -> bool:
+    """For this process, from now on; False where its malloc knows nothing of the kind."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT)) and bool(mallopt(_M_TRIM_THRESHOLD, MOST_KEPT))
