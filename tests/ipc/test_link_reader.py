@@ -49,6 +49,40 @@ def test_an_armed_descriptor_is_heard_once(link_reader: LinkReader, pair: tuple[
     watch.remove()
 
 
+def test_an_event_of_a_numbers_last_owner_is_not_the_new_ones(link_reader: LinkReader) -> None:
+    """It was read from epoll before the old watch was removed, and is handled after the new one has started."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    (first, _), (second, _), (new, new_peer) = pairs
+    entered, go = threading.Semaphore(0), threading.Semaphore(0)
+
+    def busy(events: int) -> None:
+        entered.release()
+        go.acquire()
+
+    watch = link_reader.watch(first.fileno(), busy)
+    old = link_reader.watch(second.fileno(), Heard())
+    watch.start()
+    old.start()
+    pairs[0][1].send(b"1")
+    entered.acquire()
+    watch.arm()
+    pairs[1][1].send(b"1")  # both are ready now: they come together
+    go.release()
+    entered.acquire()
+    old.remove()
+    number = second.fileno()
+    os.dup2(new.fileno(), number)
+    heard = Heard()
+    link_reader.watch(number, heard).start()
+    go.release()
+    assert heard.nothing()
+    new_peer.send(b"1")
+    assert heard.once_more()
+    for pair in pairs:
+        for end in pair:
+            end.close()
+
+
 def test_it_polls_while_a_model_waits_for_another(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     budget = SpinBudget(cores=2)

@@ -26,14 +26,18 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watched descriptor. Its number may be another's once it was removed and closed; so nobody arms by number."""
+    """One watched descriptor. Its number may be another's once it was removed and closed; so nobody arms by number, and
+    an event of the number may be its last owner's."""
 
-    __slots__ = ("_fd", "_reader", "callback")
+    __slots__ = ("_fd", "_mask", "_reader", "callback", "started")
 
     def __init__(self, reader: LinkReader, fd: int, callback: Callable[[int], None]) -> None:
         self._reader = reader
         self._fd = fd
+        self._mask = select.EPOLLIN | select.EPOLLONESHOT
         self.callback = callback
+        #: the reader's poll it was started in
+        self.started = 0
 
     def start(self) -> None:
         """Arms it for one readable event. Raises OSError once the reader is closed."""
@@ -42,7 +46,8 @@ class Watch:
             if not reader.running:
                 raise OSError("the server is stopping")
             reader.watches[self._fd] = self
-            reader.epoll.register(self._fd, select.EPOLLIN | select.EPOLLONESHOT)
+            self.started = reader.polls
+            reader.epoll.register(self._fd, self._mask)
 
     def arm(self, *, readable: bool = True, writable: bool = False) -> None:
         """Allows one more event, or none of either kind; without effect before `start` and after `remove`."""
@@ -50,7 +55,15 @@ class Watch:
         reader = self._reader
         with reader.lock:
             if reader.watches.get(self._fd) is self:
+                self._mask = mask
                 reader.epoll.modify(self._fd, mask)
+
+    def ask_again(self) -> None:
+        """Has an event told anew, if there is one."""
+        reader = self._reader
+        with reader.lock:
+            if reader.watches.get(self._fd) is self:
+                reader.epoll.modify(self._fd, self._mask)
 
     def remove(self) -> None:
         """No more events; to be called before the descriptor is closed."""
@@ -71,6 +84,7 @@ class LinkReader:
         self.epoll = select.epoll()
         self.lock = threading.Lock()  # guards running and watches, and epoll's registrations with them
         self.running = True
+        self.polls = 0  # begun so far
         self._spin = spin or SpinBudget()
         self.watches: dict[int, Watch] = {}
         self._wake_read, self._wake_write = os.pipe()
@@ -84,6 +98,7 @@ class LinkReader:
 
     def _run(self) -> None:
         while self.running:
+            self.polls += 1
             for fd, events in self._poll_first() or self.epoll.poll():
                 self._handle(fd, events)
 
@@ -101,6 +116,11 @@ class LinkReader:
         # not in the loop, whose names would keep the last stub, and the model behind it, until the next event
         watch = self.watches.get(fd)
         if watch is None:
+            return
+        if watch.started == self.polls:
+            # maybe an event of the number's last owner, removed after it was read and before it is handled here: a
+            # stub was taken for ended, and had its link closed, when the one before it had
+            watch.ask_again()
             return
         try:
             watch.callback(events)

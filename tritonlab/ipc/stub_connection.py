@@ -132,7 +132,7 @@ class StubConnection:
         try:
             self._arm()
             while not (done() or self._lost) and wait(spin, None if end is None else end - time.monotonic()):
-                shielded(self._take_messages, done)
+                shielded(self._take_messages)
         except LinkClosed as error:
             self._lose(str(error))
         finally:
@@ -142,12 +142,14 @@ class StubConnection:
                 self._arm()
         return True
 
-    def _take_messages(self, done: Callable[[], bool]) -> None:
-        """Hands over what has come, up to `done()` and what was read along with that: no event tells of it again."""
+    def _take_messages(self) -> None:
+        """Hands over what one read brings, all of it: no event tells of it again. If there is more, one does."""
         connection = self._connection
         try:
-            while (message := connection.take_buffered() if done() else connection.try_receive()) is not None:
+            message = connection.try_receive()
+            while message is not None:
                 self._dispatch(message)
+                message = connection.take_buffered()
         except (LinkClosed, WireError) as error:
             self._lose(str(error))
 
@@ -161,8 +163,7 @@ class StubConnection:
                     self._arm()
                 return  # the leader arms again when it is done
             try:
-                taken = itertools.count(1)
-                self._take_messages(lambda: next(taken) > 64)  # then the others' turn
+                self._take_messages()  # then it is the others' turn
             finally:
                 self._receiving.release()
         except LinkClosed as error:
