@@ -19,7 +19,7 @@ from .runtime import default_server, default_workspace, load, playground, reset,
 from .server.in_process import Server
 from .server.model import Model
 from .server.options import Options
-from .server.response_iterator import AsyncResponseIterator, ResponseIterator
+from .server.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "ModelError",
     "ModelLoadError",
     "Options",
+    "RequestInterrupted",
     "ResponseIterator",
     "Server",
     "Tensor",

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tests.serving import (
     open_descriptors,
 )
 from tritonlab.server.model import Model
+from tritonlab.server.response_iterator import RequestInterrupted
 
 ECHO = """
 import triton_python_backend_utils as pb_utils
@@ -365,6 +367,21 @@ def test_an_interrupted_caller_leaves_the_model_usable(script: Script) -> None:
             next(iterator)
         assert next(iterator).outputs["OUT"].numpy() == [1]
         assert script.value("2") == 2
+
+
+def test_an_interrupted_call_is_cancelled_and_says_where_the_model_was(script: Script, tmp_path: Path) -> None:
+    waits = "while not request.is_cancelled(): time.sleep(0.005)"
+    code = f"open({str(tmp_path / 'begun')!r}, 'w')\n{waits}\nreturn [answer()]"
+
+    def interrupt() -> None:
+        eventually((tmp_path / "begun").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(RequestInterrupted, match=r"(?s)executes it\.\n-- .*, in script") as interrupted:
+        script.model(CODE=np.array([code.encode()], dtype=np.object_))
+    assert "waits for 0." in str(interrupted.value)
+    eventually(lambda: script.instance.inflight == {})
 
 
 def test_interrupts_at_any_moment_leave_the_model_usable(script: Script) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -187,3 +188,19 @@ def test_what_a_newcomer_gets_wrong_has_a_hint(notebook: Any, old: str, new: str
     if result.success:
         result = notebook.run("m(IN=[[1.0]])")
     assert f"\nHint: {advice}" in result.text
+
+
+def test_an_interrupt_shows_where_the_model_was(notebook: Any) -> None:
+    notebook.run(
+        "%%triton_model m --input IN:FP32[1] --output OUT:FP32[1]\nimport os, signal, time\nclass TritonPythonModel:\n"
+        "    def execute(self, requests):\n"
+        "        os.kill(os.getppid(), signal.SIGINT)\n"
+        "        while not requests[0].is_cancelled(): time.sleep(0.01)"
+    )
+    model = notebook.number()
+    result = notebook.run("m(IN=[1.0])")
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    shown = r"----> 1 m\(IN=\[1.0\]\)\n\nRequestInterrupted: \nrequest \d+ of model 'm' waits for \d.\d s: m_0"
+    assert re.search(shown, result.text)
+    assert f"Cell In[{model}], line 6, in execute\n    while not" in result.text
+    assert "tritonlab" not in result.text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tritonlab.core.instrument import Instruments
-from tritonlab.notebook.waiting import WaitingNotice
+from tritonlab.notebook.waiting import CellPlaces, WaitingNotice
 
 REPORT = """\
 request 1 of model 'm' waits for 10.0 s:
@@ -21,7 +21,7 @@ def test_lines_of_models_are_shown_as_the_cells(capsys: pytest.CaptureFixture[st
 
     instruments = Instruments()
     for _ in range(2):  # the extension may be loaded again
-        notice = WaitingNotice(locate, lambda origin: f"Cell {origin}")
+        notice = WaitingNotice(CellPlaces(locate, lambda origin: f"Cell {origin}"))
         notice.listen_to(instruments)
         notice.listen_to(instruments)
     assert list(instruments) == [notice]

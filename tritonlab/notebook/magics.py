@@ -19,7 +19,7 @@ from .completion import install_completion
 from .config_options import KINDS, ConfigOptions
 from .draft import Source
 from .tracebacks import Tracebacks, install
-from .waiting import WaitingNotice
+from .waiting import CellPlaces, WaitingNotice
 from .workspace import Workspace
 
 
@@ -150,15 +150,14 @@ class TritonMagics(Magics):
 
 def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     """Makes the magics, their completion and the tracebacks part of `shell`. Called by `%load_ext tritonlab`."""
-    tracebacks = Tracebacks(
-        shell,
-        lambda file, line: workspace().sources.locate(file, line),
-        lambda name: _config_of(workspace(), name),
-    )
+
+    def locate(file: str, line: int) -> tuple[str, int]:
+        return workspace().sources.locate(file, line)
+
+    places = CellPlaces(locate, lambda origin: cell_label(shell, origin))
+    tracebacks = Tracebacks(shell, locate, lambda name: _config_of(workspace(), name), places)
     install(tracebacks)
-    notice = WaitingNotice(
-        lambda file, line: workspace().sources.locate(file, line), lambda origin: cell_label(shell, origin)
-    )
+    notice = WaitingNotice(places)
 
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()

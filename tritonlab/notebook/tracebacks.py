@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from ..core.model_config import ConfigError
 from ..core.status import EnsembleError, ModelError, ModelLoadError, TritonError
+from ..server.response_iterator import RequestInterrupted
 from .config_text import ConfigTextError
 from .errors import NotebookError
 from .hints import ConfigOf, hint
@@ -27,12 +29,14 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
-    """Renders errors for `shell`. `locate` maps lines of model files to cells, `config_of` gives a model's config."""
+    """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` those in a text, `config_of`
+    gives a model's config."""
 
-    def __init__(self, shell: Any, locate: Locate, config_of: ConfigOf) -> None:
+    def __init__(self, shell: Any, locate: Locate, config_of: ConfigOf, places: Callable[[str], str]) -> None:
         self._shell = shell
         self._locate = locate
         self._config_of = config_of
+        self._places = places
 
     def render(self, error: BaseException) -> list[str]:
         """The lines IPython prints for `error`."""
@@ -43,7 +47,10 @@ class Tracebacks:
             return self._author(error)
         if isinstance(error, ConfigTextError):
             return [*self._only(error), *error.excerpt()]
-        lines = self._calling(error)
+        if isinstance(error, RequestInterrupted):
+            report = self._places(str(error))
+            return [*self._calling(error, ""), *([report] if report else [])]
+        lines = self._calling(error, str(error).rstrip("\n"))
         if isinstance(error, ModelError):
             if error.reason and error.reason != error.message:
                 lines += ["", error.reason]
@@ -82,13 +89,13 @@ class Tracebacks:
             return list(lines)
         return self._traceback(exception)
 
-    def _calling(self, error: BaseException) -> list[str]:
-        """The error with the line of the author's that led to it, if there is one."""
+    def _calling(self, error: BaseException, text: str) -> list[str]:
+        """The error, as `text`, with the line of the author's that led to it, if there is one."""
         callers = self._callers(error)
         if callers is None:
             return self._only(error)
         # a stand-in, because IPython would follow the causes of the error itself into our code
-        exception = type(type(error).__name__, (Exception,), {"__module__": "builtins"})(str(error).rstrip("\n"))
+        exception = type(type(error).__name__, (Exception,), {"__module__": "builtins"})(text)
         return self._traceback(exception.with_traceback(callers))
 
     def _only(self, error: BaseException) -> list[str]:
@@ -125,7 +132,7 @@ def install(tracebacks: Tracebacks) -> None:
     def _render_traceback_(error: BaseException) -> list[str]:
         return tracebacks.render(error)
 
-    for kind in (TritonError, ConfigError, NotebookError):
+    for kind in (TritonError, ConfigError, NotebookError, RequestInterrupted):
         setattr(kind, _render_traceback_.__name__, _render_traceback_)
 
 

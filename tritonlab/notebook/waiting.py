@@ -1,4 +1,4 @@
-"""What the watchdog says of requests that wait for long, shown where the author waits too: below the running cell."""
+"""What is said of requests that wait for long, shown where the author waits too: below the running cell."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from .source_map import Locate
 _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in [^\n]*\n {4}(?P<text>[^\n]*))?')
 
 
-class WaitingNotice(Instrument):
-    """Prints each report once. `locate` maps lines of model files to cells, `label` names a cell (`Cell In[3]`)."""
+class CellPlaces:
+    """Puts the lines of cells into a text that names lines of model files. `locate` maps those, `label` names a cell
+    (`Cell In[3]`)."""
 
     def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
         self._locate = locate
         self._label = label
 
-    def requests_wait(self, model: str, text: str, now: int) -> None:
-        print(_PLACE.sub(self._place, text), file=sys.stderr, flush=True)
+    def __call__(self, text: str) -> str:
+        return _PLACE.sub(self._place, text)
 
     def _place(self, found: re.Match[str]) -> str:
         origin, line = self._locate(found["file"], int(found["line"]))
@@ -31,6 +32,16 @@ class WaitingNotice(Instrument):
         if text is not None and text.strip() != linecache.getline(origin, line).strip():
             return found[0]  # a version from before the cell was changed, which still executes
         return f"{self._label(origin)}, line {line}{found['rest'] or ''}"
+
+
+class WaitingNotice(Instrument):
+    """Prints each report once."""
+
+    def __init__(self, places: CellPlaces) -> None:
+        self._places = places
+
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        print(self._places(text), file=sys.stderr, flush=True)
 
     def listen_to(self, instruments: Instruments) -> None:
         """In place of any other: a notebook has one."""

@@ -53,6 +53,8 @@ from .watchdog import Watchdog
 
 #: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
+#: Seconds a stub has to say where it is, after an interrupt.
+_EXPLAIN_SECONDS = 0.5
 
 
 class InferenceServer:
@@ -173,6 +175,17 @@ class InferenceServer:
                     raise  # a full queue is counted nowhere (measured)
                 # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
                 request.inputs = inputs  # the check may have reshaped them
+
+    def explain(self, request: InferenceRequest) -> str:
+        """What a request waits for now, in sentences and stacks; empty if it is not in flight. Blocking, a second at
+        most; an interrupt of the caller ends the wait and nothing else."""
+        found: list[str] = []
+        asker = threading.Thread(
+            target=lambda: found.append(self._watchdog.explain(request, _EXPLAIN_SECONDS)), name="explain", daemon=True
+        )
+        asker.start()
+        asker.join()
+        return "".join(found)
 
     def _infer_traced(self, request: InferenceRequest) -> None:
         """`infer` of clients' requests while the trace settings let some of them be traced. What models and ensembles

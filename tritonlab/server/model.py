@@ -170,7 +170,7 @@ class Model:
         raises a response's error instead of yielding it.
         """
         request = request or self.create_request(**fields)
-        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response)
+        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
         shielded(self._core.infer, request)
         return iterator
 
@@ -191,7 +191,7 @@ class Model:
         """One request, one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are object arrays of `bytes`.
 
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
-        number of times.
+        number of times. An interrupt cancels the request and says where the model was (RequestInterrupted).
         """
         if self._found().rules.decoupled:
             # text of rule 3.7.4, and what to do instead
@@ -199,7 +199,12 @@ class Model:
                 "ModelInfer RPC doesn't support models with decoupled transaction policy: "
                 f"iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
             )
-        response = next(self.infer(inputs=inputs), None)
+        responses = self.infer(inputs=inputs)
+        try:
+            response = next(responses, None)
+        except KeyboardInterrupt:
+            responses.cancel()  # nobody can get its answer any more
+            raise
         if response is None:
             raise InternalError(f"model '{self.name}' ended the request without a response")
         return {name: tensor.numpy() for name, tensor in response.outputs.items()}

@@ -5,21 +5,33 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
+
+
+class RequestInterrupted(KeyboardInterrupt):
+    """An interrupt of a thread that waited for a model; the text says what for, and where the model was."""
 
 
 class ResponseIterator(Iterator[InferenceResponse]):
     """The responses of one request, in order. An empty final response ends the iteration and is not yielded (rule
     3.7.5).
 
-    The thread that waits in `next` reads the stub's answer itself, when nobody else does.
+    The thread that waits in `next` reads the stub's answer itself, when nobody else does. `explain` says what a request
+    waits for, where the wait is interrupted.
     """
 
-    def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
+    def __init__(
+        self,
+        request: InferenceRequest,
+        raise_on_error: bool,
+        empty_final: bool = False,
+        explain: Callable[[InferenceRequest], str] = lambda request: "",
+    ) -> None:
         self.request = request
+        self._explain = explain
         self._raise = raise_on_error
         self._empty_final = empty_final
         self._responses: deque[InferenceResponse] = deque()
@@ -43,10 +55,13 @@ class ResponseIterator(Iterator[InferenceResponse]):
     def __next__(self) -> InferenceResponse:
         responses = self._responses
         while not self._done:
-            while not responses:
-                executor = self.request.executor
-                if executor is None or not executor.lead(self._arrived):
-                    self._wait()
+            try:
+                while not responses:
+                    executor = self.request.executor
+                    if executor is None or not executor.lead(self._arrived):
+                        self._wait()
+            except KeyboardInterrupt:
+                raise RequestInterrupted(self._explain(self.request)) from None
             # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
             self._done = responses[0].final
             response = responses.popleft()

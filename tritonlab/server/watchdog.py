@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from ..core.clock import Clock
-from ..core.infer_request import StepRequest
+from ..core.infer_request import InferenceRequest, StepRequest
 from ..instances.blocked_calls import BlsCall
 from ..instances.model_instance import ModelInstance
 from ..schedulers.scheduler import WakeUp
@@ -88,7 +88,16 @@ class Watchdog:
             way = Way(group, held, calls)
             fresh = [instance for instance in way.instances if instance not in shown][:_STUBS]
             shown.update(fresh)
-            self._warn(group[0], "\n".join([*_heads(group), *way.lines, *map(_stacks, fresh)]))
+            self._warn(group[0], "\n".join([*_heads(group), *way.lines, *(_stacks(i, _STACK_SECONDS) for i in fresh)]))
+
+    def explain(self, request: InferenceRequest, seconds: float) -> str:
+        """What one request waits for now; empty if it is not in flight. `seconds`: what each stub has to answer."""
+        held = self._survey()
+        group = [one for one in held if one.request is request]
+        if not group:
+            return ""
+        way = Way(group, held, self._calls())
+        return "\n".join([*_heads(group), *way.lines, *(_stacks(i, seconds) for i in way.instances[:_STUBS])])
 
 
 def _heads(group: Sequence[HeldRequest]) -> list[str]:
@@ -187,9 +196,9 @@ def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
     return list({id(one.instance): one.instance for one in group if one.instance is not None}.values())
 
 
-def _stacks(instance: ModelInstance) -> str:
+def _stacks(instance: ModelInstance, seconds: float) -> str:
     stub = instance.stub
-    text = stub.dump_stacks(_STACK_SECONDS) if stub is not None else ""
+    text = stub.dump_stacks(seconds) if stub is not None else ""
     if not text:
-        text = f"It did not say within {_STACK_SECONDS:.0f} s: C code may hold the interpreter's lock (the GIL)."
+        text = f"It did not say within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
     return f"-- {instance.plan.name} (process {instance.pid}):\n{text}"
