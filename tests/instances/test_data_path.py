@@ -24,6 +24,7 @@ from tests.serving import (
     instances,
     open_descriptors,
 )
+from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.server.model import Model
 from tritonlab.server.response_iterator import RequestInterrupted
 
@@ -369,19 +370,47 @@ def test_an_interrupted_caller_leaves_the_model_usable(script: Script) -> None:
         assert script.value("2") == 2
 
 
-def test_an_interrupted_call_is_cancelled_and_says_where_the_model_was(script: Script, tmp_path: Path) -> None:
-    waits = "while not request.is_cancelled(): time.sleep(0.005)"
-    code = f"open({str(tmp_path / 'begun')!r}, 'w')\n{waits}\nreturn [answer()]"
+#: Goes on until it is cancelled, ten seconds at most.
+UNTIL_CANCELLED = """
+for _ in range(2000):
+    if request.is_cancelled(): break
+    time.sleep(0.005)
+return [answer()]
+"""
 
+
+def code(text: str) -> Any:
+    """The input of a SCRIPTED model, for calls of the model itself."""
+    return np.array([text.encode()], dtype=np.object_)
+
+
+def test_an_interrupted_call_is_cancelled_and_says_where_the_model_was(script: Script, tmp_path: Path) -> None:
     def interrupt() -> None:
         eventually((tmp_path / "begun").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(RequestInterrupted, match=r"(?s)executes it\.\n-- .*, in script") as interrupted:
-        script.model(CODE=np.array([code.encode()], dtype=np.object_))
+        script.model(CODE=code(f"open({str(tmp_path / 'begun')!r}, 'w')\n{UNTIL_CANCELLED}"))
     assert "waits for 0." in str(interrupted.value)
-    eventually(lambda: script.instance.inflight == {})
+    eventually(lambda: script.instance.inflight == {}, 5)
+
+
+def test_a_call_that_is_interrupted_as_it_begins_is_cancelled(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = script.model.server.core
+    infer = core.infer
+
+    def interrupted(request: InferenceRequest) -> None:
+        infer(request)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core, "infer", interrupted)
+        with pytest.raises(RequestInterrupted):
+            script.model(CODE=code(UNTIL_CANCELLED))
+        with pytest.raises(RequestInterrupted):
+            script.infer(UNTIL_CANCELLED)
+    eventually(lambda: script.instance.inflight == {}, 5)
 
 
 def test_interrupts_at_any_moment_leave_the_model_usable(script: Script) -> None:

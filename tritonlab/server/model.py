@@ -171,7 +171,13 @@ class Model:
         """
         request = request or self.create_request(**fields)
         iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
-        shielded(self._core.infer, request)
+        try:
+            shielded(self._core.infer, request)
+        except KeyboardInterrupt:
+            try:
+                iterator.interrupted()
+            finally:
+                request.cancel()  # nobody gets the iterator
         return iterator
 
     def async_infer(
@@ -199,11 +205,11 @@ class Model:
                 "ModelInfer RPC doesn't support models with decoupled transaction policy: "
                 f"iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
             )
-        responses = self.infer(inputs=inputs)
+        request = self.create_request(inputs=inputs)
         try:
-            response = next(responses, None)
+            response = next(self.infer(request), None)
         except KeyboardInterrupt:
-            responses.cancel()  # nobody can get its answer any more
+            request.cancel()  # nobody can get its answer any more
             raise
         if response is None:
             raise InternalError(f"model '{self.name}' ended the request without a response")

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NoReturn
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
@@ -61,7 +62,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
                     if executor is None or not executor.lead(self._arrived):
                         self._wait()
             except KeyboardInterrupt:
-                raise RequestInterrupted(self._explain(self.request)) from None
+                self.interrupted()
             # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
             self._done = responses[0].final
             response = responses.popleft()
@@ -70,6 +71,10 @@ class ResponseIterator(Iterator[InferenceResponse]):
             if self._empty_final or not response.empty:
                 return response
         raise StopIteration
+
+    def interrupted(self) -> NoReturn:
+        """Raises RequestInterrupted in place of the KeyboardInterrupt that is handled."""
+        raise RequestInterrupted(self._explain(self.request)) from None
 
     def _wait(self) -> None:
         """Sleeps until a response is there; some other thread reads."""
