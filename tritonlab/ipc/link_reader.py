@@ -109,7 +109,7 @@ class LinkReader:
         poll = self.epoll.poll
         end = time.perf_counter() + SPIN_US * 1e-6
         while not (found := poll(0)) and time.perf_counter() < end:
-            os.sched_yield()
+            os.sched_yield()  # for the stub, which may share this core
         return found
 
     def _handle(self, fd: int, events: int) -> None:

@@ -2,9 +2,7 @@
 
 Waiting is spin, then block: most of a round trip on a small virtual machine is the wake-up of a sleeping process
 (measured with a bare prototype on 2 cores: 90-125 us blocking, 16 us with up to 200 us of non-blocking receives first),
-so `receive` polls for as long as its caller allows and then sleeps in the kernel. Between two polls it lets others have
-the core, who may be the ones it waits for: with three polling processes on 2 cores a BLS call took 900 us without that,
-160 us with it.
+so `receive` polls for as long as its caller allows and then sleeps in the kernel.
 
 Guarantees: `send` may be called from any thread, messages never interleave. `receive` and `try_receive` are for one
 thread at a time;
@@ -19,7 +17,6 @@ import select
 import socket
 import threading
 import time
-from os import sched_yield
 from typing import Any, Callable, List, Optional, Tuple
 
 from .ipc_message import BY_NUMBER, FREED, HEADER, MAX_BODY, MAX_FREED
@@ -149,7 +146,6 @@ class Connection:
             while not poll(0):
                 if time.perf_counter() >= end:
                     break
-                sched_yield()
             else:
                 return True
         return bool(poll(None if timeout is None else max(timeout * 1000, 0)))
@@ -169,7 +165,6 @@ class Connection:
             while not poll(0):
                 if time.perf_counter() >= end:
                     break
-                sched_yield()
             else:
                 message = self.try_receive()
                 if message is not None:
