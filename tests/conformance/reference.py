@@ -108,11 +108,12 @@ class ReferenceServer:
         self.repository = repository
         self.log_file = scratch / "tritonserver.log"
         self._arguments = arguments
+        self._ports = free_ports(3)
         self.start()
 
     def start(self) -> None:
-        """Also after it crashed: on the same repository, on other ports, with nothing loaded."""
-        http_port, grpc_port, metrics_port = free_ports(3)
+        """Also after it crashed: on the same repository and ports, with nothing loaded."""
+        http_port, grpc_port, metrics_port = self._ports
         self.http = f"127.0.0.1:{http_port}"
         self.grpc = f"127.0.0.1:{grpc_port}"
         self.metrics = f"127.0.0.1:{metrics_port}"
