@@ -29,6 +29,7 @@ def test_an_execute_that_waits_for_another_model_needs_no_core() -> None:
     budget.enter(2)
     assert budget.allowed
     assert budget.relaying
+    assert budget.blocks(1) and not budget.blocks(2)
     budget.enter(3)
     assert not budget.relaying  # no core is left to poll on
     budget.leave(3)

@@ -55,7 +55,6 @@ class ModelInstance:
         self._stub: ModelStub | None = None
         self._payload: Payload | None = None
         self._batches = 0
-        self._waits = False  # for another model, as far as is known
         self._quick = True  # the last execution was short enough to poll for its end
 
     # -- life
@@ -273,14 +272,14 @@ class ModelInstance:
         """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for
         it. Once `execute` waits for another model the link reader reads, which does both models' messages then."""
         stub = self._stub
-        if stub is None or self._waits:
+        budget, me = self._services.spin, id(self)
+        if stub is None or budget.blocks(me):
             return False
-        spin = SPIN_US * 1e-6 if self._quick and self._services.spin.allowed else 0.0
-        return stub.link.lead(lambda: self._waits or done(), spin=spin, timeout=None if patient else 0.0)
+        spin = SPIN_US * 1e-6 if self._quick and budget.allowed else 0.0
+        return stub.link.lead(lambda: budget.blocks(me) or done(), spin=spin, timeout=None if patient else 0.0)
 
     def wait_for_another(self, waits: bool) -> None:
         """`execute` waits for another model's answer now, or goes on: meanwhile it needs no core."""
-        self._waits = waits
         spin = self._services.spin
         (spin.block if waits else spin.unblock)(id(self))
 

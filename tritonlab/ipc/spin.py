@@ -35,6 +35,9 @@ class SpinBudget:
     def unblock(self, instance: int) -> None:
         self._blocked.discard(instance)
 
+    def blocks(self, instance: int) -> bool:
+        return instance in self._blocked
+
     @property
     def allowed(self) -> bool:
         """Whether the kernel and the executing stubs leave a core for each that polls."""

@@ -125,7 +125,6 @@ def test_a_defect_of_ours_ends_its_call_alone(stub: Any, caplog: pytest.LogCaptu
 def test_nothing_of_a_call_is_kept(stub: Any) -> None:
     """Not until the collector runs either: a request may hold many megabytes."""
 
-
     def kept() -> list[object]:
         return [each for each in gc.get_objects() if issubclass(type(each), (Call, InferenceRequest))]
 
