@@ -13,7 +13,7 @@ _STEP = 1 << 16  # bytes that become 64 MB at most
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
-def decompress(encoding: str, body: bytes | bytearray, limit: int) -> bytes | bytearray:
+def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) -> bytes | bytearray | memoryview:
     """The body as it was before the client compressed it; `limit` bounds its size in bytes.
 
     As on the peer, what follows the compressed data is ignored, and what is cut off or no compressed data at all gives

@@ -41,7 +41,8 @@ register_url_convertor("digits", _Digits())
 class HTTPOptions:
     """`header_forward_pattern`: request headers whose name it finds become parameters. `restricted_api`: category ->
     (header, value), without which a client may not use its endpoints. `max_input_size`: bytes of JSON, or of a raw
-    binary body. `middleware`: ASGI applications around the whole, the first one outermost."""
+    binary body. `middleware`: ASGI applications around the whole, the first one outermost; about a head that they let
+    pass to `infer` they are not asked again on its connection."""
 
     header_forward_pattern: str = ""
     restricted_api: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class HTTPApp:
             self._restricted,
             _pattern(options.header_forward_pattern),
             options.max_input_size,
+            self._on_defect,
         )
         self._traced_infer = TracedCall(core, self._infer)
         self._router = Router(self._routes(Endpoints(core, shared_memory)), redirect_slashes=False, default=_not_found)
@@ -85,10 +87,9 @@ class HTTPApp:
         except Disconnected:
             pass
         except Exception as error:
-            self._tell(error)
-            await failure(500, f"unexpected error: {type(error).__name__}: {error}").send(send)
+            await self._on_defect(error).send(send)
 
-    def _tell(self, error: Exception) -> None:
+    def _on_defect(self, error: Exception) -> Reply:
         """A defect of ours: the client is told that there was one, the log says where."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
@@ -96,6 +97,7 @@ class HTTPApp:
         where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "?"
         text = f"an HTTP request failed at {where}: {type(error).__name__}: {error}"
         self._core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
+        return failure(500, f"unexpected error: {type(error).__name__}: {error}")
 
     def _routes(self, do: Endpoints) -> list[Route]:
         model = "/v2/models/{model}"

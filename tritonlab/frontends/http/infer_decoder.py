@@ -111,7 +111,7 @@ class InferDecoder:
         self._max_input_size = max_input_size
 
     def decode(
-        self, body: bytes | bytearray, json_size: int, model: str, version: int
+        self, body: bytes | bytearray | memoryview, json_size: int, model: str, version: int
     ) -> tuple[InferenceRequest, RequestedOutputs]:
         """The request, and how its outputs are to be sent. The first `json_size` bytes are JSON, not 0 of them.
 

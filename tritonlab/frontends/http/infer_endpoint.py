@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...core.infer_request import InferenceRequest
-from ...core.infer_response import InferenceResponse
+from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ...server.model_lifecycle import ModelVersion
@@ -18,6 +20,7 @@ from ..lone_requests import LoneRequests
 from ..request_parameters import check_forwarded
 from ..shared_memory_manager import SharedMemoryManager
 from . import data_compressor
+from .http_protocol import rememberer
 from .infer_decoder import BINARY, InferDecoder, RequestedOutputs
 from .infer_encoder import InferEncoder
 from .raw_input import raw_request
@@ -34,17 +37,17 @@ PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class SingleResponse:
-    """Waits for the one response of a request, which comes on any thread."""
+    """The one response of a request, which comes on any thread."""
 
-    __slots__ = ("_count", "_future", "_loop", "_over", "_polling", "_response")
+    __slots__ = ("_count", "_future", "_loop", "_polling", "_response", "over")
 
-    def __init__(self, request: InferenceRequest) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[InferenceResponse] = self._loop.create_future()
+    def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[None] | None = None
         self._response: InferenceResponse | None = None
         self._count = 0
         self._polling = False
-        self._over = False
+        self.over = False
         request.on_response = self._on_response
 
     def poll(self, request: InferenceRequest) -> None:
@@ -52,8 +55,12 @@ class SingleResponse:
         self._polling = True
         LoneRequests.poll(request)
         self._polling = False
-        if self._over:
-            self._settle()
+
+    async def wait(self) -> None:
+        """Until it is over."""
+        if not self.over:
+            self._future = self._loop.create_future()
+            await self._future
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         if not response.empty:
@@ -62,28 +69,69 @@ class SingleResponse:
         if not response.final:
             return
         request.on_response = None  # it leads back here: request and inputs would stay until the collector runs
-        self._over = True
+        self.over = True
         if self._polling:
-            return  # `poll` settles it: it stops polling before it looks whether it is over
+            return  # the event loop stops polling before it looks whether it is over
         with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
-            self._loop.call_soon_threadsafe(self._settle)
+            self._loop.call_soon_threadsafe(self._wake)
 
-    def _settle(self) -> None:
-        if self._future.done():
-            return
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def take(self) -> InferenceResponse:
+        """The response, once it is over."""
         response = self._response
         if response is None:
-            response = InferenceResponse(error=InternalError("received an unexpected null response"))
-        elif self._count > 1:
+            return InferenceResponse(error=InternalError("received an unexpected null response"))
+        if self._count > 1:
             # The peer appends this to the first response, with status 500 (rule 3.2.3).
-            response = InferenceResponse(error=InternalError(f"expected a single response, got {self._count}"))
-        self._future.set_result(response)
+            return InferenceResponse(error=InternalError(f"expected a single response, got {self._count}"))
+        return response
 
-    def __await__(self):  # type: ignore[no-untyped-def]
-        return self._future.__await__()
+
+class InferHead:
+    """What the head of a request says, the model's name and version with it."""
+
+    def __init__(self, scope: Scope, model: str, version: int) -> None:
+        headers: Headers = scope["headers"]
+        self.headers = headers
+        #: as the client wrote them, in the order of `headers`
+        self.names: Sequence[bytes] = scope.get("tritonlab.names") or [name for name, _ in headers]
+        self.model = model
+        self.version = version
+        self.json_size = header(headers, _JSON_SIZE)
+        self.encoding = header(headers, _ENCODING)
+        self.accepts = header(headers, _ACCEPTS)
+        self._forwarded: dict[str, ParameterValue] | None = None
+
+    def parameters(self, pattern: re.Pattern[str]) -> dict[str, ParameterValue]:
+        """The headers whose name `pattern` finds, as parameters (rule 6.14). Raises InvalidArgumentError."""
+        if self._forwarded is None:
+            found: dict[str, ParameterValue] = {}
+            for sent, (_, value) in zip(self.names, self.headers, strict=False):
+                name = sent.decode("latin-1")
+                if pattern.search(name):
+                    check_forwarded(name)
+                    found[name] = value.decode("utf-8", "surrogateescape")
+            self._forwarded = found
+        return self._forwarded
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request on its way: `found` is the model it went to."""
+
+    head: InferHead
+    request: InferenceRequest
+    answer: SingleResponse
+    outputs: RequestedOutputs
+    found: ModelVersion
 
 
 class InferEndpoint:
+    """`on_defect` makes a reply of an exception that nothing accounts for."""
+
     def __init__(
         self,
         core: InferenceServer,
@@ -91,6 +139,7 @@ class InferEndpoint:
         restricted: RestrictedFeatures,
         forwarded: re.Pattern[str] | None,
         max_input_size: int,
+        on_defect: Callable[[Exception], Reply],
     ) -> None:
         self._core = core
         self._decoder = InferDecoder(shared_memory, max_input_size)
@@ -98,27 +147,66 @@ class InferEndpoint:
         self._restricted = restricted
         self._forwarded = forwarded
         self._max_input_size = max_input_size
+        self._on_defect = on_defect
         self._lone = LoneRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, model: str, version: str) -> None:
         body = await read_body(scope, receive)
-        await (await self._reply(scope, body, model, version)).send(send)
+        head = self._read(scope, model, version)
+        if isinstance(head, Reply):
+            await head.send(send)
+            return
+        begun = self._begin(head, body, asyncio.get_running_loop())
+        reply = await self._finish(begun) if isinstance(begun, _Exchange) else begun
+        if reply.status == 200 and (remember := rememberer(scope, send)) is not None:
+            remember(partial(self._answer, head, asyncio.get_running_loop()))
+        await reply.send(send)
 
-    async def _reply(self, scope: Scope, body: bytes | bytearray, model: str, version: str) -> Reply:
-        headers: Headers = scope["headers"]
-        if (restricted := self._restricted.refusal("inference", headers)) is not None:
+    def _read(self, scope: Scope, model: str, version: str) -> InferHead | Reply:
+        if (restricted := self._restricted.refusal("inference", scope["headers"])) is not None:
             return restricted
         if scope["method"] != "POST":
             return failure(405, METHOD_NOT_ALLOWED, TEXT)
         try:
-            number = version_number(version)
+            return InferHead(scope, model, version_number(version))
+        except TritonError as error:
+            return refusal(error, TEXT)
+
+    def _answer(self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview) -> bytes | ASGIApp | None:
+        """`Direct`: the answer to a request with the same head as one that was answered before."""
+        if self._core.tracer.active:
+            return None  # `TracedCall` has more to note
+        exchange: _Exchange | None = None
+        try:
+            begun = self._begin(head, body, loop)
+            if isinstance(begun, Reply):
+                reply = begun
+            elif begun.answer.over:
+                reply = self._end(begun)
+            else:
+                exchange = begun
+        except Exception as error:
+            reply = self._on_defect(error)
+        if exchange is None and (whole := reply.whole()) is not None:
+            return whole
+
+        async def send_later(scope: Scope, receive: Receive, send: Send) -> None:
+            await (reply if exchange is None else await self._finish(exchange)).send(send)
+
+        return send_later
+
+    def _begin(
+        self, head: InferHead, body: bytes | bytearray | memoryview, loop: asyncio.AbstractEventLoop
+    ) -> _Exchange | Reply:
+        """Starts a request, and waits a moment for its answer where that is worth it."""
+        model, number = head.model, head.version
+        try:
             found = self._core.find(model, number)
             if found.rules.decoupled:
                 raise UnsupportedError("HTTP end point doesn't support models with decoupled transaction policy")
-            encoding = header(headers, _ENCODING)
-            if encoding is not None:
-                body = data_compressor.decompress(encoding, body, self._max_input_size)
-            json_size = _json_size(headers, len(body))
+            if head.encoding is not None:
+                body = data_compressor.decompress(head.encoding, body, self._max_input_size)
+            json_size = _json_size(head.json_size, len(body))
         except UnsupportedError as error:
             accepts = [(b"accept-encoding", b"gzip, deflate")] if "compression" in error.message else []
             return refusal(error, TEXT, accepts)
@@ -126,42 +214,43 @@ class InferEndpoint:
             return refusal(error, TEXT)
         try:
             request, outputs = self._decode(body, json_size, model, number, found)
-            if self._forwarded is not None:
-                forward_headers(request, scope, self._forwarded)
-            answer = SingleResponse(request)
+            if self._forwarded is not None and (forwarded := head.parameters(self._forwarded)):
+                request.parameters = {**(request.parameters or {}), **forwarded}
         except TritonError as error:
             return refusal(error)
+        answer = SingleResponse(request, loop)
         alone = self._lone.begin(request)
         try:
-            return await self._answer(request, answer, alone, outputs, found, headers)
-        finally:
-            self._lone.end(request)
-
-    async def _answer(
-        self,
-        request: InferenceRequest,
-        answer: SingleResponse,
-        alone: bool,
-        outputs: RequestedOutputs,
-        found: ModelVersion,
-        headers: Headers,
-    ) -> Reply:
-        try:
             self._core.infer(request)
-        except TritonError as error:
-            return refusal(error)
-        if alone:
-            answer.poll(request)
-        response = await answer
+            if alone:
+                answer.poll(request)
+        except BaseException as error:
+            self._lone.end(request)
+            if isinstance(error, TritonError):
+                return refusal(error)
+            raise
+        return _Exchange(head, request, answer, outputs, found)
+
+    async def _finish(self, exchange: _Exchange) -> Reply:
+        try:
+            await exchange.answer.wait()
+        except BaseException:
+            self._lone.end(exchange.request)
+            raise
+        return self._end(exchange)
+
+    def _end(self, exchange: _Exchange) -> Reply:
+        self._lone.end(exchange.request)
+        response = exchange.answer.take()
         if response.error is not None:  # not raised: its traceback would keep this call, body and all
             return refusal(response.error, TEXT)
         try:
-            return self._encode(response, outputs, found, headers)
+            return self._encode(response, exchange.outputs, exchange.found, exchange.head.accepts)
         except TritonError as error:
             return refusal(error, TEXT)
 
     def _decode(
-        self, body: bytes | bytearray, json_size: int, model: str, number: int, found: ModelVersion
+        self, body: bytes | bytearray | memoryview, json_size: int, model: str, number: int, found: ModelVersion
     ) -> tuple[InferenceRequest, RequestedOutputs]:
         if json_size:
             return self._decoder.decode(body, json_size, model, number)
@@ -169,7 +258,7 @@ class InferEndpoint:
         return raw_request(body, model, number, found.config), RequestedOutputs(default=BINARY)
 
     def _encode(
-        self, response: InferenceResponse, outputs: RequestedOutputs, found: ModelVersion, headers: Headers
+        self, response: InferenceResponse, outputs: RequestedOutputs, found: ModelVersion, accepts: str | None
     ) -> Reply:
         text, blobs = self._encoder.encode(response, outputs, found)
         reply = Reply(body=text)
@@ -177,16 +266,14 @@ class InferEndpoint:
             reply.kind = BINARY_KIND
             reply.more = blobs
             reply.headers = [(_JSON_SIZE, b"%d" % len(text))]
-        accepts = header(headers, _ACCEPTS)
         if accepts is not None and (encoding := data_compressor.accepted(accepts)) in ("gzip", "deflate"):
             reply.body, reply.more = data_compressor.compress(encoding, [text, *blobs]), ()
             reply.headers = [*reply.headers, (_ENCODING, encoding.encode())]
         return reply
 
 
-def _json_size(headers: Headers, size: int) -> int:
+def _json_size(given: str | None, size: int) -> int:
     """How many bytes of the body are JSON: all of them, unless the client says otherwise (rule 6.5.2)."""
-    given = header(headers, _JSON_SIZE)
     if given is None:
         return size
     try:
@@ -196,14 +283,3 @@ def _json_size(headers: Headers, size: int) -> int:
     if not 0 <= number <= size:
         raise InvalidArgumentError(f"inference header size should be in range (0, {size}), got: {given}")
     return number
-
-
-def forward_headers(request: InferenceRequest, scope: Scope, pattern: re.Pattern[str]) -> None:
-    """Makes parameters of the request headers whose name `pattern` finds (rule 6.14)."""
-    headers: Headers = scope["headers"]
-    names: Sequence[bytes] = scope.get("tritonlab.names") or [name for name, _ in headers]
-    for sent, (_, value) in zip(names, headers, strict=False):
-        name = sent.decode("latin-1")
-        if pattern.search(name):
-            check_forwarded(name)
-            request.parameters = {**(request.parameters or {}), name: value.decode("utf-8", "surrogateescape")}

@@ -12,7 +12,9 @@ from ...core.tensor import Tensor
 from .infer_decoder import as_elements
 
 
-def raw_request(body: bytes | bytearray, model: str, version: int, config: ModelConfig) -> InferenceRequest:
+def raw_request(
+    body: bytes | bytearray | memoryview, model: str, version: int, config: ModelConfig
+) -> InferenceRequest:
     """The request, its shape deduced from the model's configuration: batch 1, at most one variable dimension.
 
     Raises InvalidArgumentError with the peer's text.

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...core.status import TritonError
 from . import errors
-from .http_protocol import respond_at_once
+from .http_protocol import respond_at_once, response
 
 JSON = b"application/json"
 TEXT = b"text/plain"
@@ -31,11 +31,27 @@ class Reply:
     headers: Headers = ()
     more: Sequence[bytes | memoryview] = ()
 
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.body) + sum(map(len, self.more))
+
+    def whole(self) -> bytes | None:
+        """The response in one piece; None for one that is not to be copied."""
+        size = self.size
+        return response(self.status, self._headers(size), self._joined()) if size < _JOIN_BELOW else None
+
+    def _headers(self, size: int) -> Headers:
+        return ((b"content-type", self.kind), (b"content-length", b"%d" % size), *self.headers)
+
+    def _joined(self) -> bytes:
+        return b"".join((self.body, *self.more)) if self.more else self.body
+
     async def send(self, send: Send) -> None:
-        size = len(self.body) + sum(map(len, self.more))
-        headers = [(b"content-type", self.kind), (b"content-length", b"%d" % size), *self.headers]
+        size = self.size
+        headers = self._headers(size)
         if size < _JOIN_BELOW:
-            body = b"".join((self.body, *self.more)) if self.more else self.body
+            body = self._joined()
             if not respond_at_once(send, self.status, headers, body):
                 await send({"type": "http.response.start", "status": self.status, "headers": headers})
                 await send({"type": "http.response.body", "body": body})

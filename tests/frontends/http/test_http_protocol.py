@@ -1,0 +1,385 @@
+"""Heads that came before on the same connection: their requests are not parsed, and answered as if they were."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, BinaryIO
+
+import pytest
+
+from tests.conformance.cases_http import BAD
+from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
+from tests.conformance.rules import rule
+from tests.serving import Lab, config
+from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.frontends.access import AccessRules
+from tritonlab.frontends.http import http_protocol
+from tritonlab.frontends.http.http_app import HTTPOptions
+from tritonlab.frontends.http.http_protocol import HTTPProtocol
+from tritonlab.frontends.http.http_server import HTTPServer
+from tritonlab.frontends.http.infer_endpoint import InferEndpoint
+from tritonlab.frontends.lone_requests import LoneRequests
+from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+
+#: Returns its input and its parameters.
+ECHO = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse(
+                [
+                    pb_utils.Tensor("OUT", request.inputs()[0].as_numpy()),
+                    pb_utils.Tensor("SAID", np.array([request.parameters().encode()], object)),
+                ]
+            )
+            for request in requests
+        ]
+"""
+SIZE = 400  # bytes of a padded document
+OUT = {"name": "OUT", "parameters": {"binary_data": False}}
+
+
+@contextmanager
+def serving(lab: Lab, options: HTTPOptions) -> Iterator[RawHTTP]:
+    server = HTTPServer(lab.server.core, SharedMemoryManager(), options)
+    try:
+        yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def http(lab: Lab) -> Iterator[RawHTTP]:
+    lab.load("echo", ECHO, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1"))
+    with serving(lab, HTTPOptions(header_forward_pattern="^X-", middleware=(AccessRules().guard,))) as http:
+        yield http
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[HTTPProtocol]:
+    """An entry for each message that the parser saw."""
+    seen: list[HTTPProtocol] = []
+    begin = HTTPProtocol.on_message_begin
+
+    def on_message_begin(self: HTTPProtocol) -> None:
+        seen.append(self)
+        begin(self)
+
+    monkeypatch.setattr(HTTPProtocol, "on_message_begin", on_message_begin)
+    return seen
+
+
+class Connection:
+    """One connection, that is kept."""
+
+    def __init__(self, http: RawHTTP) -> None:
+        self.socket = http.connect()
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.stream: BinaryIO = self.socket.makefile("rb")
+
+    def ask(self, *requests: bytes) -> Reply:
+        """The reply to the first of requests that are sent at once."""
+        self.socket.sendall(b"".join(requests))
+        return self.read()
+
+    def read(self) -> Reply:
+        return read_reply(self.stream)
+
+    def close(self) -> None:
+        self.stream.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def connection(http: RawHTTP, parsed: list[HTTPProtocol]) -> Iterator[Connection]:
+    with closing(Connection(http)) as made:
+        yield made
+
+
+def infer(document: Any, *headers: str, model: str = "echo", blobs: bytes = b"", version: str = "HTTP/1.1") -> bytes:
+    """An infer request, its JSON padded to SIZE bytes: the head tells nothing of it."""
+    text = document if isinstance(document, str) else json.dumps(document)
+    body = text.encode("utf-8", "surrogateescape").ljust(SIZE) + blobs
+    lines = [
+        f"POST /v2/models/{model}/infer {version}",
+        "Host: localhost",
+        f"{JSON_SIZE}: {SIZE}",
+        f"Content-Length: {len(body)}",
+        *headers,
+        "",
+        "",
+    ]
+    return "\r\n".join(lines).encode() + body
+
+
+def document(*data: float, **more: Any) -> dict[str, Any]:
+    entry = {"name": "IN", "shape": [len(data)], "datatype": "FP32", "data": data}
+    return {"inputs": [entry], "outputs": [OUT, {"name": "SAID"}], **more}
+
+
+def binary(count: int, **more: Any) -> dict[str, Any]:
+    entry = {"name": "IN", "shape": [count], "datatype": "FP32", "parameters": {"binary_data_size": 4 * count}}
+    return {"inputs": [entry], **more}
+
+
+def data(reply: Reply) -> list[float]:
+    assert reply.status == 200, reply.body
+    return list(reply.document["outputs"][0]["data"])
+
+
+def said(reply: Reply) -> dict[str, Any]:
+    (text,) = reply.document["outputs"][1]["data"]
+    return dict(json.loads(text)) if text else {}
+
+
+# what is answered directly
+
+
+def test_a_head_that_came_before_is_not_parsed_again(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    replies = [connection.ask(infer(document(value))) for value in (1, 2, 3)]
+    assert [data(reply) for reply in replies] == [[1], [2], [3]]
+    assert len(parsed) == 1
+    assert [reply.headers for reply in replies] == [replies[0].headers] * 3
+
+
+def test_each_connection_learns_for_itself(http: RawHTTP, parsed: list[HTTPProtocol]) -> None:
+    for _ in range(2):
+        with closing(Connection(http)) as connection:
+            assert data(connection.ask(infer(document(1)))) == [1]
+    assert len(parsed) == 2
+
+
+@rule("6.3.1", "6.3.4")
+@pytest.mark.parametrize("bad", [given for given, _ in BAD.values()], ids=BAD.keys())
+def test_what_is_wrong_with_a_body_is_said_as_to_a_new_head(
+    connection: Connection, http: RawHTTP, parsed: list[HTTPProtocol], bad: Any
+) -> None:
+    with closing(Connection(http)) as fresh:
+        expected = fresh.ask(infer(bad))
+    parsed.clear()
+    assert data(connection.ask(infer(document(1)))) == [1]
+    assert connection.ask(infer(bad)) == expected
+    assert data(connection.ask(infer(document(2)))) == [2]
+    assert len(parsed) == 1
+
+
+@rule("6.5.1")
+def test_binary_data_behind_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    for values in ([1.0, 2.0], [3.0, 4.0]):
+        request = infer(binary(2, outputs=[OUT]), blobs=struct.pack("<2f", *values))
+        assert data(connection.ask(request)) == values
+    reply = connection.ask(infer(binary(3), blobs=bytes(8)))
+    assert (reply.status, reply.error) == (
+        400,
+        "unexpected size for input 'IN', expecting 4 additional bytes for model 'echo'",
+    )
+    assert len(parsed) == 1
+
+
+def test_a_large_answer_to_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    count = 6000  # as JSON, more than is written in one piece
+    request = infer(binary(count, outputs=[{"name": "OUT"}]), blobs=b"\x01\x02\x03\x04" * count)
+    replies = [connection.ask(request) for _ in range(3)]
+    assert len(replies[0].body) > 1 << 16
+    assert replies[1:] == [replies[0]] * 2
+    assert len(parsed) == 1
+
+
+@rule("6.14")
+def test_forwarded_headers_of_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    request = infer(document(1, parameters={"other": 5}), "X-Who: me")
+    assert [said(connection.ask(request)) for _ in range(2)] == [{"other": 5, "X-Who": "me"}] * 2
+    assert len(parsed) == 1
+
+
+@rule("6.3.6")
+def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    body = gzip.compress(json.dumps(document(1)).encode())
+    head = f"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    request = f"{head}Content-Encoding: gzip\r\nAccept-Encoding: gzip\r\n\r\n".encode() + body
+    for _ in range(2):
+        reply = connection.ask(request)
+        assert reply.headers["content-encoding"] == "gzip"
+        assert json.loads(gzip.decompress(reply.body))["outputs"][0]["data"] == [1]
+    assert len(parsed) == 1
+
+
+# answers that come later
+
+
+@pytest.fixture
+def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is there at once."""
+    monkeypatch.setattr(LoneRequests, "begin", lambda self, request: False)
+
+
+@pytest.mark.usefixtures("unpolled")
+def test_an_answer_that_comes_later(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    assert [data(connection.ask(infer(document(value)))) for value in (1, 2, 3)] == [[1], [2], [3]]
+    assert len(parsed) == 1
+
+
+@pytest.mark.usefixtures("unpolled")
+def test_requests_behind_one_that_is_answered_later_wait_for_it(
+    connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert data(connection.ask(infer(document(0)))) == [0]
+    held, infer_now = threading.Event(), lab.server.core.infer
+    requests: list[Any] = []
+
+    def hold(request: Any) -> None:
+        requests.append(request)
+        held.set()
+
+    monkeypatch.setattr(lab.server.core, "infer", hold)
+    connection.socket.sendall(infer(document(1)))
+    assert held.wait(10)
+    monkeypatch.undo()
+    connection.socket.sendall(infer(document(2)) + infer(document(3)))
+    infer_now(requests[0])
+    assert [data(connection.read()) for _ in range(3)] == [[1], [2], [3]]
+    assert data(connection.ask(infer(document(4)))) == [4]
+
+
+# what is parsed after all
+
+
+def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    first, second = infer(document(1)), infer(document(2))
+    assert data(connection.ask(first)) == [1]
+    assert data(connection.ask(first, second)) == [1]
+    assert data(connection.read()) == [2]
+    assert len(parsed) == 3
+    for cut in (7, len(first) - SIZE, len(first) - 1):
+        connection.socket.sendall(first[:cut])
+        assert data(connection.ask(first[cut:])) == [1]
+    assert len(parsed) >= 3
+    parsed.clear()
+    assert data(connection.ask(second)) == [2]
+    assert parsed == []
+
+
+@pytest.mark.parametrize("header", ["Connection: close", "Expect: 100-continue"], ids=["close", "expect"])
+def test_heads_that_concern_the_connection_are_not_remembered(
+    connection: Connection, parsed: list[HTTPProtocol], header: str
+) -> None:
+    assert connection.ask(infer(document(1), header)).status in (100, 200)
+    assert not parsed[0]._known
+
+
+@pytest.mark.parametrize("origin", ["https://friend.example", "https://stranger.example"], ids=["friend", "stranger"])
+def test_answers_to_pages_pass_the_middleware(lab: Lab, parsed: list[HTTPProtocol], origin: str) -> None:
+    friendly = AccessRules(origins=("https://friend.example",)).guard
+    with serving(lab, HTTPOptions(middleware=(friendly,))) as http, closing(Connection(http)) as connection:
+        assert data(connection.ask(infer(document(1)))) == [1]
+        replies = [connection.ask(infer(document(1), f"Origin: {origin}")) for _ in range(2)]
+    friend = (200, "https://friend.example")
+    expected = friend if origin == friend[1] else (403, None)
+    assert [(reply.status, reply.headers.get("access-control-allow-origin")) for reply in replies] == [expected] * 2
+    assert len(parsed) == 3
+
+
+def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: list[HTTPProtocol]) -> None:
+    with closing(Connection(http)) as connection:
+        assert connection.ask(infer(document(1), version="HTTP/1.0")).status == 200
+        with pytest.raises(ConnectionError):
+            connection.read()
+    body = json.dumps(document(1)).encode()
+    head = b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with closing(Connection(http)) as connection:
+        for _ in range(2):
+            assert data(connection.ask(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))) == [1]
+    assert len(parsed) == 3
+    assert not parsed[-1]._known
+
+
+def test_only_what_succeeded_is_remembered(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    for _ in range(2):
+        assert connection.ask(infer(document(1), model="nobody")).status == 404
+    assert len(parsed) == 2
+
+
+def test_a_connection_remembers_a_few_heads(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "_MAX_HEADS", 2)
+    for number in (1, 2, 3, 1, 2):
+        assert said(connection.ask(infer(document(1), f"X-Number: {number}"))) == {"X-Number": str(number)}
+
+
+# what has changed since
+
+
+def test_a_model_that_is_gone_since(http: RawHTTP, lab: Lab) -> None:
+    lab.load("leaves", ECHO, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1"))
+    with closing(Connection(http)) as connection, closing(Connection(http)) as fresh:
+        request = infer(document(1), model="leaves")
+        assert data(connection.ask(request)) == [1]
+        lab.server.unload("leaves")
+        assert connection.ask(request) == fresh.ask(request)
+
+
+@rule("5.14.4")
+def test_requests_are_traced_from_the_moment_that_is_asked_for(
+    connection: Connection, lab: Lab, parsed: list[HTTPProtocol]
+) -> None:
+    request = infer(document(1))
+    assert data(connection.ask(request)) == [1]
+    lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, mode="opentelemetry"))
+    try:
+        assert data(connection.ask(request)) == [1]
+        assert len(parsed) == 2
+    finally:
+        lab.server.trace_settings.stop()
+
+
+def test_a_defect_of_ours_behind_a_known_head(
+    connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: list[HTTPProtocol]
+) -> None:
+    assert data(connection.ask(infer(document(1)))) == [1]
+    monkeypatch.setattr(InferEndpoint, "_decode", lambda *args: 1 / 0)
+    reply = connection.ask(infer(document(1)))
+    assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
+    assert "an HTTP request failed at" in lab.server.logs()[-1].text
+    monkeypatch.undo()
+    assert data(connection.ask(infer(document(1)))) == [1]
+
+
+# how long a connection and its memory are kept
+
+
+def test_a_connection_that_was_used_is_not_idle(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    for value in (1, 2):
+        assert data(connection.ask(infer(document(value)))) == [value]
+    (protocol,) = parsed
+
+    def pass_time() -> None:
+        done = threading.Event()
+
+        def fire() -> None:
+            protocol.timeout_keep_alive_handler()
+            done.set()
+
+        protocol.loop.call_soon_threadsafe(fire)
+        assert done.wait(10)
+
+    pass_time()
+    assert data(connection.ask(infer(document(3)))) == [3]
+    pass_time()
+    pass_time()  # nothing came between these two
+    with pytest.raises(ConnectionError):
+        connection.read()
+
+
+def test_a_known_head_keeps_no_body(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+    assert data(connection.ask(infer(document(1)))) == [1]
+    (known,) = parsed[0]._known.values()
+    assert not [key for key in known.scope if key.startswith("tritonlab.")]
