@@ -2,7 +2,7 @@
 stub's answer (`Leadable.lead`), which spares two threads that wake each other.
 
 Where several clients send at once it must not: of what they send meanwhile batches are made. Measured, add_sub with one
-caller on two cores: over HTTP 400 us p50 instead of 540.
+caller on two cores: over HTTP 310 us p50 instead of 450.
 """
 
 from __future__ import annotations

@@ -357,8 +357,7 @@ def test_a_defect_of_ours_behind_a_known_head(
 
 
 def test_a_connection_that_was_used_is_not_idle(connection: Connection, parsed: list[HTTPProtocol]) -> None:
-    for value in (1, 2):
-        assert data(connection.ask(infer(document(value)))) == [value]
+    assert data(connection.ask(infer(document(1)))) == [1]
     (protocol,) = parsed
 
     def pass_time() -> None:
@@ -371,10 +370,12 @@ def test_a_connection_that_was_used_is_not_idle(connection: Connection, parsed: 
         protocol.loop.call_soon_threadsafe(fire)
         assert done.wait(10)
 
+    while not protocol._served:  # some answers are too late to be given directly
+        assert data(connection.ask(infer(document(2)))) == [2]
     pass_time()
     assert data(connection.ask(infer(document(3)))) == [3]
+    protocol._served = False  # as if nothing had come since
     pass_time()
-    pass_time()  # nothing came between these two
     with pytest.raises(ConnectionError):
         connection.read()
 

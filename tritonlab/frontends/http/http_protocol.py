@@ -90,7 +90,9 @@ class HTTPProtocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         self.cycle.more_body = False
-        self._start_asgi_task(self.cycle, answer)  # type: ignore[arg-type]  # starlette's ASGI types
+        task = self.loop.create_task(self.cycle.run_asgi(answer))  # type: ignore[arg-type]  # starlette's ASGI types
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
         return True
 
     def _remember(self, head: bytes, size: int, scope: Scope, answer: Direct) -> None:
@@ -134,7 +136,9 @@ class HTTPProtocol(HttpToolsProtocol):
 
     def _is_plain(self) -> bool:
         """Whether nothing of this request's head concerns the connection."""
-        return self.cycle.keep_alive and not self.expect_100_continue and not self.parser.should_upgrade()
+        parser = self.parser
+        stays = self.cycle.keep_alive and parser.should_keep_alive()
+        return stays and not self.expect_100_continue and not parser.should_upgrade()
 
     def timeout_keep_alive_handler(self) -> None:
         if self._served:
