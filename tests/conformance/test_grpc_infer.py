@@ -326,7 +326,7 @@ def test_parameters_of_kinds_that_no_model_gets(rpc: Rpc) -> None:
     ok(rpc("ModelInfer", request))
 
 
-@rule("6.4.1")
+@rule("5.4.7", "6.4.1")
 def test_a_model_sees_what_has_no_meaning_of_its_own(rpc: Rpc) -> None:
     body = (
         'text = requests[0].parameters() + "|" + str(requests[0].correlation_id())\n'

@@ -192,7 +192,7 @@ def test_half_precision_goes_binary_only(http: RawHTTP) -> None:
     assert (http.infer("any", classes, half).status, http.infer("any", classes, half).error) == (400, text)
 
 
-@rule("6.4.1", "6.3.3")
+@rule("5.4.7", "6.4.1", "6.3.3")
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
