@@ -52,6 +52,10 @@ class HTTPProtocol(HttpToolsProtocol):
         self._chunk: tuple[bytes, int] | None = None  # a head, and how many bytes came with it
         self._served = False  # something was answered directly since the keep-alive timer was set
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._known.clear()  # this object is left to the garbage collector
+
     def data_received(self, data: bytes) -> None:
         self._chunk = None
         if self._between and (self.cycle is None or self.cycle.response_complete):
