@@ -106,6 +106,7 @@ REFUSED = {
     "--allow-http=yes": 'Bad option: "--allow-http".\ninvalid value for bool option: yes',
     "--http-port=abc": "Invalid option value. Got abc",
     "--http-port=": "Invalid option value. Got ",
+    "--model-config-name=": 'Bad option: "--model-config-name".\nError: empty argument for --model-config-name',
     "--log-verbose=99999999999": "Provided option value is out of bound. Got 99999999999",
     "--metrics-interval-ms=x": "Invalid option value. Got x",
     "--model-control-mode=now": 'Bad option: "--model-control-mode".\ninvalid argument for --model-control-mode',

@@ -50,6 +50,11 @@ def test_both_flags_switch_the_completion_of_configs_off() -> None:
     assert server("--strict-model-config=true")["strict_model_config"] is True
 
 
+def test_how_models_are_read_and_loaded() -> None:
+    assert server()["model_config_name"] == ""
+    assert server("--model-config-name=h100")["model_config_name"] == "h100"
+
+
 def test_the_cache_under_its_old_name_too() -> None:
     assert server()["cache_config"] == ""
     assert server("--cache-config=local,size=1048576")["cache_config"] == "local,size=1048576"

@@ -170,6 +170,22 @@ def test_no_name(manager: ModelRepositoryManager) -> None:
         manager.read("")
 
 
+@rule("5.1.7")
+def test_a_configuration_of_another_name_counts_where_there_is_one(repository: Path) -> None:
+    write_model(repository, "m", SOURCE, "max_batch_size: 1")
+    manager = ModelRepositoryManager([repository], config_name="h100")
+    assert (manager.read("m").config.max_batch_size, manager.read("m").config_file) == (1, "config.pbtxt")
+    (repository / "m" / "configs").mkdir()
+    named = repository / "m" / "configs" / "h100.pbtxt"
+    named.write_text("max_batch_size: 2")
+    assert (manager.read("m").config.max_batch_size, manager.read("m").config_file) == (2, "configs/h100.pbtxt")
+    assert ModelRepositoryManager([repository]).read("m").config.max_batch_size == 1
+    (repository / "m" / "config.pbtxt").unlink()
+    assert manager.read("m").configured and not ModelRepositoryManager([repository]).read("m").configured
+    named.write_text("nonsense: 1")
+    assert f"failed to read text proto from {named}" in failure(manager).reason
+
+
 # -- versions
 
 

@@ -43,6 +43,12 @@ def _text(flag: str, text: str) -> str:
     return text
 
 
+def _name(flag: str, text: str) -> str:
+    if not text:
+        raise CommandLineError(f'Bad option: "{flag}".\nError: empty argument for {flag}')
+    return text
+
+
 def _boolean(flag: str, text: str) -> bool:
     value = text.lower()
     if value not in _TRUE + _FALSE:
@@ -199,6 +205,7 @@ def restricted(what: str, restrictions: list[tuple[tuple[str, ...], str, str]]) 
 
 
 TEXT = Kind("<string>", _text)
+NAME = Kind("<name>", _name)
 TEXTS = Kind("<string>", _text, many=True)
 BOOLEAN = Kind("<boolean>", _boolean)
 PATTERN = Kind("<regex>", _pattern)

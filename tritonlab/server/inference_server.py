@@ -85,7 +85,9 @@ class InferenceServer:
         self.log = LogBook(self._on_log)
         self.trace_settings = TraceSettings(options.trace_setting or TraceSetting(), self.model_ready, self._on_trace)
         self.log_settings = LogSettings(options.log_setting or LogSetting())
-        self.repository = ModelRepositoryManager(repositories, strict=options.strict_model_config)
+        self.repository = ModelRepositoryManager(
+            repositories, strict=options.strict_model_config, config_name=options.model_config_name
+        )
         spin = SpinBudget()
         self._link_reader = LinkReader(spin)
         self.pool = StubPool(self._link_reader, size=options.warm_stubs, shm=shm)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..core.model_config_rules import config_differs
 from .model_lifecycle import ModelState, ModelVersion
-from .model_repository_manager import CONFIG_FILE, Fingerprint, ModelFiles
+from .model_repository_manager import Fingerprint, ModelFiles
 
 #: Fields that a version need not be loaded again for (rule 5.11.2).
 _IN_PLACE = {"instance_group", "version_policy"}
@@ -100,7 +100,7 @@ def _part(files: ModelFiles, directory: str) -> Fingerprint:
     return {
         path: stamp
         for path, stamp in files.fingerprint.items()
-        if _version_of(path) == directory and path != CONFIG_FILE
+        if _version_of(path) == directory and not files.is_configuration(path)
     }
 
 

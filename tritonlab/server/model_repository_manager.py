@@ -18,6 +18,8 @@ from ..core.model_config_rules import autofill, validate_poll
 from ..core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
 
 CONFIG_FILE = "config.pbtxt"
+#: Where a model has configurations of other names (rule 5.1.7).
+CONFIGS = "configs"
 #: What Python leaves behind while a model runs is no change of the model (server issue 7489: the peer reloads for it).
 _IGNORED = ("__pycache__",)
 
@@ -51,21 +53,29 @@ class ModelFiles:
     override: str | None = None
     #: the directory made for file overrides; it is removed when the last version that uses it is gone
     temporary: TemporaryFolder | None = None
+    #: the file that says the configuration, whether it is there or not
+    config_file: str = CONFIG_FILE
 
     @property
     def configured(self) -> bool:
-        """Whether there is a config.pbtxt, or one was passed; else the model's auto_complete_config has to say it
+        """Whether there is a configuration, or one was passed; else the model's auto_complete_config has to say it
         all."""
-        return self.override is not None or CONFIG_FILE in self.fingerprint
+        return self.override is not None or self.config_file in self.fingerprint
+
+    def is_configuration(self, path: str) -> bool:
+        """Whether `path` is there to configure: the file that does, and those beside it under other names."""
+        return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
 
 
 class ModelRepositoryManager:
     """Reads models from one or more repositories. A name that more than one of them has can be loaded from none (rule
-    5.11.10). `strict`: each needs a config.pbtxt (rule 5.1.5)."""
+    5.11.10). `strict`: each needs a configuration (rule 5.1.5), `config_name`: in a file of this name, if there is one
+    (rule 5.1.7)."""
 
-    def __init__(self, repositories: Sequence[str | Path], strict: bool = False) -> None:
+    def __init__(self, repositories: Sequence[str | Path], strict: bool = False, config_name: str = "") -> None:
         self.repositories = [Path(repository) for repository in repositories]
         self._strict = strict
+        self._config_name = config_name
         #: repository -> directory name -> model name, where they differ
         self._mappings: dict[Path, dict[str, str]] = {}
 
@@ -166,18 +176,22 @@ class ModelRepositoryManager:
         else:
             directory = self._directory(name)
         before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
-        found = self._config(directory, override)
+        config_file = self._config_file(directory)
+        found = self._config(directory / config_file, override)
         versions = _version_directories(directory)
         first = sorted(str(version) for version in versions)[:1]
         names = [p.name for p in (directory / first[0]).iterdir()] if first else []
         filled = autofill(found, model_name=name, files=names)
         validate_poll(filled, model_name=name)
-        return ModelFiles(name, directory, filled, _select(filled, versions), before, override, temporary)
+        return ModelFiles(name, directory, filled, _select(filled, versions), before, override, temporary, config_file)
 
-    def _config(self, directory: Path, override: str | None) -> ModelConfig:
+    def _config_file(self, directory: Path) -> str:
+        named = f"{CONFIGS}/{self._config_name}.pbtxt"
+        return named if self._config_name and (directory / named).is_file() else CONFIG_FILE
+
+    def _config(self, path: Path, override: str | None) -> ModelConfig:
         if override is not None:
             return from_json(override)
-        path = directory / CONFIG_FILE
         if not path.is_file():
             if self._strict:
                 raise ConfigError(f"failed to open text file for read {path}: No such file or directory")

@@ -29,6 +29,9 @@ class Options:
     #: whether a model that fails at the start fails the server; all others are tried before
     exit_on_error: bool = True
     strict_model_config: bool = False
+    #: a model's `configs/<model_config_name>.pbtxt` is its configuration if it is there, else `config.pbtxt` (rule
+    #: 5.1.7)
+    model_config_name: str = ""
     strict_readiness: bool = True
     #: the keys of `--backend-config=python,…` (rule 2.9)
     backend_config: Mapping[str, str] | None = None
