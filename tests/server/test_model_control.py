@@ -310,6 +310,33 @@ def test_a_version_that_fails_takes_the_new_ones_back(lab: Lab) -> None:
     lab.server.unload("half")
 
 
+@rule("2.5.9")
+@pytest.mark.parametrize(("retries", "good", "tries"), [(0, 2, 1), (1, 2, 2), (2, 9, 3), (-1, 4, 4)])
+def test_what_fails_to_load_is_tried_again(tmp_path: Path, retries: int, good: int, tries: int) -> None:
+    count = tmp_path / "tries"
+    count.touch()
+    source = f"""
+class TritonPythonModel:
+    def initialize(self, args):
+        with open({str(count)!r}, "a+b") as count:
+            count.write(b"x")
+            if count.tell() < {good}:
+                raise RuntimeError(f"try {{count.tell()}}")
+"""
+    write_model(tmp_path, "m", source)
+    with Server(tmp_path, model_control_mode="explicit", model_load_retry_count=retries) as server:
+        if tries < good:
+            with pytest.raises(ModelLoadError, match=f"RuntimeError: try {tries}\n") as failure:
+                server.load("m")
+            assert failure.value.reason.startswith(f"RuntimeError: try {tries}")
+            assert states(server)["m"].startswith(f"UNAVAILABLE Internal: RuntimeError: try {tries}")
+        else:
+            assert server.load("m").ready()
+        logged = [record.text for record in server.logs("m") if "failed to load 'm' version 1: " in record.text]
+        assert len(logged) == count.stat().st_size - (tries == good)
+        assert count.stat().st_size == tries
+
+
 # -- repositories, rules 5.11.10, 5.11.11
 
 

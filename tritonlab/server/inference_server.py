@@ -109,6 +109,7 @@ class InferenceServer:
             self.find,
             metrics=self._metrics,
             auto_complete=not options.strict_model_config,
+            load_retries=options.model_load_retry_count,
             execution=self._execution,
         )
         self._control = ModelControl(self.repository, services, mode, self._on_state)

@@ -149,20 +149,32 @@ class ModelControl:
             raise self._load_failure(model.name, failed, ModelState.READY)
 
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
-        version = ModelVersion(found, number, self._services, self._on_state)
+        """The version, or why it does not load; then it was tried again as often as `load_retries` says."""
+        retries = self._services.load_retries
+        while True:
+            version = ModelVersion(found, number, self._services, self._on_state)
+            error = self._try_version(version)
+            if error is None:
+                return version
+            self._say(model.name, f"failed to load '{model.name}' version {number}: {version.reason}")
+            if not retries or self.stopped:
+                break
+            retries -= 1
+        if number not in model.versions:
+            model.ended[number] = (version.state, version.reason)
+        return error
+
+    def _try_version(self, version: ModelVersion) -> TritonError | None:
         self._loading.add(version)
         try:
             if self.stopped:  # after the line above: `_abort_loads` sees it, or this is seen here
                 raise UnavailableError("Server is stopping")
             version.load()
         except TritonError as error:
-            if number not in model.versions:
-                model.ended[number] = (version.state, version.reason)
-            self._say(model.name, f"failed to load '{model.name}' version {number}: {version.reason}")
             return error
         finally:
             self._loading.discard(version)
-        return version
+        return None
 
     @staticmethod
     def _load_failure(

@@ -85,6 +85,8 @@ class LoadServices:
     find: Callable[[str, int], ModelVersion]
     metrics: ServerMetrics
     auto_complete: bool = True
+    #: how often a version that fails to load is tried again; negative is without end
+    load_retries: int = 0
     execution: ExecutionOptions = field(default_factory=ExecutionOptions)
 
 

@@ -26,6 +26,8 @@ class Options:
     repository_poll_secs: float = 15
     #: models that load at the same time at the start
     model_load_thread_count: int = 4
+    #: how often a version that fails to load is tried again, at once (rule 2.5.9); negative is without end
+    model_load_retry_count: int = 0
     #: whether a model that fails at the start fails the server; all others are tried before
     exit_on_error: bool = True
     strict_model_config: bool = False
