@@ -15,6 +15,7 @@ import pytest
 
 from tests.frontends.test_command_line import REFUSED
 from tests.serving import write_model
+from tritonlab.frontends.listener import listen
 from tritonlab.frontends.serve import serve
 
 from . import reference
@@ -181,6 +182,24 @@ def test_sigterm_ends_a_server_that_serves(server: Side, repository: Path) -> No
     assert (ended.status, ended.stdout) == (0, "Signal (15) received.\n")
     assert rows(ended.stderr) == failed_rows(repository)
     assert started(ended.stderr) == ["GRPCInferenceService", "HTTPService", "Metrics Service"]
+
+
+@rule("6.15.8", "6.15.4")
+@pytest.mark.parametrize(("kind", "service"), [("http", "HTTP"), ("grpc", "GRPC")])
+@pytest.mark.parametrize(
+    ("other", "flag", "served"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_a_port_is_shared_if_both_servers_say_so(
+    server: Side, tmp_path: Path, kind: str, service: str, other: bool, flag: bool, served: bool
+) -> None:
+    with listen("127.0.0.1", 0, shared=other) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        more = [f"--{kind}-address=127.0.0.1", f"--{kind}-port={taken.getsockname()[1]}"]
+        more += [f"--reuse-{kind}-port=true"] * flag
+        ended = server.run(tmp_path, "--model-control-mode=explicit", *more, term="Started Metrics" if served else "")
+    assert ended.status == (0 if served else 1), ended.stderr
+    refused = f"failed to start {service} service: Unavailable - Socket '{place}' already in use"
+    assert (refused in ended.stderr) is not served
 
 
 @rule("6.15.5")

@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -12,7 +13,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.access import AccessRules
-from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints, Place
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions
 from tritonlab.frontends.http.http_server import HTTPOptions
 from tritonlab.frontends.listener import listen
@@ -100,6 +101,20 @@ def test_a_port_in_use_opens_none(core: InferenceServer, name: str, service: str
     assert f"--{name}-port" in text and f"--allow-{name}=false" in text
 
 
+def test_ports_are_shared_by_those_that_all_say_so(core: InferenceServer) -> None:
+    sharing = {"http_options": HTTPOptions(reuse_port=True), "grpc_options": GRPCOptions(reuse_port=True)}
+    with Endpoints(core, any_ports(metrics=False, **sharing)) as one:
+        http_port, grpc_port = (int(place.rpartition(":")[2]) for place in (one.http, one.grpc))
+        same = replace(any_ports(metrics=False, **sharing), http_port=http_port, grpc_port=grpc_port)
+        with Endpoints(core, same) as other:
+            assert other.places == one.places
+            assert status(one.http, "/v2/health/live") == 200
+            assert live(one.grpc)
+        for alone in ({"http_options": HTTPOptions()}, {"grpc_options": GRPCOptions()}):
+            with pytest.raises(UnavailableError, match="already in use"):
+                Endpoints(core, replace(same, **alone))  # type: ignore[arg-type]
+
+
 def test_the_same_port_twice_closes_what_was_opened(core: InferenceServer) -> None:
     with listen("127.0.0.1", 0) as other:
         port = other.getsockname()[1]
@@ -109,9 +124,9 @@ def test_the_same_port_twice_closes_what_was_opened(core: InferenceServer) -> No
 
 
 def test_metrics_are_where_http_is_unless_told_otherwise() -> None:
-    assert EndpointOptions(http_address="0.0.0.0").places()["Metrics"] == ("0.0.0.0", 8002)
+    assert EndpointOptions(http_address="0.0.0.0").places()["Metrics"] == Place("0.0.0.0", 8002)
     options = EndpointOptions(http_address="0.0.0.0", metrics_address="127.0.0.2")
-    assert options.places()["Metrics"] == ("127.0.0.2", 8002)
+    assert options.places()["Metrics"] == Place("127.0.0.2", 8002)
 
 
 def test_an_address_that_is_none_of_ours(core: InferenceServer) -> None:

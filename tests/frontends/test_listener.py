@@ -27,6 +27,21 @@ def test_a_port_in_use_is_refused_and_its_owner_named() -> None:
     check_free("127.0.0.1", port)
 
 
+def test_a_port_is_shared_by_those_that_all_say_so() -> None:
+    with listen("127.0.0.1", 0, shared=True) as one:
+        port = one.getsockname()[1]
+        check_free("127.0.0.1", port, shared=True)
+        with socket.create_connection(("127.0.0.1", port)) as caller, one.accept()[0] as taken:
+            assert taken.getpeername() == caller.getsockname()
+        with listen("127.0.0.1", port, shared=True) as other:
+            assert other.getsockname() == one.getsockname()
+        for ask in (check_free, listen):
+            with pytest.raises(UnavailableError):
+                ask("127.0.0.1", port)
+    with listen("127.0.0.1", 0) as alone, pytest.raises(UnavailableError):
+        check_free("127.0.0.1", alone.getsockname()[1], shared=True)
+
+
 def test_the_owner_is_found_behind_descriptors_that_close_meanwhile() -> None:
     spare = os.open(os.devnull, os.O_RDONLY)  # below the listener's: the next one opened, as to list /proc/self/fd
     with listen("127.0.0.1", 0) as listener:

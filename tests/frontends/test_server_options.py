@@ -112,5 +112,8 @@ def test_what_is_restricted_reaches_its_frontend() -> None:
     assert options.http_options.header_forward_pattern == "^x-"
     assert options.grpc_options.restricted == {"inference": ("a", "b")}
     assert options.grpc_options.keepalive_time_ms == 7
+    assert not options.http_options.reuse_port and not options.grpc_options.reuse_port
+    options = read_endpoint_options(["--reuse-http-port=true", "--reuse-grpc-port=true"])
+    assert options.http_options.reuse_port and options.grpc_options.reuse_port
     with pytest.raises(CommandLineError, match="is no regular expression"):
         read_endpoint_options(["--http-header-forward-pattern=("])

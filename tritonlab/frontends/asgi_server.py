@@ -49,9 +49,9 @@ class ASGIServer:
         self._name = name
         self._thread: threading.Thread | None = None
 
-    def start(self, address: str, port: int) -> int:
+    def start(self, address: str, port: int, shared: bool = False) -> int:
         """The port it listens on. Raises UnavailableError or InvalidArgumentError as `listen` does."""
-        listener = listen(address, port)
+        listener = listen(address, port, shared)
         thread = threading.Thread(target=self._server.run, args=([listener],), name=self._name, daemon=True)
         self._thread = thread
         thread.start()

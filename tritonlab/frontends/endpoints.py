@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..core.status import TritonError
 from ..server.inference_server import InferenceServer
@@ -33,6 +33,14 @@ class Frontend(Protocol):
         """Refuses new requests; those under way get `timeout` seconds."""
 
 
+class Place(NamedTuple):
+    """Where one service listens; `shared`: beside other servers."""
+
+    address: str
+    port: int
+    shared: bool = False
+
+
 @dataclass(frozen=True)
 class EndpointOptions:
     """`http`, `grpc`, `metrics`: whether that port is opened. Port 0 is any free one. `metrics_address`: where HTTP
@@ -52,14 +60,14 @@ class EndpointOptions:
     http_options: HTTPOptions = field(default_factory=HTTPOptions)
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
 
-    def places(self) -> dict[str, tuple[str, int]]:
-        """Service, as the peer calls it in its log -> address and port, in the order the peer starts them."""
+    def places(self) -> dict[str, Place]:
+        """Service, as the peer calls it in its log -> where it listens, in the order the peer starts them."""
         places = {
-            "GRPC": (self.grpc, self.grpc_address, self.grpc_port),
-            "HTTP": (self.http, self.http_address, self.http_port),
-            "Metrics": (self.metrics, self.metrics_address or self.http_address, self.metrics_port),
+            "GRPC": (self.grpc, Place(self.grpc_address, self.grpc_port, self.grpc_options.reuse_port)),
+            "HTTP": (self.http, Place(self.http_address, self.http_port, self.http_options.reuse_port)),
+            "Metrics": (self.metrics, Place(self.metrics_address or self.http_address, self.metrics_port)),
         }
-        return {name: (address, port) for name, (allowed, address, port) in places.items() if allowed}
+        return {name: place for name, (allowed, place) in places.items() if allowed}
 
     def guarded(self) -> AccessRules:
         """Who may ask: also whoever names the address that was asked for."""
@@ -68,9 +76,9 @@ class EndpointOptions:
 
     def check_free(self) -> None:
         """Raises what `Endpoints` would for a port that is in use; asked before models are loaded, which takes long."""
-        for name, (address, port) in self.places().items():
+        for name, place in self.places().items():
             with _named(name):
-                check_free(address, port)
+                check_free(place.address, place.port, place.shared)
 
 
 class Endpoints:
@@ -99,7 +107,7 @@ class Endpoints:
         self.places: dict[str, str] = {}
         self._open: dict[str, Frontend] = {}
         try:
-            for name, (address, port) in options.places().items():
+            for name, (address, port, _) in options.places().items():
                 frontend = frontends[name]()
                 with _named(name):
                     bound = frontend.start(address, port)

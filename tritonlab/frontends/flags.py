@@ -38,6 +38,7 @@ def _inert(name: str, kind: Kind, why: str) -> Flag:
 
 _OUTSIDE = "Where it listens; 0.0.0.0 lets other machines in."
 _PORT = "The port; 0 is any free one."
+_REUSE = "Whether several servers that all say so may share the port; each gets a part of the connections."
 _FORWARD = "Headers that match this regular expression become request parameters."
 _RESTRICT = "Parts of the protocol that need a header with this value."
 _ORIGIN = "A web page's origin that may send requests, or *. May be repeated."
@@ -118,7 +119,7 @@ GROUPS = (
             Flag("allow-http", BOOLEAN, "endpoints.http", True, "Whether HTTP is served."),
             Flag("http-address", TEXT, "endpoints.http_address", LOOPBACK, _OUTSIDE),
             Flag("http-port", INTEGER, "endpoints.http_port", HTTP_PORT, _PORT),
-            _inert("reuse-http-port", BOOLEAN, "two servers never share a port."),
+            Flag("reuse-http-port", BOOLEAN, "http.reuse_port", False, _REUSE),
             Flag("http-header-forward-pattern", PATTERN, "http.header_forward_pattern", None, _FORWARD),
             Flag("http-max-input-size", SIZE, "http.max_input_size", 64 << 20, "Bytes of JSON, or of a raw body."),
             _inert("http-thread-count", INTEGER, "one event loop serves HTTP."),
@@ -133,7 +134,7 @@ GROUPS = (
             Flag("allow-grpc", BOOLEAN, "endpoints.grpc", True, "Whether gRPC is served."),
             Flag("grpc-address", TEXT, "endpoints.grpc_address", LOOPBACK, _OUTSIDE),
             Flag("grpc-port", INTEGER, "endpoints.grpc_port", GRPC_PORT, _PORT),
-            _inert("reuse-grpc-port", BOOLEAN, "two servers never share a port."),
+            Flag("reuse-grpc-port", BOOLEAN, "grpc.reuse_port", False, _REUSE),
             Flag("grpc-header-forward-pattern", PATTERN, "grpc.header_forward_pattern", None, _FORWARD),
             _inert("grpc-infer-allocation-pool-size", INTEGER, "messages are not kept for reuse."),
             Flag("grpc-use-ssl", BOOLEAN, "grpc.use_ssl", False, "Whether the server shows a certificate."),

@@ -19,9 +19,21 @@ BACKLOG = 2048
 _LISTEN = "0A"  # of /proc/net/tcp: linux/tcp_states.h
 
 
-def listen(address: str, port: int) -> socket.socket:
-    """A listening socket; port 0 is any free one. Raises UnavailableError if the port is in use, InvalidArgumentError
-    if the address is none of this machine."""
+def listen(address: str, port: int, shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 is any free one. `shared`: other processes of this user may listen there too, if they
+    all say so, and each gets its part of the connections. Raises UnavailableError if the port is in use,
+    InvalidArgumentError if the address is none of this machine."""
+    listener = _bound(address, port, shared)
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise refused(address, port, error) from None
+    _open.add(listener)
+    return listener
+
+
+def _bound(address: str, port: int, shared: bool) -> socket.socket:
     if not 0 <= port <= 65535:  # the peer takes it modulo 65536
         raise InvalidArgumentError(f"cannot listen on '{address}:{port}': a port is a number from 0 to 65535")
     try:
@@ -30,14 +42,13 @@ def listen(address: str, port: int) -> socket.socket:
         raise InvalidArgumentError(f"cannot listen on '{address}:{port}': {error}") from None
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # not SO_REUSEPORT, with which two servers would share the port and its requests
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(where)
-        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise refused(address, port, error) from None
-    _open.add(listener)
     return listener
 
 
@@ -51,9 +62,9 @@ _open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_close_all)
 
 
-def check_free(address: str, port: int) -> None:
-    """Raises what `listen` would."""
-    listen(address, port).close()
+def check_free(address: str, port: int, shared: bool = False) -> None:
+    """Raises what `listen` would. It does not listen: of a shared port it would be given connections, and drop them."""
+    _bound(address, port, shared).close()
 
 
 def refused(address: str, port: int, error: OSError) -> UnavailableError | InvalidArgumentError:

@@ -37,10 +37,12 @@ _COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate
 class GRPCOptions:
     """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
 
+    `reuse_port`: other servers that say so may have the same port; else a port that is in use is an error.
     `restricted`: category -> (key, value) that a client must send, the key after RESTRICTED_PREFIX. `compression`: of
     infer responses. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
     """
 
+    reuse_port: bool = False
     header_forward_pattern: str | None = None
     restricted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     compression: str = "none"
@@ -73,7 +75,7 @@ class GRPCOptions:
         return [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # a port that is in use is an error, not shared
+            ("grpc.so_reuseport", int(self.reuse_port)),
             *((name, int(value)) for name, value in given.items() if value is not None),
         ]
 

@@ -41,12 +41,14 @@ register_url_convertor("digits", _Digits())
 class HTTPOptions:
     """`header_forward_pattern`: request headers whose name it finds become parameters. `restricted_api`: category ->
     (header, value), without which a client may not use its endpoints. `max_input_size`: bytes of JSON, or of a raw
-    binary body. `middleware`: ASGI applications around the whole, the first one outermost; about a head that they let
-    pass to `infer` they are not asked again on its connection."""
+    binary body. `reuse_port`: other servers that say so may have the same port. `middleware`: ASGI applications around
+    the whole, the first one outermost; about a head that they let pass to `infer` they are not asked again on its
+    connection."""
 
     header_forward_pattern: str = ""
     restricted_api: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     max_input_size: int = MAX_INPUT_SIZE
+    reuse_port: bool = False
     middleware: Sequence[Callable[[ASGIApp], ASGIApp]] = ()
 
 

@@ -22,11 +22,12 @@ class HTTPServer:
         for wrap in reversed(options.middleware):
             app = wrap(app)
         self.app = app
+        self._shared = options.reuse_port
         self._server = ASGIServer(app, "tritonlab http", HTTPProtocol)
 
     def start(self, address: str, port: int) -> int:
         """The port it listens on. Raises UnavailableError if another one has it."""
-        return self._server.start(address, port)
+        return self._server.start(address, port, self._shared)
 
     def stop(self, timeout: float = 0.0) -> None:
         """Refuses new connections; requests under way are cut off after `timeout` seconds."""
