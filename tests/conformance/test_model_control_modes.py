@@ -116,7 +116,9 @@ def start(request: pytest.FixtureRequest, which: str) -> Iterator[Callable[..., 
     """Starts a server on repositories that are there already, and ends it."""
     ended: list[Callable[[], None]] = []
 
-    def start(mode: str, *repositories: Path, strict_model_config: bool = False) -> Client:
+    def start(
+        mode: str, *repositories: Path, strict_model_config: bool = False, model_namespacing: bool = False
+    ) -> Client:
         if which == "lab":
             lab = LabClient(repositories[0])
             lab.close()
@@ -126,12 +128,14 @@ def start(request: pytest.FixtureRequest, which: str) -> Iterator[Callable[..., 
                 exit_on_error=False,
                 repository_poll_secs=POLL_SECONDS / 10,
                 strict_model_config=strict_model_config,
+                model_namespacing=model_namespacing,
             )
             ended.append(lab.close)
             return lab
         arguments = [f"--model-control-mode={mode}", f"--repository-poll-secs={POLL_SECONDS}"]
         arguments += [f"--model-repository={repository}" for repository in repositories[1:]]
         arguments += ["--disable-auto-complete-config"] * strict_model_config
+        arguments += ["--model-namespacing=true"] * model_namespacing
         real = RealClient(request.getfixturevalue("reference_server")(repositories[0], arguments))
         ended.extend([real.close, real.server.stop])
         return real
@@ -194,3 +198,197 @@ def test_a_server_without_model_control_loads_all_it_can(start: Callable[..., Cl
     assert refused(side, "nobody")
     assert states(side, "unreadable") == {"unreadable": [("UNAVAILABLE", "model appears in two or more repositories")]}
     assert side.ready()
+
+
+# -- models of one name in several repositories
+
+
+class Namespaces:
+    """A server of several repositories that has namespaces; `first` is the `repository` of its client."""
+
+    def __init__(self, side: Client, *repositories: Path) -> None:
+        self.side = side
+        self.first, self.second = (str(repository) for repository in repositories[:2])
+
+    def text(self, failure: Failure | None) -> str:
+        assert failure is not None
+        return failure.text.replace("<repository>", self.first)
+
+    def told(self, name: str) -> Any:
+        """Of the model that answers; or code and text."""
+        found = answers(self.side, name)
+        return found[-1] if isinstance(found, list) else (found[0], found[1].replace("<repository>", self.first))
+
+
+AMBIGUOUS = (
+    "There are 2 identifiers of model '{}' in global map, model namespace must be provided to resolve ambiguity."
+)
+
+
+def of(tag: str) -> Files:
+    return traceless(model(who(tag), TELLING_CONFIG))
+
+
+@pytest.fixture
+def spaces(start: Callable[..., Client], tmp_path: Path) -> Callable[..., Namespaces]:
+    """Fills repositories `0`, `1`, … and starts a server on them."""
+
+    def spaces(mode: str, *repositories: Mapping[str, Files]) -> Namespaces:
+        paths = [tmp_path / str(number) for number in range(len(repositories))]
+        for path, models in zip(paths, repositories, strict=True):
+            path.mkdir()
+            fill(path, models)
+        return Namespaces(start(mode, *paths, model_namespacing=True), *paths)
+
+    return spaces
+
+
+@rule("5.11.12", "5.11.7", "5.13.1")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_a_name_loads_the_models_of_all_repositories(spaces: Callable[..., Namespaces]) -> None:
+    found = spaces("explicit", {"dup": of("a"), "one": of("one")}, {"dup": of("b"), "other": of("other")})
+    side = found.side
+    assert found.told("dup") == ("INVALID_ARG", "Request for unknown model: 'dup' is not found")
+    for name in ("dup", "one", "other"):
+        assert side.load(name) is None
+    entries = [(entry["name"], entry["state"]) for entry in side.index()]
+    assert entries == [("dup", "READY"), ("one", "READY"), ("dup", "READY"), ("other", "READY")]
+    assert (found.told("one"), found.told("other")) == ("one", "other")
+    assert found.told("dup") == ("INVALID_ARG", AMBIGUOUS.format("dup"))
+    for asked in (side.config("dup"), side.metadata("dup")):
+        assert isinstance(asked, Failure)
+        assert asked.text == AMBIGUOUS.format("dup")
+    assert side.ready() and side.ready("one") and not side.ready("dup")
+    succeeded = [line for line in side.metrics().splitlines() if line.startswith("nv_inference_request_success{")]
+    assert sorted(line.partition("{")[2].partition("}")[0] for line in succeeded) == sorted(
+        f'model="{name}",namespace="{space}",version="1"'
+        for space, names in ((found.first, ("dup", "one")), (found.second, ("dup", "other")))
+        for name in names
+    )
+    assert side.unload("dup") is None
+    assert settled(side, "dup") == {"dup": [*GONE, *GONE]}
+    assert found.told("dup") == ("NOT_FOUND", "Identifier of model 'dup' is not found in global map")
+    assert side.unload("dup") is None
+    assert side.load("dup") is None
+    assert states(side, "dup") == {"dup": [*READY, *READY]}
+
+
+@rule("5.11.12", "5.7.3", "5.7.4")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_an_ensemble_contains_the_models_of_its_own_repository(spaces: Callable[..., Namespaces]) -> None:
+    wrong = {path: str(text).replace("TYPE_STRING", "TYPE_INT8") for path, text in ensemble("dup").items()}
+    found = spaces(
+        "explicit",
+        {"dup": of("a"), "here": ensemble("dup"), "wrong": wrong, "seventh": ensemble("dup", version=7)},
+        {"dup": of("b"), "there": ensemble("dup"), "far": ensemble("only"), "nobodys": ensemble("gone")},
+        {"only": of("only"), "ring": ensemble("ring")},
+    )
+    side, first = found.side, found.first
+    for name in ("dup", "here", "there", "far"):
+        assert side.load(name) is None
+    assert [found.told(name) for name in ("here", "there", "far")] == ["a", "b", "only"]
+    config = side.config("here")
+    assert not isinstance(config, Failure)
+    assert [step["model_namespace"] for step in config["ensemble_scheduling"]["step"]] == [first]
+    before = "load failed for model '{}': "
+    here = f"{first}::wrong"
+    assert found.text(side.load("wrong")) == before.format(here) + (
+        f"in ensemble {here}, ensemble tensor OUT: inconsistent data type: TYPE_INT8 is inferred from model {here} "
+        f"while TYPE_STRING is inferred from model {first}::dup\n"
+    )
+    assert found.text(side.load("seventh")) == before.format(f"{first}::seventh") + (
+        f"ensemble '{first}::seventh' depends on '{first}::dup' whose required version 7 is not loaded.\n"
+    )
+    assert found.text(side.load("nobodys")) == before.format(f"{found.second}::nobodys") + (
+        f"ensemble {found.second}::nobodys contains models that are not available or ambiguous: gone\n"
+    )
+    assert side.unload("dup") is None
+    assert settled(side, "here", "there", "far") == {"here": GONE, "there": GONE, "far": READY}
+    assert found.told("here") == (
+        "NOT_FOUND",
+        f"Request for unknown model: '{first}::here' has no available versions",
+    )
+    assert side.load("dup") is None
+    assert (found.told("here"), found.told("there")) == ("a", "b")
+
+
+@rule("5.11.12", "2.5.1", "2.5.8")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_of_a_name_all_that_can_be_is_loaded(spaces: Callable[..., Namespaces], tmp_path: Path) -> None:
+    found = spaces(
+        "explicit", {"dup": of("a"), "here": ensemble("dup")}, {"dup": model("1 / 0", TELLING_CONFIG)}
+    )
+    failed = "load failed for model '{}::dup': version 1 is at UNAVAILABLE state: Internal: ZeroDivisionError: "
+    assert found.text(found.side.load("dup")).startswith(failed.format(found.second))
+    assert [entry[1] for entry in states(found.side, "dup")["dup"]] == ["READY", "UNAVAILABLE"]
+    assert found.told("dup") == ("INVALID_ARG", AMBIGUOUS.format("dup"))
+    assert found.side.load("here") is None
+    assert found.told("here") == "a"
+    fill(tmp_path / "0", {"dup": {"1/model.py": "1 / 0"}})
+    text = found.text(found.side.load("dup"))
+    assert text.startswith(failed.format(found.first)) and f"\n;\n{failed.format(found.second)}" in text
+    assert found.told("here") == "a"
+    fill(tmp_path / "0", {"dup": {"config.pbtxt": "nonsense: 1"}})
+    assert found.text(found.side.load("dup")).startswith(failed.format(found.second))
+    fill(tmp_path / "1", {"dup": {"1/model.py": who("b")}})
+    assert found.text(found.side.load("dup")) == "failed to load 'dup', failed to poll from model repository"
+    assert [entry[1] for entry in states(found.side, "dup")["dup"]] == ["READY", "READY"]
+    assert f"Poll failed for model directory '{found.first}::dup': " in found.side.log().replace(
+        "<repository>", found.first
+    )
+
+
+@rule("5.11.12")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_an_ensemble_without_a_model_beside_it_takes_the_only_one(
+    spaces: Callable[..., Namespaces], tmp_path: Path
+) -> None:
+    found = spaces("explicit", {"dup": of("a")}, {}, {"far": ensemble("dup")})
+    assert found.side.load("far") is None
+    assert (found.told("dup"), found.told("far")) == ("a", "a")
+    fill(tmp_path / "1", {"dup": of("b")})
+    assert found.told("far") == "a"
+    assert found.side.load("dup") is None
+    assert settled(found.side, "far") == {"far": GONE}
+
+
+@rule("5.11.12", "5.11.1")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_a_polling_server_minds_whose_model_changes(spaces: Callable[..., Namespaces], tmp_path: Path) -> None:
+    found = spaces("poll", {"dup": of("a"), "here": ensemble("dup")}, {"dup": of("b"), "there": ensemble("dup")})
+
+    def told() -> list[Any]:
+        return [found.told(name) for name in ("here", "there")]
+
+    assert told() == ["a", "b"]
+    write(found.side, "dup", "1/model.py", who("a2"))
+    eventually(lambda: told() == ["a2", "b"])
+    shutil.rmtree(tmp_path / "0" / "dup")
+    eventually(lambda: told() == ["b", "b"])
+    assert found.told("dup") == "b"
+
+
+@rule("5.11.12", "5.11.1")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_a_polling_server_takes_an_ensemble_down_while_its_model_is_ambiguous(
+    spaces: Callable[..., Namespaces], tmp_path: Path
+) -> None:
+    found = spaces("poll", {"dup": of("a")}, {}, {"far": ensemble("dup")})
+    waits = ("NOT_FOUND", f"Request for unknown model: '{tmp_path}/2::far' has no available versions")
+    assert found.told("far") == "a"
+    fill(tmp_path / "1", {"dup": of("b")})
+    eventually(lambda: found.told("far") == waits)
+    shutil.rmtree(tmp_path / "0" / "dup")
+    eventually(lambda: found.told("far") == "b")
+    shutil.rmtree(tmp_path / "1" / "dup")
+    eventually(lambda: found.told("far") == waits)
+    assert found.told("dup") == ("NOT_FOUND", "Identifier of model 'dup' is not found in global map")
+
+
+@rule("5.11.12", "5.11.1")
+@pytest.mark.parametrize("which", ["real", "lab"])
+def test_a_server_without_model_control_serves_all_namespaces(spaces: Callable[..., Namespaces]) -> None:
+    found = spaces("none", {"dup": of("a"), "a_here": ensemble("dup")}, {"dup": of("b"), "a_there": ensemble("dup")})
+    assert [found.told(name) for name in ("a_here", "a_there")] == ["a", "b"]
+    assert states(found.side, "dup") == {"dup": [*READY, *READY]}
+    assert found.side.ready()

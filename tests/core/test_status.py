@@ -82,3 +82,13 @@ def test_what_only_the_author_is_told_stands_below_the_message() -> None:
         "It ended with signal SIGKILL.\n",
     ]
     assert ModelLoadError("load failed: no such file", reason="no such file").__notes__ == []
+
+
+def test_failed_loads_of_one_name_are_told_together() -> None:
+    one, other = (ModelLoadError(f"load failed for model '{name}': …;\n", reason=name, log=(name,)) for name in "ab")
+    unreadable = ModelLoadError("failed to load 'm'", code=Code.INTERNAL, reason="why")
+    both = ModelLoadError.joined([unreadable, one, other])
+    assert both.message == "load failed for model 'a': …;\nload failed for model 'b': …;\n"
+    assert (both.code, both.reason, both.log) == (Code.INVALID_ARG, "a", ("a",))
+    alone = ModelLoadError.joined([unreadable, unreadable])
+    assert (alone.message, alone.code, alone.reason) == ("failed to load 'm'", Code.INTERNAL, "why")

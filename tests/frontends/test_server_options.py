@@ -53,6 +53,8 @@ def test_both_flags_switch_the_completion_of_configs_off() -> None:
 def test_how_models_are_read_and_loaded() -> None:
     assert server()["model_config_name"] == ""
     assert server("--model-config-name=h100")["model_config_name"] == "h100"
+    assert server()["model_namespacing"] is False
+    assert server("--model-namespacing=true")["model_namespacing"] is True
     assert server()["model_load_retry_count"] == 0
     assert server("--model-load-retry-count=3")["model_load_retry_count"] == 3
 

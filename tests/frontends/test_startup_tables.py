@@ -36,6 +36,7 @@ def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
 
 def test_options_are_the_peers_rows() -> None:
     arguments = ["--model-repository=/a", "--model-repository=/b", "--model-control-mode=explicit", "--load-model=*"]
+    arguments += ["--model-config-name=h100"]
     arguments += ["--id=me", "--strict-readiness=false", "--rate-limit=execution_count", "--rate-limit-resource=R1:3"]
     arguments += ["--rate-limit-resource=R2:4:1", "--cache-config=local,size=1048576", "--disable-auto-complete-config"]
     options = read_options([*arguments, "--exit-timeout-secs=5"])
@@ -52,6 +53,7 @@ def test_options_are_the_peers_rows() -> None:
         "model_control_mode": "MODE_EXPLICIT",
         "startup_models_0": "*",
         "strict_model_config": "1",
+        "model_config_name": "h100",
         "rate_limit": "EXEC_COUNT",
         "rate_limit_resource[0]": '{"name":"R1", "count":3 "device":-1}',
         "rate_limit_resource[1]": '{"name":"R2", "count":4 "device":1}',

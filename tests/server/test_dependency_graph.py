@@ -27,6 +27,14 @@ CONFIGS = {
 GRAPH = DependencyGraph(CONFIGS)
 
 
+def test_models_of_another_namespace_are_other_models() -> None:
+    config = ensemble("a")
+    config.ensemble_scheduling.step[0].model_namespace = "/b"
+    assert composing_models(config) == ("/b::a",)
+    assert DependencyGraph({"/b::e": config}).dependents(["a", "/b::a"]) == ["/b::e"]
+    assert DependencyGraph({"/b::e": config}).dependents(["a"]) == []
+
+
 def test_composing_models_are_named_once_in_the_order_of_the_steps() -> None:
     assert composing_models(ensemble("b", "a", "b")) == ("b", "a")
     assert composing_models(MODEL) == ()

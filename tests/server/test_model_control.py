@@ -245,6 +245,14 @@ def test_what_an_ensemble_cannot_contain(chain: Chain, models: list[str], versio
     assert states(chain.server, "odd") == {"odd": ""}
 
 
+def test_an_ensemble_that_never_loaded_is_unknown(chain: Chain) -> None:
+    write_ensemble(chain.repository, "vain", "nobody")
+    failure(chain.server, "vain")
+    with pytest.raises(NotFoundError, match=r"^Request for unknown model: 'vain' is not found$"):
+        ask(chain.server, "vain")
+    chain.server.unload("vain")
+
+
 def test_ensembles_of_one_another(chain: Chain) -> None:
     write_ensemble(chain.repository, "hen", "egg")
     write_ensemble(chain.repository, "egg", "hen")
@@ -362,6 +370,44 @@ def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None
         with pytest.raises(AlreadyExistsError):
             server.register_model_repository(first)
             server.register_model_repository(first)
+
+
+@rule("5.11.12")
+def test_models_of_one_name_are_reached_by_their_identifiers(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    for n, repository in enumerate((first, second), 1):
+        write_model(repository, "a", ADDS.format(n=n), ADDS_CONFIG)
+        write_ensemble(repository, f"e{n}", "a")
+    with Server([first, second], model_namespacing=True) as server:
+        assert [ask(server, name) for name in ("e1", "e2", f"{first}::a", f"{second}::a")] == [1, 2, 1, 2]
+        assert not server.model("a").ready()
+        with pytest.raises(InvalidArgumentError, match="There are 2 identifiers of model 'a' in global map"):
+            ask(server, "a")
+        models = server.models()
+        assert sorted(name for name, _ in models) == [f"{first}::a", f"{first}::e1", f"{second}::a", f"{second}::e2"]
+        assert all(model.state == "READY" and model.ready() for model in models.values())
+        assert [entry["name"] for entry in server.model("a").statistics()["model_stats"]] == ["a", "a"]
+        assert len(models[f"{first}::a", 1].statistics()["model_stats"]) == 1
+        assert len(server.core.statistics()["model_stats"]) == 4
+        assert models[f"{second}::a", 1].metadata()["versions"] == ["1"]
+        assert 'model="a",namespace="' in server.metrics()
+
+
+@rule("5.11.12")
+def test_an_identifier_unloads_one_of_them(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    for n, repository in enumerate((first, second), 1):
+        write_model(repository, "a", ADDS.format(n=n), ADDS_CONFIG)
+    with Server([first, second], model_namespacing=True, model_control_mode="explicit") as server:
+        server.load("a")
+        server.unload(server.model(f"{first}::a"))
+        assert ask(server, "a") == 2
+        write_ensemble(first, "e", "a")
+        server.load("e")  # brings back the model beside it
+        assert ask(server, "e") == 1
+        server.unload("a")
+        with pytest.raises(NotFoundError, match=f"^Request for unknown model: '{first}::e' has no available versions$"):
+            ask(server, "e")
 
 
 @rule("5.11.11")

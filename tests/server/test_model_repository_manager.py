@@ -125,6 +125,51 @@ def test_a_relative_repository_stays_relative(
     assert ModelRepositoryManager(["repository"]).read("m").directory == Path("repository/m")
 
 
+# -- namespaces
+
+
+@rule("5.11.12")
+def test_with_namespaces_every_repository_has_models_of_its_own(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    for number, repository in enumerate((first, second)):
+        write_model(repository, "m", SOURCE, f"max_batch_size: {number}")
+    write_model(second, "one", SOURCE)
+    manager = ModelRepositoryManager([first, second], namespacing=True)
+    both = [f"{first}::m", f"{second}::m"]
+    assert manager.names() == [*both, f"{second}::one"]
+    assert (manager.identifiers("m"), manager.namespaces("m")) == (both, [str(first), str(second)])
+    assert [manager.read(each).config.max_batch_size for each in both] == [0, 1]
+    found = manager.read(both[1])
+    assert (found.name, found.namespace, found.identifier, found.config.name) == ("m", str(second), both[1], "m")
+    assert manager.split(both[0]) == (str(first), "m")
+    assert manager.holds(both[0]) and not manager.holds("m") and not manager.holds(f"{first}::one")
+    failure(manager)
+    assert (manager.identifiers("gone"), manager.namespaces("gone")) == (["gone"], [])
+    for trick in manager.identifiers("../1/m"):
+        with pytest.raises(InvalidArgumentError, match="path traversal"):
+            manager.read(trick)
+
+
+@rule("5.11.12")
+def test_what_cannot_be_read_is_told_with_its_repository(tmp_path: Path) -> None:
+    write_model(tmp_path, "m", SOURCE, "nonsense: 1")
+    manager = ModelRepositoryManager([tmp_path], namespacing=True)
+    with pytest.raises(ModelLoadError) as raised:
+        manager.read(f"{tmp_path}::m")
+    assert raised.value.message == "failed to load 'm', failed to poll from model repository"
+    assert raised.value.reason.startswith(f"Poll failed for model directory '{tmp_path}::m': ")
+
+
+def test_without_them_a_name_is_its_identifier(manager: ModelRepositoryManager, repository: Path) -> None:
+    write_model(repository, "a::b", SOURCE)
+    assert (manager.identifiers("a::b"), manager.split("a::b"), manager.namespaces("a::b")) == (
+        ["a::b"],
+        ("", "a::b"),
+        [],
+    )
+    assert manager.read("a::b").identifier == "a::b"
+
+
 # -- what is wrong with it
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.rules import rule
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.infer_stats import InferStats
@@ -30,7 +31,7 @@ def test_a_version_counts_what_the_configuration_asks_for() -> None:
     assert made(MetricsConfig(histogram_latencies=True)).first_response(ModelConfig()) is not None
 
 
-def version(*instances: tuple[str, int]) -> Any:
+def version(*instances: tuple[str, int], namespace: str = "") -> Any:
     """A version with instances of these kinds on these devices."""
     return SimpleNamespace(
         name="m",
@@ -40,6 +41,7 @@ def version(*instances: tuple[str, int]) -> Any:
         config=ModelConfig(),
         load_ns=0,
         first_response=None,
+        files=SimpleNamespace(namespace=namespace),
         instances=[SimpleNamespace(plan=SimpleNamespace(kind=kind, device_id=device)) for kind, device in instances],
     )
 
@@ -63,6 +65,15 @@ def test_the_gpu_of_a_model(monkeypatch: pytest.MonkeyPatch, instances: list[tup
     assert f'nv_inference_count{{{label}model="m",version="1"}} 0' in lines
     assert 'nv_gpu_utilization{gpu_uuid="GPU-b"} 0.5' in lines
     assert "nv_cpu_utilization 0.25" in lines
+
+
+@rule("5.11.12", "5.13.1")
+def test_models_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a")]))
+    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock())
+    text = metrics.text([version(("CPU", 0), namespace="/a"), version(("GPU", 0), namespace="/b")])
+    assert 'nv_inference_count{model="m",namespace="/a",version="1"} 0' in text
+    assert 'nv_inference_count{gpu_uuid="GPU-a",model="m",namespace="/b",version="1"} 0' in text
 
 
 @pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (False, False)])

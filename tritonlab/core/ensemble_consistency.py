@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .model_config import ConfigError, ModelConfig, dims_text, messages
-from .model_config_rules import is_decoupled
+from .model_config_rules import is_decoupled, step_model
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def complete_ensemble(config: ModelConfig, models: Mapping[str, ComposingModel])
     filled = ModelConfig()
     filled.CopyFrom(config)
     steps = config.ensemble_scheduling.step
-    decoupled = any(is_decoupled(models[step.model_name].config(step.model_version)) for step in steps)
+    decoupled = any(is_decoupled(models[step_model(step)].config(step.model_version)) for step in steps)
     filled.model_transaction_policy.decoupled = decoupled
     return filled
 
@@ -91,19 +91,19 @@ def complete_ensemble(config: ModelConfig, models: Mapping[str, ComposingModel])
 def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
     name = config.name
     for step in config.ensemble_scheduling.step:
-        if step.model_name not in models:
-            text = f"ensemble {name} contains models that are not available or ambiguous: {step.model_name}"
+        if step_model(step) not in models:
+            text = f"ensemble {name} contains models that are not available or ambiguous: {step_model(step)}"
             raise ConfigError(text)
     for step in config.ensemble_scheduling.step:
-        model = models[step.model_name]
-        depends = f"ensemble '{name}' depends on '{step.model_name}'"
+        model = models[step_model(step)]
+        depends = f"ensemble '{name}' depends on '{step_model(step)}'"
         if not model.configs and model.is_ensemble:
             raise ConfigError(
-                f"{depends} which is not valid. Model '{step.model_name}' failed with error: {model.failure}"
+                f"{depends} which is not valid. Model '{step_model(step)}' failed with error: {model.failure}"
             )
         if not model.configs:
             raise ConfigError(
-                f"{depends} which has no loaded version. Model '{step.model_name}' loading failed with error: "
+                f"{depends} which has no loaded version. Model '{step_model(step)}' loading failed with error: "
                 f"{model.failure}"
             )
         if step.model_version != -1 and step.model_version not in model.configs:
@@ -116,7 +116,7 @@ def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Itera
     known.update((tensor.name, _Use.of(config.name, config, tensor, reshaped=True)) for tensor in config.output)
     about = f"in ensemble {config.name}, "
     for number, step in enumerate(config.ensemble_scheduling.step):
-        name = step.model_name
+        name = step_model(step)
         model = models[name].config(step.model_version)
         if 0 < model.max_batch_size < config.max_batch_size:
             yield (
@@ -192,7 +192,7 @@ def _check_origins(config: ModelConfig, models: Mapping[str, ComposingModel]) ->
             origins = {origin[tensor] for tensor in step.input_map.values()}
             if len(origins) > 1:
                 raise ConfigError(mixed)
-            decoupled = is_decoupled(models[step.model_name].config(step.model_version))
+            decoupled = is_decoupled(models[step_model(step)].config(step.model_version))
             origin.update(dict.fromkeys(step.output_map.values(), number if decoupled else origins.pop()))
         if not ready:
             break  # a circle of tensors that no output needs; refused at poll (rule 5.7.2)

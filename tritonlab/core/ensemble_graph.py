@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .model_config import ModelConfig
-from .model_config_rules import is_decoupled
+from .model_config_rules import is_decoupled, step_model
 from .tensor import Tensor
 
 
@@ -98,7 +98,7 @@ class EnsembleGraph:
     @staticmethod
     def of(config: ModelConfig, find: Callable[[str, int], ModelConfig]) -> EnsembleGraph:
         """`find`: the final configuration of a composing model, by name and version (-1: the latest)."""
-        models = [find(step.model_name, step.model_version) for step in config.ensemble_scheduling.step]
+        models = [find(step_model(step), step.model_version) for step in config.ensemble_scheduling.step]
         batches = dict.fromkeys((tensor.name for tensor in config.input), config.max_batch_size > 0)
         for step, model in zip(config.ensemble_scheduling.step, models, strict=True):
             batches.update(dict.fromkeys(step.output_map.values(), model.max_batch_size > 0))
@@ -146,7 +146,7 @@ def _step(number: int, step: Any, model: ModelConfig, batches: dict[str, bool]) 
     outputs = dict(sorted(step.output_map.items()))
     return Step(
         number=number,
-        model_name=step.model_name,
+        model_name=step_model(step),
         model_version=step.model_version,
         inputs=tuple(
             _reading(key, value, inputs[key], model, batches) for key, value in sorted(step.input_map.items())

@@ -168,6 +168,14 @@ def _float32(value: float) -> float | int:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
+def renamed(config: ModelConfig, name: str) -> ModelConfig:
+    """A copy that says another name."""
+    copy = ModelConfig()
+    copy.CopyFrom(config)
+    copy.name = name
+    return copy
+
+
 def dims_text(dims: Iterable[int]) -> str:
     """`[-1,4]`: how the peer prints shapes in messages (rule 5.4.4)."""
     return "[" + ",".join(map(str, dims)) + "]"

@@ -43,6 +43,16 @@ _BY_FILE = (
 )
 
 
+def identifier(name: str, namespace: str = "") -> str:
+    """What a model is known by where several may have its name (rule 5.11.12)."""
+    return f"{namespace}::{name}" if namespace else name
+
+
+def step_model(step: Any) -> str:
+    """The identifier of the model that a step of an ensemble names."""
+    return identifier(step.model_name, step.model_namespace)
+
+
 def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
     """Rules 5.1.1 to 5.1.3: name, backend, default file name, and the defaults of schedulers and policies.
 

@@ -27,6 +27,7 @@ class ModelMetrics(NamedTuple):
     cached: bool = False
     first_response: Histogram | None = None
     gpu_uuid: str = ""
+    namespace: str = ""
 
 
 #: Counters that `counter_latencies=false` takes away (measured).
@@ -43,6 +44,7 @@ def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None 
     for model in models:
         tags = [(f"_{name}", value) for name, value in model.tags.items()]
         gpu = [("gpu_uuid", model.gpu_uuid)] if model.gpu_uuid else []
+        gpu += [("namespace", model.namespace)] if model.namespace else []
         labels = sorted([*tags, *gpu, ("model", model.name), ("version", str(model.version))])
         stats = model.stats.to_dict(model.name, model.version)
         for family, (_, _, _, read) in zip(families, shown, strict=True):

@@ -19,7 +19,7 @@ The core knows codes only; each frontend maps them once to its own status (`fron
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -204,6 +204,14 @@ class ModelLoadError(ModelError):
     ) -> None:
         super().__init__(message, reason=reason or message, exception=exception, log=log)
         self.code = code
+
+    @staticmethod
+    def joined(failed: Sequence[ModelLoadError]) -> ModelLoadError:
+        """Models of one name failed: the texts of all that could be read, with `reason`, `exception` and `log` of the
+        first; if none could, the first."""
+        told = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
+        first, text = told[0], "".join(error.message for error in told)
+        return ModelLoadError(text, code=first.code, reason=first.reason, exception=first.exception, log=first.log)
 
     @staticmethod
     def at_start(failed: Mapping[str, TritonError]) -> ModelLoadError:

@@ -50,6 +50,7 @@ def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout
         ("model_control_mode", f"MODE_{options['model_control_mode'].upper()}"),
         *((f"startup_models_{n}", name) for n, name in enumerate(options["startup_models"])),
         ("strict_model_config", _flag(options["strict_model_config"])),
+        ("model_config_name", options["model_config_name"]),
         ("rate_limit", "OFF" if options["rate_limit"] == "off" else "EXEC_COUNT"),
         *((f"rate_limit_resource[{n}]", text) for n, text in enumerate(_resources(options["rate_limit_resource"]))),
         ("strict_readiness", _flag(options["strict_readiness"])),

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ..core.model_config import ModelConfig
-from ..core.model_config_rules import is_ensemble
+from ..core.model_config_rules import is_ensemble, step_model
 
 
 def composing_models(config: ModelConfig) -> tuple[str, ...]:
-    """The models an ensemble's steps name, each once, in their order; nothing for other models."""
+    """The identifiers of the models an ensemble's steps name, each once, in their order; nothing for other models."""
     if not is_ensemble(config):
         return ()
-    return tuple(dict.fromkeys(step.model_name for step in config.ensemble_scheduling.step))
+    return tuple(dict.fromkeys(step_model(step) for step in config.ensemble_scheduling.step))
 
 
 def required_models(
@@ -41,7 +41,7 @@ def required_models(
 
 
 class DependencyGraph:
-    """The dependencies among `configs`, by model name; a composing model that is not in it is a mere name."""
+    """The dependencies among `configs`, by identifier; a composing model that is not in it is a mere name."""
 
     def __init__(self, configs: Mapping[str, ModelConfig]) -> None:
         self._composing = {name: composing_models(config) for name, config in configs.items()}

@@ -76,7 +76,8 @@ class Server:
         Nothing happens if nothing has changed; where only the instance groups have, the equal instances go on.
         `config` (dict or JSON text) replaces config.pbtxt until a file of the model changes or it is unloaded; `files`
         (`{"file:1/model.py": b"…"}`) replace the whole directory and need `config`. An ensemble brings its models. A
-        reload that fails leaves the running version as it is. Raises ModelLoadError with what a client would be told;
+        reload that fails leaves the running version as it is. With `model_namespacing` it is the models of this name of
+        all repositories. Raises ModelLoadError with what a client would be told;
         `.reason`, `.exception` and `.log` say why.
         """
         self._core.load(name, config, files)
@@ -114,7 +115,7 @@ class Server:
         found = {}
         for model in self._core.models():
             for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
-                found[model.name, version] = Model(self, model.name, version)
+                found[model.identifier, version] = Model(self, model.identifier, version)
         return found
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:

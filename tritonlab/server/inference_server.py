@@ -43,6 +43,7 @@ from .model_control import CONTROL_MODES, ModelControl
 from .model_lifecycle import LoadServices, ModelState, ModelVersion
 from .model_repository_manager import ModelRepositoryManager
 from .options import Options
+from .repository_index import repository_index
 from .repository_poller import RepositoryPoller
 from .requests_in_flight import HeldRequest, survey
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
@@ -86,7 +87,10 @@ class InferenceServer:
         self.trace_settings = TraceSettings(options.trace_setting or TraceSetting(), self.model_ready, self._on_trace)
         self.log_settings = LogSettings(options.log_setting or LogSetting())
         self.repository = ModelRepositoryManager(
-            repositories, strict=options.strict_model_config, config_name=options.model_config_name
+            repositories,
+            strict=options.strict_model_config,
+            config_name=options.model_config_name,
+            namespacing=options.model_namespacing,
         )
         spin = SpinBudget()
         self._link_reader = LinkReader(spin)
@@ -147,8 +151,11 @@ class InferenceServer:
     def find(self, name: str, version: int = -1) -> ModelVersion:
         """The READY version a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
         model = self._models.get(name)
-        if model is None or (not model.versions and not model.ended):
-            raise NotFoundError(f"Request for unknown model: '{name}' is not found")
+        if model is None or not (model.versions or model.ended):
+            model = self._models.only(name)
+            name = model.identifier
+            if not (model.versions or model.ended):
+                raise NotFoundError(f"Request for unknown model: '{name}' is not found")
         found = model.latest if version == -1 else model.versions.get(version)
         if found is not None:
             return found
@@ -215,13 +222,13 @@ class InferenceServer:
 
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
-    ) -> LoadedModel:
+    ) -> None:
         """Loads or reloads a model; blocking. A reload that fails leaves the versions that serve as they are (rule
         2.5.8).
 
         Raises ModelLoadError, or UnavailableError outside the explicit mode.
         """
-        return self._control.load(name, config, files)
+        self._control.load(name, config, files)
 
     def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None:
         """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it
@@ -248,14 +255,17 @@ class InferenceServer:
     def index(self, ready: bool = False) -> list[dict[str, str]]:
         """The repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were loaded or
         tried. `ready`: READY versions only."""
-        return self._control.index(ready)
+        return list(repository_index(self.repository, self._models, ready))
 
     def models(self) -> list[LoadedModel]:
         """Every model that was loaded, or tried, at least once."""
         return self._control.known()
 
     def model(self, name: str) -> LoadedModel | None:
-        return self._models.get(name)
+        try:
+            return self._models.get(name) or self._models.only(name)
+        except TritonError:
+            return None
 
     # -- state
 
@@ -285,7 +295,7 @@ class InferenceServer:
         """
         number = parse_version(version)
         found = self.find(name, number)
-        return found.rules.metadata(sorted(self._models[name].versions) if number == -1 else [number])
+        return found.rules.metadata(sorted(self._models[found.identifier].versions) if number == -1 else [number])
 
     def model_config(self, name: str, version: str = "") -> ModelConfig:
         """The complete configuration (rule 5.2)."""
@@ -297,7 +307,7 @@ class InferenceServer:
         number = parse_version(version)
         found = self._serving()
         if name:
-            found = [each for each in found if each.name == name]
+            found = [each for each in found if name in (each.name, each.identifier)]
             if not found:
                 raise InvalidArgumentError(f"requested model '{name}' is not available")
             found = [each for each in found if number in (-1, each.version)]
@@ -333,7 +343,7 @@ class InferenceServer:
     def _on_state(self, version: ModelVersion, reason: str) -> None:
         hook = self.instruments.model_state
         if hook is not None:
-            hook(version.name, version.version, version.state.value, reason, self.clock.now())
+            hook(version.identifier, version.version, version.state.value, reason, self.clock.now())
 
     def _on_log(self, record: LogRecord) -> None:
         hook = self.instruments.log

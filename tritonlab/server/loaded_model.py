@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..core.model_config_rules import config_differs
+from ..core.model_config_rules import config_differs, identifier
 from .model_lifecycle import ModelState, ModelVersion
 from .model_repository_manager import Fingerprint, ModelFiles
 
@@ -15,10 +15,15 @@ _IN_PLACE = {"instance_group", "version_policy"}
 
 
 class LoadedModel:
-    """All a server knows of one model name: its versions, and what became of those that are gone."""
+    """All a server knows of one model: its versions, and what became of those that are gone. `identifier`: its name, or
+    with namespacing its namespace and name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, namespace: str = "") -> None:
         self.name = name
+        self.namespace = namespace
+        self.identifier = identifier(name, namespace)
+        #: whether it was loaded, or tried, and nobody has unloaded it since
+        self.listed = False
         self.lock = threading.RLock()  # one load or unload of the model at a time
         #: replaced whole, never changed, so that requests read it without the lock
         self.versions: dict[int, ModelVersion] = {}

@@ -12,7 +12,7 @@ from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import ParameterValue
 from ..core.model_config import print_pbtxt, to_dict
-from ..core.status import InternalError, NotFoundError, UnavailableError, UnsupportedError
+from ..core.status import InternalError, TritonError, UnsupportedError
 from ..core.tensor import Tensor
 from ..ipc.interrupts import shielded
 from ..ipc.stub_log import LogRecord
@@ -96,7 +96,7 @@ class Model:
         """Whether it can answer now: READY, stub alive, and its own `is_ready()` agrees."""
         try:
             return self._found().ready()
-        except (NotFoundError, UnavailableError):
+        except TritonError:
             return False
 
     def metadata(self) -> dict[str, Any]:

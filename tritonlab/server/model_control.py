@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.ensemble_consistency import ComposingModel, check_composing_models, complete_ensemble
-from ..core.model_config import ConfigError, ModelConfig
+from ..core.model_config import ConfigError, ModelConfig, renamed
 from ..core.model_config_rules import is_ensemble
 from ..core.status import (
     Code,
@@ -21,13 +21,12 @@ from ..core.status import (
 )
 from ..ipc.stub_log import LogRecord
 from .dependency_graph import DependencyGraph, composing_models, required_models
+from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
 from .model_repository_manager import ModelFiles, ModelRepositoryManager
 
 CONTROL_MODES = ("none", "poll", "explicit")
-#: What the index says of a name that two repositories have (rule 5.11.10).
-_NOT_UNIQUE = "model appears in two or more repositories"
 
 
 class ModelControl:
@@ -42,8 +41,8 @@ class ModelControl:
         on_state: Callable[[ModelVersion, str], None],
     ) -> None:
         self.repository = repository
-        #: by name; requests look here without a lock
-        self.models: dict[str, LoadedModel] = {}
+        #: by identifier; requests look here without a lock
+        self.models = GlobalMap(repository.namespacing)
         self.explicit = mode == "explicit"
         self.stopped = False
         self._services = services
@@ -54,10 +53,18 @@ class ModelControl:
 
     # -- load
 
-    def load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> LoadedModel:
-        """Raises ModelLoadError, or UnavailableError outside the explicit mode."""
+    def load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> None:
+        """Loads the models of this name, all that can be. Raises ModelLoadError, or UnavailableError outside the
+        explicit mode."""
         self._require_explicit()
-        return self.load_model(name, config, files)
+        failed: list[ModelLoadError] = []
+        for identifier in self.repository.identifiers(name) if not files else [name]:
+            try:
+                self.load_model(identifier, config, files)
+            except ModelLoadError as error:
+                failed.append(error)
+        if failed:
+            raise ModelLoadError.joined(failed)
 
     def _require_explicit(self) -> None:
         if not self.explicit:
@@ -69,7 +76,7 @@ class ModelControl:
 
     def load_model(
         self,
-        name: str,
+        identifier: str,
         config: dict[str, Any] | str | None = None,
         files: dict[str, bytes] | None = None,
         *,
@@ -78,15 +85,18 @@ class ModelControl:
         """Loads or reloads, whatever the control mode, and then the ensembles that contain it. `by_name`: not merely as
         part of an ensemble. Raises ModelLoadError, UnavailableError once the server stops."""
         with self._lock:
-            model = self.models.setdefault(name, LoadedModel(name))  # so that a second load of it waits for this one
+            namespace, name = self.repository.split(identifier)
+            # so that a second load of it waits for this one
+            model = self.models.setdefault(identifier, LoadedModel(name, namespace))
         with model.lock:
             if self.stopped:
                 raise UnavailableError("Server is stopping")
             try:
-                found = self.repository.read(name, config, files)
+                found = self.repository.read(identifier, config, files)
             except ModelLoadError as error:
                 self._say(name, f"{error.message}: {error.reason}")
                 raise
+            model.listed = True
             if is_ensemble(found.config):
                 found = self._load_composing(model, found)
             changes = find_changes(model.versions, model.files, found)
@@ -95,14 +105,14 @@ class ModelControl:
             self._swap(model, found, changes)
             # a load that did nothing leaves it as it was: part of an ensemble only (measured)
             model.explicit = model.explicit or by_name
-        self._reload_dependents(name)
+        self._reload_dependents([identifier], f"since '{identifier}' was loaded")
         return model
 
     def _swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
         """Has the versions of `changes` take over from those that serve; with the model's lock held."""
         if not found.versions:
-            text = f"at least one version must be available under the version policy of model '{model.name}'"
-            raise ModelLoadError(f"load failed for model '{model.name}': {text}\n", reason=text)
+            text = f"at least one version must be available under the version policy of model '{model.identifier}'"
+            raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
         if changes.update:
             self._update_instances(model, found, changes.keep)
         loaded = self._load_versions(model, found, changes.load)
@@ -134,7 +144,7 @@ class ModelControl:
         if failed:
             for version in loaded.values():
                 self._end(model, version)
-            raise self._load_failure(model.name, failed)
+            raise self._load_failure(model.identifier, failed)
         return loaded
 
     def _update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
@@ -143,10 +153,10 @@ class ModelControl:
             try:
                 model.versions[number].update_instances(found)
             except TritonError as error:
-                self._say(model.name, f"failed to update '{model.name}' version {number}: {error.message}")
+                self._say(model.name, f"failed to update '{model.identifier}' version {number}: {error.message}")
                 failed[number] = error
         if failed:
-            raise self._load_failure(model.name, failed, ModelState.READY)
+            raise self._load_failure(model.identifier, failed, ModelState.READY)
 
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
         """The version, or why it does not load; then it was tried again as often as `load_retries` says."""
@@ -156,7 +166,7 @@ class ModelControl:
             error = self._try_version(version)
             if error is None:
                 return version
-            self._say(model.name, f"failed to load '{model.name}' version {number}: {version.reason}")
+            self._say(model.name, f"failed to load '{model.identifier}' version {number}: {version.reason}")
             if not retries or self.stopped:
                 break
             retries -= 1
@@ -196,13 +206,14 @@ class ModelControl:
 
     # -- ensembles
 
-    def config(self, name: str) -> ModelConfig | None:
+    def config(self, identifier: str) -> ModelConfig | None:
         """The configuration of a model: as it serves, else as it lies on disk; None if it cannot be read."""
-        model = self.models.get(name)
+        model = self.models.get(identifier)
         if model is not None and model.files is not None:
             return model.files.config
         try:
-            return self.repository.read(name).config
+            found = self.repository.read(identifier)
+            return self.models.resolve(found.config, found.namespace, self.repository.namespaces)
         except TritonError:
             return None
 
@@ -210,12 +221,14 @@ class ModelControl:
         """What depends on what among the ensembles that somebody wants."""
         with self._lock:
             models = list(self.models.values())
-        return DependencyGraph({model.name: model.wanted.config for model in models if model.wanted is not None})
+        return DependencyGraph({model.identifier: model.wanted.config for model in models if model.wanted is not None})
 
     def _load_composing(self, model: LoadedModel, found: ModelFiles) -> ModelFiles:
         """Loads what an ensemble contains and is not loaded yet, and checks that they fit (rules 5.7.3, 5.7.4); the
         ensemble with its final configuration. Raises ModelLoadError; then the ensemble does not serve any more."""
-        name = model.name
+        name = model.identifier
+        resolved = self.models.resolve(found.config, found.namespace, self.repository.namespaces)
+        found = replace(found, config=resolved)
         configs = {name: found.config, **required_models({name: found.config}, self.config)}
         unreadable: list[str] = []
         try:
@@ -229,38 +242,42 @@ class ModelControl:
             finally:
                 model.wanted = found
             if unreadable and tried:  # at the first load it is merely not available (measured)
-                text = f"failed to load '{name}', failed to poll from model repository"
+                text = f"failed to load '{model.name}', failed to poll from model repository"
                 raise ModelLoadError(text, code=Code.INTERNAL, reason=unreadable[0])
             there = {part: known for part, known in parts.items() if known is not None}
-            check_composing_models(found.config, there)
+            check_composing_models(renamed(found.config, name), there)
         except ConfigError as error:
             self._retire(model)
             text = f"load failed for model '{name}': {error.reason}\n"
             raise ModelLoadError(text, reason=error.detail or "; ".join(unreadable) or error.reason) from None
         return replace(found, config=complete_ensemble(found.config, there))
 
-    def _composing(self, name: str, unreadable: list[str]) -> ComposingModel | None:
+    def _composing(self, identifier: str, unreadable: list[str]) -> ComposingModel | None:
         """One model of an ensemble, loaded if it can be; None if there is none of this name, or more than one, or it
         cannot be read: then why goes into `unreadable`."""
-        model = self.models.get(name)
+        model = self.models.get(identifier)
         failure = ""
         if model is None or not model.versions:
-            if not self.repository.holds(name):
+            if not self.repository.holds(identifier):
                 return None
             try:
-                model = self.load_model(name, by_name=False)
+                model = self.load_model(identifier, by_name=False)
             except ModelLoadError as error:
                 if error.code is Code.INTERNAL:
                     unreadable.append(error.reason)
                     return None
                 failure = error.message.partition(": ")[2].removesuffix("\n")
-                model = self.models[name]
-        versions = {number: version.config for number, version in model.versions.items()}
+                model = self.models[identifier]
+        versions = {number: renamed(version.config, identifier) for number, version in model.versions.items()}
         return ComposingModel(versions, failure, model.wanted is not None)
 
-    def _reload_dependents(self, name: str) -> None:
-        """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4)."""
-        for ensemble in self._graph().dependents([name]):
+    def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
+        """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4), and
+        those whose steps name another model now (rule 5.11.12)."""
+        graph = self._graph()
+        wanted = [files for model in list(self.models.values()) if (files := model.wanted) is not None]
+        anew = [files.identifier for files in wanted if self.models.resolves_anew(files.config, files.namespace)]
+        for ensemble in graph.load_order({*graph.dependents([*changed, *anew]), *anew}):
             model = self.models[ensemble]
             with model.lock:
                 if model.wanted is None or self.stopped:
@@ -269,32 +286,35 @@ class ModelControl:
                     found = self._load_composing(model, model.wanted)
                     self._swap(model, found, Changes(found.versions))
                 except TritonError as error:
-                    self._say(ensemble, f"{error.message} (since '{name}' was loaded)")
+                    self._say(model.name, f"{error.message} ({cause})")
 
     # -- unload
 
     def unload(self, name: str, unload_dependents: bool, wait: bool) -> None:
         """Raises UnavailableError outside the explicit mode."""
         self._require_explicit()
-        self.unload_model(name, unload_dependents, wait)
+        for model in self.models.named(name):
+            self.unload_model(model.identifier, unload_dependents, wait)
 
-    def unload_model(self, name: str, unload_dependents: bool = False, wait: bool = False) -> None:
+    def unload_model(self, identifier: str, unload_dependents: bool = False, wait: bool = False) -> None:
         """Stops serving a model at once, and the ensembles that contain it, and lets them end; an unknown one is
         ignored (rule 5.11.5). `unload_dependents`: of an ensemble also the models that only it needs, if nobody loaded
         them by name. `wait`: until all have ended."""
-        if name not in self.models:
+        if identifier not in self.models:
             return
-        names = [name]
+        names = [identifier]
         if unload_dependents:
-            explicit = [model.name for model in self.known() if model.explicit]
-            names += self._graph().needed_by_none_but(name, explicit)
+            explicit = [model.identifier for model in self.known() if model.explicit]
+            names += self._graph().needed_by_none_but(identifier, explicit)
         threads: list[threading.Thread] = []
         for each in names:
             model = self.models[each]
-            model.wanted, model.explicit = None, False
+            model.wanted, model.explicit, model.listed = None, False, False
             for ensemble in reversed(self._graph().dependents([each])):
                 threads += self._retire(self.models[ensemble], threads)
             threads += self._retire(model, threads)
+        if not self.explicit:
+            self._reload_dependents([], f"since '{identifier}' was unloaded")
         if wait:
             for thread in threads:
                 thread.join()
@@ -340,24 +360,6 @@ class ModelControl:
         """Every version that may have requests in flight, also those that are being unloaded."""
         serving = [version for model in self.known() for version in model.versions.values()]
         return [*serving, *list(self._endings.values())]
-
-    def index(self, ready: bool) -> list[dict[str, str]]:
-        """The repository index (rule 5.11.7): what the repositories hold now; models never loaded have a name only.
-        `ready`: READY versions only."""
-        entries: list[dict[str, str]] = []
-        for name, directories in self.repository.directories().items():
-            if len(directories) > 1:
-                entries.append({"name": name, "state": ModelState.UNAVAILABLE.value, "reason": _NOT_UNIQUE})
-                continue
-            model = self.models.get(name)
-            states = model.states() if model is not None else {}
-            for number, (state, reason) in states.items():
-                if not ready or state == ModelState.READY.value:
-                    entry = {"name": name, "version": str(number), "state": state}
-                    entries.append({**entry, "reason": reason} if reason else entry)
-            if not states and not ready:
-                entries.append({"name": name})
-        return entries
 
     def all_ready(self) -> bool:
         """Rule 5.11.9: nothing is loading, failed or without a living stub."""

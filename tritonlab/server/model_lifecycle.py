@@ -25,6 +25,7 @@ from ..core.model_config_rules import (
     is_ensemble,
     merge_auto_complete,
     normalize_instance_groups,
+    step_model,
     validate_final,
 )
 from ..core.request_rules import RequestRules
@@ -104,6 +105,7 @@ class ModelVersion:
         on_state: Callable[[ModelVersion, str], None],
     ) -> None:
         self.name = files.name
+        self.identifier = files.identifier
         self.version = version
         self.files = files
         self.state = ModelState.LOADING
@@ -187,7 +189,8 @@ class ModelVersion:
         (`ensemble_consistency`)."""
         services = self._services
         steps = self.files.config.ensemble_scheduling.step
-        composing = {(s.model_name, s.model_version): services.find(s.model_name, s.model_version) for s in steps}
+        named = {(step_model(step), step.model_version) for step in steps}
+        composing = {(name, version): services.find(name, version) for name, version in named}
         for version in composing.values():
             version.stats.composing = True
 

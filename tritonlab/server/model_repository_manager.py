@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt
-from ..core.model_config_rules import autofill, validate_poll
+from ..core.model_config_rules import autofill, identifier, validate_poll
 from ..core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
 
 CONFIG_FILE = "config.pbtxt"
@@ -55,6 +55,12 @@ class ModelFiles:
     temporary: TemporaryFolder | None = None
     #: the file that says the configuration, whether it is there or not
     config_file: str = CONFIG_FILE
+    #: the repository it is from, where models of one name are told apart by it
+    namespace: str = ""
+
+    @property
+    def identifier(self) -> str:
+        return identifier(self.name, self.namespace)
 
     @property
     def configured(self) -> bool:
@@ -68,14 +74,21 @@ class ModelFiles:
 
 
 class ModelRepositoryManager:
-    """Reads models from one or more repositories. A name that more than one of them has can be loaded from none (rule
-    5.11.10). `strict`: each needs a configuration (rule 5.1.5), `config_name`: in a file of this name, if there is one
-    (rule 5.1.7)."""
+    """Reads models from one or more repositories, by their identifiers: the name, of which more than one repository can
+    have none (rule 5.11.10), or with `namespacing` the repository and the name (rule 5.11.12). `strict`: each needs a
+    configuration (rule 5.1.5), `config_name`: in a file of this name, if there is one (rule 5.1.7)."""
 
-    def __init__(self, repositories: Sequence[str | Path], strict: bool = False, config_name: str = "") -> None:
+    def __init__(
+        self,
+        repositories: Sequence[str | Path],
+        strict: bool = False,
+        config_name: str = "",
+        namespacing: bool = False,
+    ) -> None:
         self.repositories = [Path(repository) for repository in repositories]
         self._strict = strict
         self._config_name = config_name
+        self.namespacing = namespacing
         #: repository -> directory name -> model name, where they differ
         self._mappings: dict[Path, dict[str, str]] = {}
 
@@ -107,7 +120,7 @@ class ModelRepositoryManager:
         self._mappings.pop(path, None)
 
     def directories(self) -> dict[str, list[Path]]:
-        """Every model directory of every repository by the model's name, sorted by it.
+        """Every model directory of every repository by the model's identifier, sorted by it.
 
         Hidden ones are left out, unlike in the peer, where an `.ipynb_checkpoints` is a model that cannot be loaded.
         """
@@ -116,29 +129,53 @@ class ModelRepositoryManager:
             mapping = self._mappings.get(repository, {})
             for path in repository.iterdir() if repository.is_dir() else ():
                 if path.is_dir() and not path.name.startswith("."):
-                    found.setdefault(mapping.get(path.name, path.name), []).append(path)
+                    name = mapping.get(path.name, path.name)
+                    found.setdefault(identifier(name, self._namespace(repository)), []).append(path)
         return dict(sorted(found.items()))
 
     def names(self) -> list[str]:
         """Every model of every repository, sorted."""
         return list(self.directories())
 
-    def holds(self, name: str) -> bool:
-        """Whether there is exactly one model of this name."""
-        return len(self._places(name)) == 1
+    def _namespace(self, repository: Path) -> str:
+        return str(repository) if self.namespacing else ""
 
-    def _places(self, name: str) -> list[Path]:
+    def split(self, identifier: str) -> tuple[str, str]:
+        """Namespace and name."""
+        for repository in self.repositories if self.namespacing else ():
+            if identifier.startswith(f"{repository}::"):
+                return str(repository), identifier.removeprefix(f"{repository}::")
+        return "", identifier
+
+    def namespaces(self, name: str) -> list[str]:
+        """Those that have a model of this name; without namespacing that is none."""
+        found = map(self._namespace, self.repositories) if self.namespacing else ()
+        return [namespace for namespace in found if self.holds(identifier(name, namespace))]
+
+    def identifiers(self, name: str) -> list[str]:
+        """What a load by this name is about: the model of every repository that has one."""
+        return [identifier(name, namespace) for namespace in self.namespaces(name)] or [name]
+
+    def holds(self, identifier: str) -> bool:
+        """Whether there is exactly one such model."""
+        return len(self._places(identifier)) == 1
+
+    def _places(self, identifier: str) -> list[Path]:
+        namespace, name = self.split(identifier)
         found = []
         for repository in self.repositories:
+            if self._namespace(repository) != namespace:
+                continue
             mapping = self._mappings.get(repository, {})
             named = next((directory for directory, model in mapping.items() if model == name), name)
             if (repository / named).is_dir() and mapping.get(named, named) == name:
                 found.append(repository / named)
         return found
 
-    def _directory(self, name: str) -> Path:
+    def _directory(self, identifier: str) -> Path:
         """Where the model is. Raises ModelLoadError if it is nowhere, or at more than one place (rule 5.11.10)."""
-        found = self._places(name)
+        found = self._places(identifier)
+        name = self.split(identifier)[1]
         if len(found) == 1:
             return found[0]
         if found:
@@ -151,20 +188,21 @@ class ModelRepositoryManager:
         )
 
     def read(
-        self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
+        self, identifier: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> ModelFiles:
-        """The model `name`, with what a load request overrides (rule 5.11.3).
+        """The model, with what a load request overrides (rule 5.11.3).
 
         Raises ModelLoadError with the short text clients get; its `reason` is what the peer only logs (rule 2.5.3).
         """
         try:
-            return self._read(name, config, files)
+            return self._read(identifier, config, files)
         except ConfigError as error:
             detail = f" ({error.detail})" if error.detail else ""
-            reason = f"Poll failed for model directory '{name}': {error.reason}{detail}"
-            raise _poll_failure(name, reason) from None
+            reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"
+            raise _poll_failure(self.split(identifier)[1], reason) from None
 
-    def _read(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
+    def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
+        namespace, name = self.split(identifier)
         _check_name(name)
         override = json.dumps(config) if isinstance(config, dict) else config
         temporary = None
@@ -174,7 +212,7 @@ class ModelRepositoryManager:
             temporary = _write_files(files)
             directory = Path(temporary.name)
         else:
-            directory = self._directory(name)
+            directory = self._directory(identifier)
         before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
         config_file = self._config_file(directory)
         found = self._config(directory / config_file, override)
@@ -183,7 +221,8 @@ class ModelRepositoryManager:
         names = [p.name for p in (directory / first[0]).iterdir()] if first else []
         filled = autofill(found, model_name=name, files=names)
         validate_poll(filled, model_name=name)
-        return ModelFiles(name, directory, filled, _select(filled, versions), before, override, temporary, config_file)
+        chosen = _select(filled, versions)
+        return ModelFiles(name, directory, filled, chosen, before, override, temporary, config_file, namespace)
 
     def _config_file(self, directory: Path) -> str:
         named = f"{CONFIGS}/{self._config_name}.pbtxt"

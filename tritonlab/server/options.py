@@ -24,6 +24,8 @@ class Options:
     model_control_mode: str = "none"
     startup_models: Sequence[str] = ()
     repository_poll_secs: float = 15
+    #: whether models of one name in several repositories are served side by side (rule 5.11.12), not refused
+    model_namespacing: bool = False
     #: models that load at the same time at the start
     model_load_thread_count: int = 4
     #: how often a version that fails to load is tried again, at once (rule 2.5.9); negative is without end

@@ -23,7 +23,7 @@ from ..core.server_metrics import (
     gpu_families,
     pinned_families,
 )
-from ..core.status import NotFoundError, UnavailableError
+from ..core.status import TritonError
 from .machine_usage import MachineUsage
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FirstResponses(Instrument):
         if first and not response.empty:
             try:
                 histogram = self._find(request.model_name, response.model_version).first_response
-            except (NotFoundError, UnavailableError):
+            except TritonError:
                 return  # unloaded meanwhile, and its lines with it
             if histogram is not None:
                 histogram.observe((now - request.request_start) / 1e6)
@@ -87,6 +87,7 @@ class ServerMetrics:
                 v.config.response_cache.enable,
                 v.first_response,
                 _gpu_uuid(v, gpus),
+                v.files.namespace,
             )
             for v in versions
         ]

@@ -17,7 +17,8 @@ def load_startup_models(control: ModelControl, startup_models: Sequence[str], th
     if "*" in startup_models and len(startup_models) > 1:
         raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
     every = not control.explicit or list(startup_models) == ["*"]
-    names = control.repository.names() if every else list(startup_models)
+    repository = control.repository
+    names = repository.names() if every else [each for name in startup_models for each in repository.identifiers(name)]
     configs = {name: config for name in names if (config := control.config(name)) is not None}
     ensembles = {name: config for name, config in configs.items() if is_ensemble(config)}
     failed = _load_all(control, [name for name in names if name not in ensembles], threads)
