@@ -73,6 +73,20 @@ BAD: dict[str, tuple[Any, Any]] = {
     "control": ('{"a":"\n"}', (500, BUFFER + "Invalid escape character in string. at 6")),
     "byte-order mark": ("\ufeff{}", (500, PARSE + f"'inputs': {NO_MEMBER} 'inputs'")),
     "ended by NUL": ("{}\0x", (500, PARSE + f"'inputs': {NO_MEMBER} 'inputs'")),
+    "number beyond a double": ('{"inputs":[{"name":1e999}]}', (500, BUFFER + "Number too big to be stored in double. at 19")),
+    "parameter beyond a double": (
+        '{"parameters":{"a":-1e999},"inputs":[]}',
+        (500, BUFFER + "Number too big to be stored in double. at 19"),
+    ),
+    "integer beyond a double": (
+        '{"parameters":{"a":1%s},"inputs":[]}' % ("0" * 400),
+        (500, BUFFER + "Number too big to be stored in double. at 19"),
+    ),
+    "inputs twice": ('{"inputs":1,"inputs":[]}', (500, PARSE + f"'inputs': {NO_ARRAY}")),
+    "parameter named with NUL": (
+        {"parameters": {"a\0b": 1}},
+        (500, "parameter key 'a' was not found in the JSON"),
+    ),
     "list": ([], (500, PARSE + f"'inputs': {NO_MEMBER} 'inputs'")),
     "inputs no array": ({"inputs": {}}, (500, PARSE + f"'inputs': {NO_ARRAY}")),
     "input no object": ({"inputs": [1]}, (400, f"{ONE_OF} no field is set")),
@@ -81,6 +95,15 @@ BAD: dict[str, tuple[Any, Any]] = {
         (400, f"{ONE_OF} set 'data' 'binary_data_size' 'shared_memory_region'"),
     ),
     "input without name": (with_input(name=None), (500, PARSE + f"'name': {NO_MEMBER} 'name'")),
+    "name ended by NUL": (with_input(name="a\0b"), (400, "unexpected inference input 'a' for model 'one'")),
+    "offset without region": (
+        with_input(parameters={"shared_memory_offset": "x"}),
+        (500, PARSE + f"'shared_memory_offset': {NO_UINT}"),
+    ),
+    "region no string": (
+        with_input(data=None, parameters={"shared_memory_region": 1, "shared_memory_offset": "x"}),
+        (500, PARSE + f"'shared_memory_region': {NO_STRING}"),
+    ),
     "input without datatype": (with_input(datatype=None), (500, PARSE + f"'datatype': {NO_MEMBER} 'datatype'")),
     "input without shape": (with_input(shape=None), (500, PARSE + f"'shape': {NO_MEMBER} 'shape'")),
     "shape of fractions": (with_input(shape=[1.0]), (500, PARSE + f"'shape': {NO_UINT}")),
@@ -141,6 +164,14 @@ BAD: dict[str, tuple[Any, Any]] = {
     "output no object": ({"inputs": [IN], "outputs": [1]}, (500, PARSE + f"'name': {NO_MEMBER} 'name'")),
     "binary_data": (with_output(binary_data=1), (500, PARSE + f"'binary_data': {NO_BOOL}")),
     "negative classification": (with_output(classification=-1), (500, f"Unable to set 'classification': {NO_UINT}")),
+    "output size without region": (
+        with_output(shared_memory_byte_size=-1, binary_data=1),
+        (500, PARSE + f"'shared_memory_byte_size': {NO_UINT}"),
+    ),
+    "output region no string": (
+        with_output(shared_memory_region=1, shared_memory_offset="x"),
+        (500, PARSE + f"'shared_memory_region': {NO_STRING}"),
+    ),
     "memory and classes": (
         with_output(shared_memory_region="r", classification=1),
         (400, "Output can't set both 'shared_memory_region' and 'classification'"),

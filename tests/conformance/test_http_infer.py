@@ -71,7 +71,7 @@ MODELS = {
 # answers
 
 
-@rule("6.3.1", "6.3.2", "6.5.1")
+@rule("6.3.1", "6.3.2", "6.3.7", "6.5.1")
 @pytest.mark.parametrize(
     ("document", "blobs"),
     [
@@ -83,11 +83,20 @@ MODELS = {
         ({"inputs": [IN], "outputs": [{"name": "IN"}], "parameters": {"binary_data_output": True}}, b""),
         (with_output(binary_data=False, unknown=1), b""),
         (with_output(classification=0), b""),
+        (with_output(classification=2**32), b""),
+        (with_input(name="IN\0x", datatype="FP32\0x"), b""),
+        ('{"inputs":[' + json.dumps(IN)[:-1] + ',"shape":1,"name":"x","data":{}}],"inputs":1}', b""),
         ({"inputs": [{**IN, "parameters": {"unknown": 1}}], "unknown": {}}, b""),
     ],
 )
 def test_an_answer_in_json(http: RawHTTP, document: Any, blobs: bytes) -> None:
     assert http.infer("one", document, blobs).plain == (200, JSON, ANSWER)
+
+
+@rule("6.3.7")
+@pytest.mark.parametrize("mark", [b"\xef", b"\xbb", b"\xbf", b"\xef\xbb", b"\xbb\xbf", b"\xef\xbf"])
+def test_any_part_of_a_byte_order_mark_is_skipped(http: RawHTTP, mark: bytes) -> None:
+    assert http.post("/v2/models/one/infer", mark + json.dumps({"inputs": [IN]}).encode()).plain == (200, JSON, ANSWER)
 
 
 @rule("6.5.1")
@@ -128,7 +137,7 @@ def test_numbers_of_every_size_are_read(http: RawHTTP) -> None:
 # errors
 
 
-@rule("6.3.3", "6.3.5", "6.4.1", "6.5.2", "6.6.3", "6.10.4")
+@rule("6.3.3", "6.3.5", "6.3.7", "6.4.1", "6.5.2", "6.6.3", "6.10.4")
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_document_is_refused_in_the_same_words(http: RawHTTP, case: str) -> None:
     document, expected = BAD[case]
@@ -200,6 +209,7 @@ def test_half_precision_goes_binary_only(http: RawHTTP) -> None:
         ({"sequence_id": 5, "sequence_start": True, "sequence_end": True}, ["{}", 5, 3, 0]),
         ({"sequence_id": "abc", "timeout": 77, "priority": 2**40}, ["{}", "abc", 0, 77]),
         ({"headers": "x"}, ['{"headers":"x"}', 0, 0, 0]),
+        ({"a": "b\0c", "sequence_id": "d\0e"}, ['{"a":"b"}', "d", 0, 0]),
         ({}, ["{}", 0, 0, 0]),
     ],
 )

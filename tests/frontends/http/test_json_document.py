@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.rules import rule
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError
 from tritonlab.frontends.http import json_document
-from tritonlab.frontends.http.json_document import about, as_int, as_uint, member, parse
+from tritonlab.frontends.http.json_document import about, as_int, as_uint, member, parse, refuse_large_numbers
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,20 @@ def test_what_pythons_parser_refuses_is_read_as_the_peer_reads_it(body: bytes) -
 def test_no_document_is_an_internal_error(body: bytes) -> None:
     with pytest.raises(InternalError, match=r"^failed to parse the request JSON buffer: .*\. at \d+$"):
         parse(body)
+
+
+def test_of_members_of_one_name_the_first_counts() -> None:
+    assert list(parse(b'{"a":1,"b":2,"a":3,"b":4}').items()) == [("a", 1), ("b", 2)]
+    assert list(parse(b'{"a":1,"b":2,"a":Inf,"b":4}').items()) == [("a", 1), ("b", 2)]
+
+
+@rule("6.3.3")
+def test_a_number_beyond_a_double_is_refused_where_one_may_be() -> None:
+    for number in (b"1e309", b"-1E+400", b"1" + b"0" * 309, b"1" * 250 + b"e99"):
+        with pytest.raises(InternalError, match=r"Number too big to be stored in double\. at 1$"):
+            refuse_large_numbers(b"[" + number + b"]")
+    for text in (b"[1e308]", b"[1e-400]", b"[Infinity]", b'["1e999"]'):
+        refuse_large_numbers(text)
 
 
 @rule("6.3.5")

@@ -11,9 +11,9 @@ from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InvalidArgumentError, TritonError
 from ...core.tensor import Tensor
 from . import json_tensor, json_writer
-from .infer_decoder import model_parameter, set_id
+from .infer_decoder import any_infinite, model_parameter, set_id
 from .infer_encoder import json_data
-from .json_document import about, as_object, members, parse, parse_exactly
+from .json_document import about, as_object, members, parse, refuse_large_numbers
 
 #: The one key whose object is unpacked.
 _NESTED = "parameters"
@@ -30,16 +30,16 @@ def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[
     document = parse(body or b"{}")  # since 2026-04 an empty body is an empty object (rule 6.8.4)
     given = members(document)
     request = InferenceRequest(model, {}, model_version=version)
-    set_id(request, document)
     wanted = {tensor["name"]: tensor for tensor in metadata["inputs"]}
     parameters: dict[str, ParameterValue] = {}
     try:
+        set_id(request, document)
         _convert(request, given, wanted, parameters, nested=False)
-    except OverflowError:  # an integer beyond a double
-        parse_exactly(bytes(body))
+    except (TritonError, OverflowError):  # the peer has read the whole document before
+        refuse_large_numbers(bytes(body))
         raise
-    if any(json_tensor.has_infinity(tensor.data) for tensor in request.inputs.values()):
-        parse_exactly(bytes(body))
+    if any_infinite(parameters) or any(json_tensor.has_infinity(tensor.data) for tensor in request.inputs.values()):
+        refuse_large_numbers(bytes(body))
     if parameters:
         request.parameters = parameters
     return request

@@ -110,7 +110,7 @@ class GenerateEndpoint:
         try:
             number = version_number(version)
             metadata: dict[str, Any] = self._core.model_metadata(model, version)
-            if (header(headers, b"content-encoding") or "identity") != "identity":
+            if header(headers, b"content-encoding") not in (None, "identity"):
                 raise InvalidArgumentError("Unsupported content-encoding, only 'identity' is supported.")
             request = generate.decode(body, model, number, metadata)
             queue = ResponseQueue(request)

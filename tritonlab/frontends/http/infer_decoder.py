@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.model_config import dims_text
-from ...core.status import InvalidArgumentError, TritonError
+from ...core.status import InternalError, InvalidArgumentError, TritonError
 from ...core.tensor import Tensor
 from ..request_parameters import set_parameters
 from ..shared_memory_manager import SharedMemoryManager
@@ -23,16 +24,17 @@ from .json_document import (
     about,
     as_array,
     as_bool,
-    as_string,
+    as_c_string,
     as_uint,
     find,
     member,
     members,
     parse,
-    parse_exactly,
+    refuse_large_numbers,
 )
 
 _MAX_INT64 = INT64.stop - 1
+_MAX_UINT32 = 2**32 - 1
 _DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
 #: Name -> datatype, bytes of an element (1 for BYTES, which is wire form here), and what it is read as.
 _ELEMENTS = {
@@ -95,12 +97,22 @@ class JsonParameters:
 def model_parameter(key: str, value: Any) -> ParameterValue:
     """A parameter for the model. The text does not say so, but doubles are accepted; integers of more than 64 bits
     become one (measured)."""
+    start, nul, _ = key.partition("\0")
+    if nul:  # looked for up to there (measured)
+        raise InternalError(f"parameter key '{start}' was not found in the JSON")
     kind = type(value)
     if kind is int:
         return value if value in INT64 else float(value)
-    if kind in (str, bool, float):
+    if kind is str:
+        return as_c_string(value)
+    if kind in (bool, float):
         return value  # type: ignore[no-any-return]
     raise InvalidArgumentError(f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'.")
+
+
+def any_infinite(parameters: Mapping[str, ParameterValue]) -> bool:
+    """Whether one may have been a number beyond a double, which Python's parser reads as infinity."""
+    return any(type(value) is float and math.isinf(value) for value in parameters.values())
 
 
 class InferDecoder:
@@ -124,24 +136,26 @@ class InferDecoder:
         document = parse(json_part)
         outputs = RequestedOutputs()
         request = InferenceRequest(model, {}, model_version=version)
-        set_id(request, document)
-        given, parameters = find(document, "parameters")
-        if given:
-            self._set_parameters(request, parameters, outputs)
-        inputs = _array("inputs", document)
-        blobs = _Blobs(data, json_size, model)
         try:
+            set_id(request, document)
+            given, parameters = find(document, "parameters")
+            if given:
+                self._set_parameters(request, parameters, outputs)
+                if any_infinite(request.parameters or {}):
+                    refuse_large_numbers(json_part)
+            inputs = _array("inputs", document)
+            blobs = _Blobs(data, json_size, model)
             for entry in inputs:
                 if not _add_plain_input(request, entry, blobs):
                     self._add_input(request, entry, blobs, json_part)
-        except OverflowError:  # an integer beyond a double
-            parse_exactly(json_part)
+            blobs.finish()
+            given, _ = find(document, "outputs")
+            if given:
+                outputs.by_name = self._outputs(_array("outputs", document))
+                request.requested_outputs = tuple(outputs.by_name)
+        except (TritonError, OverflowError):  # the peer has read the whole document before
+            refuse_large_numbers(json_part)
             raise
-        blobs.finish()
-        given, _ = find(document, "outputs")
-        if given:
-            outputs.by_name = self._outputs(_array("outputs", document))
-            request.requested_outputs = tuple(outputs.by_name)
         return request, outputs
 
     def check_size(self, size: int) -> None:
@@ -172,7 +186,7 @@ class InferDecoder:
         _, parameters = find(entry, "parameters")
         has_data, data = find(entry, "data")
         has_binary, binary_size = find(parameters, "binary_data_size")
-        in_region, region = find(parameters, "shared_memory_region")
+        in_region, _ = find(parameters, "shared_memory_region")
         if has_data + has_binary + in_region != 1:
             raise _wrong_content(has_data, has_binary, in_region)
         name = _string("name", _member("name", entry))
@@ -183,16 +197,17 @@ class InferDecoder:
         raw: NDArray[Any]
         if has_binary:
             raw = as_elements(blobs.take(name, _uint("Unable to parse 'binary_data_size'", binary_size)), datatype)
-        elif in_region:
-            offset, size = _region_range(parameters)
-            where = _string("shared_memory_region", region)
-            raw = as_elements(self._shared_memory.read(where, offset, size), datatype)
+            request.inputs[name] = Tensor(datatype, shape, raw)
+            return
+        place = _place(parameters)
+        if place is not None:
+            raw = as_elements(self._shared_memory.read(*place), datatype)
         else:
             count = element_count(name, shape, datatype)
             if count:
                 raw = json_tensor.elements(name, datatype, _as_data(data), count)
                 if json_tensor.has_infinity(raw):
-                    parse_exactly(json_part)
+                    refuse_large_numbers(json_part)
             else:  # whatever the data says (measured)
                 raw = as_elements(memoryview(b""), datatype)
         request.inputs[name] = Tensor(datatype, shape, raw)
@@ -203,23 +218,22 @@ class InferDecoder:
         found: dict[str, OutputInfo] = {}
         for entry in entries:
             _, parameters = find(entry, "parameters")
-            in_region, region = find(parameters, "shared_memory_region")
-            if in_region:
+            if find(parameters, "shared_memory_region")[0]:
                 _check_region_output(parameters)
             name = _string("name", _member("name", entry))
             if name in found:  # since 2026-04 (rule 5.4.1)
                 raise InvalidArgumentError(f"output '{name}' already exists in request")
-            found[name] = self._output(parameters, in_region, region)
+            found[name] = self._output(parameters)
         return found
 
-    def _output(self, parameters: Any, in_region: bool, region: Any) -> OutputInfo:
+    def _output(self, parameters: Any) -> OutputInfo:
         given, value = find(parameters, "classification")
-        classes = _uint("Unable to set 'classification'", value) if given else 0
-        if in_region:
-            offset, size = _region_range(parameters)
-            where = _string("shared_memory_region", region)
-            self._shared_memory.check(where, offset, size)
-            return OutputInfo(region=where, offset=offset, byte_size=size)
+        classes = _uint("Unable to set 'classification'", value) & _MAX_UINT32 if given else 0  # cut (measured)
+        place = _place(parameters)
+        if place is not None:
+            self._shared_memory.check(*place)
+            region, offset, size = place
+            return OutputInfo(region=region, offset=offset, byte_size=size)
         given, value = find(parameters, "binary_data")
         binary = given and _bool("Unable to parse 'binary_data'", value)
         if classes:
@@ -240,7 +254,7 @@ def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bo
     if type(name) is not str or type(shape) is not list or type(word) is not str or type(parameters) is not dict:
         return False
     kind, size = _ELEMENTS.get(word), parameters.get("binary_data_size")
-    if kind is None or type(size) is not int or len(parameters) != 1 or name in request.inputs:
+    if kind is None or type(size) is not int or len(parameters) != 1 or name in request.inputs or "\0" in name:
         return False
     for dim in shape:
         if type(dim) is not int or not 0 <= dim <= _MAX_INT64:
@@ -253,10 +267,9 @@ def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bo
 
 
 def set_id(request: InferenceRequest, document: Any) -> None:
-    """The request's id; a C string on the peer, so a NUL ends it (measured)."""
     given, value = find(document, "id")
     if given:
-        request.request_id = _string("id", value).partition("\0")[0]
+        request.request_id = _string("id", value)
 
 
 class _Blobs:
@@ -295,7 +308,7 @@ def as_elements(data: memoryview, datatype: DataType) -> NDArray[Any]:
 
 def element_count(name: str, shape: tuple[int, ...], datatype: DataType) -> int:
     """The elements of a shape; 0 without dimensions. Raises for numbers that no memory holds (rule 6.3.5)."""
-    count = prod(shape) if shape else 0
+    count = math.prod(shape) if shape else 0
     if count > _MAX_INT64:
         raise InvalidArgumentError(
             f"invalid shape for input '{name}': shape {dims_text(shape)} causes total element count to exceed maximum "
@@ -315,12 +328,16 @@ def _shape(name: str, entries: list[Any]) -> tuple[int, ...]:
     return shape
 
 
-def _region_range(parameters: Any) -> tuple[int, int]:
-    """Offset and size of a shared-memory input or output."""
+def _place(parameters: Any) -> tuple[str, int, int] | None:
+    """Region, offset and size of a shared-memory input or output. Offset and size are read without a region, too
+    (measured)."""
+    in_region, region = find(parameters, "shared_memory_region")
+    name = _string("shared_memory_region", region) if in_region else ""
     given, offset = find(parameters, "shared_memory_offset")
     offset = _uint("Unable to parse 'shared_memory_offset'", offset) if given else 0
     given, size = find(parameters, "shared_memory_byte_size")
-    return offset, _uint("Unable to parse 'shared_memory_byte_size'", size) if given else 0
+    size = _uint("Unable to parse 'shared_memory_byte_size'", size) if given else 0
+    return (name, offset, size) if in_region else None
 
 
 def _check_region_output(parameters: Any) -> None:
@@ -366,7 +383,7 @@ def _as_data(data: Any) -> list[Any]:
 
 def _string(name: str, value: Any) -> str:
     try:
-        return as_string(value)
+        return as_c_string(value)
     except TritonError as error:
         raise about(f"Unable to parse '{name}'", error) from None
 

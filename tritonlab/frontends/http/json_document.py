@@ -19,7 +19,20 @@ _OPENING = np.zeros(256, np.int8)
 _OPENING[[*b"[{"]] = 1
 _OPENING[[*b"]}"]] = -1
 
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # typeshed lacks it
+#: A number that may be beyond a double.
+_LARGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{210}")
+
+
+def _first_of_equals(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of members of the same name the first, as the peer finds them (measured)."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        found.update(reversed(pairs))
+    return found
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_first_of_equals)
+_scan = _decoder.scan_once  # type: ignore[attr-defined]  # typeshed lacks it
 
 INT64 = range(-(2**63), 2**63)
 UINT64 = range(2**64)
@@ -40,12 +53,12 @@ def parse(body: bytes | bytearray | memoryview) -> Any:
 
 
 def _loads(text: str) -> Any:
-    """`json.loads`, without what it does around the parser where that has read all there is."""
+    """`_decoder.decode`, without what it does around the parser where that has read all there is."""
     try:
         value, end = _scan(text, 0)
     except StopIteration:
-        return json.loads(text)
-    return value if end == len(text) else json.loads(text)
+        return _decoder.decode(text)
+    return value if end == len(text) else _decoder.decode(text)
 
 
 def parse_exactly(text: bytes) -> Any:
@@ -57,6 +70,12 @@ def parse_exactly(text: bytes) -> Any:
         raise InvalidArgumentError(_TOO_DEEP) from None
     except ReadError as error:
         raise InternalError(f"failed to parse the request JSON buffer: {error.text} at {error.offset}") from None
+
+
+def refuse_large_numbers(text: bytes) -> None:
+    """Raises what the peer's parser says of a number beyond a double; Python's reads it as infinity, or exactly."""
+    if _LARGE.search(text) is not None:
+        parse_exactly(text)
 
 
 def _may_be_deep(text: bytes) -> bool:
@@ -99,6 +118,11 @@ def as_string(value: Any) -> str:
     if type(value) is not str:
         raise InternalError("attempt to access JSON non-string as string")
     return value
+
+
+def as_c_string(value: Any) -> str:
+    """A string that the peer keeps as one of C: a NUL ends it (measured)."""
+    return as_string(value).partition("\0")[0]
 
 
 def as_bool(value: Any) -> bool:

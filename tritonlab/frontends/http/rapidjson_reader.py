@@ -2,7 +2,7 @@
 
 The slow way, for documents that Python's own parser refuses or reads otherwise: see `json_document`. Differences from
 Python's: `Inf`, `-NaN` and a byte-order mark are read, a NUL ends the document, bytes that are no UTF-8 pass, half a
-surrogate pair and numbers beyond a double do not. Measured on 2.51.
+surrogate pair and numbers beyond a double do not; of members of the same name the first counts. Measured on 2.51.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 #: Rule 6.3.5.
 MAX_DEPTH: Final = 100
 
-_BOM = b"\xef\xbb\xbf"
+_BOM = re.compile(rb"\xef?\xbb?\xbf?")  # of the mark of byte order, what is there (measured)
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _NUMBER = re.compile(rb"(-?)(0|[1-9][0-9]*)")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
@@ -41,7 +41,7 @@ class DepthError(Exception):
 def read(body: bytes) -> Any:
     """The value of a document. Text that is no UTF-8 comes with surrogate escapes. Raises ReadError or DepthError."""
     reader = _Reader(body)
-    reader.at = len(_BOM) if body.startswith(_BOM) else 0
+    reader.at = _BOM.match(body).end()  # type: ignore[union-attr]
     reader.skip_space()
     if reader.peek() == b"":
         raise ReadError("The document is empty.", reader.at)
@@ -104,7 +104,7 @@ class _Reader:
             if not self.take(b":"):
                 raise ReadError("Missing a colon after a name of object member.", self.at)
             self.skip_space()
-            found[name] = self.value(depth)
+            found.setdefault(name, self.value(depth))
             self.skip_space()
             if self.take(b"}"):
                 return found
