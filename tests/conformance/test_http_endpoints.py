@@ -352,6 +352,20 @@ def test_a_cuda_region_that_cannot_be_registered(http: RawHTTP, body: Any, statu
         ({"trace_level": "OFF"}, 500, "attempt to access JSON non-array as array"),
         ({"trace_level": [1]}, 500, NO_STRING),
         ({"trace_count": ["1"]}, 500, NO_STRING),
+        ({"trace_rate": "abc", "trace_count": 1}, 400, "Unable to parse 'trace_rate', got: abc"),
+        ({"trace_level": ["OFF", "x"], "trace_rate": 1}, 400, "Expect only one trace level 'OFF' is specified"),
+        (
+            {"trace_rate": "2147483648"},
+            400,
+            "Unable to parse 'trace_rate', value is out of range [ 0, 4294967295 ], got: 2147483648",
+        ),
+        (
+            {"log_frequency": "-2147483649"},
+            400,
+            "Unable to parse 'log_frequency', value is out of range [ 0, 4294967295 ], got: -2147483649",
+        ),
+        ({"trace_count": "-2147483648"}, 400, "Unable to parse 'trace_count'. Expecting value >= -1, got:-2147483648"),
+        (b'{"x":1e999}', 500, "failed to parse the request JSON buffer: Number too big to be stored in double. at 5"),
         ({"trace_file": None}, 501, "trace file location can not be updated through network protocol"),
         (
             {"trace_level": ["TIMESTAMPS"]},
@@ -404,7 +418,7 @@ def test_log_settings(http: RawHTTP) -> None:
     }
     printed = json.dumps(default, separators=(",", ":")).encode()
     assert http.get("/v2/logging").plain == (200, JSON, printed)
-    for body in (b"{}", b"[]", {"unknown": 1}, {"log_info": None}):
+    for body in (b"{}", b"[]", {"unknown": 1}, {"log_info": None}, {"log_file": None}, {"log_verbose_level": 2**31}):
         assert http.post("/v2/logging", body).plain == (200, JSON, printed)
     assert http.post("/v2/logging", {"log_info": False, "log_format": "ISO8601"}).document == {
         **default,

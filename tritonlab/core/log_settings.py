@@ -11,6 +11,8 @@ from .status import UnavailableError, UnsupportedError
 
 FORMATS = ("default", "ISO8601")
 
+_MAX_INT32 = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class LogSetting:
@@ -56,7 +58,8 @@ class LogSettings:
                 if name in settings:
                     self._set(name, bool(settings[name]))
             if "log_verbose_level" in settings:
-                self._set("log_verbose_level", int(settings["log_verbose_level"]) & 0xFFFFFFFF)
+                level = int(settings["log_verbose_level"]) & 0xFFFFFFFF
+                self._set("log_verbose_level", level if level <= _MAX_INT32 else 0)  # negative for the peer (measured)
             if "log_format" in settings:
                 if settings["log_format"] not in FORMATS:
                     raise UnavailableError(f"invalid argument for --log_format, got: {settings['log_format']}")

@@ -104,7 +104,7 @@ class TraceSettings:
         self._require(model)
         if "trace_file" in settings:
             raise UnsupportedError("trace file location can not be updated through network protocol")
-        parsed = {name: _parse(name, settings[name]) for name in _FIELDS if name in settings}
+        parsed = {name: parse(name, settings[name]) for name in _FIELDS if name in settings}
         with self._lock:
             if model:
                 self._models[model] = self._updated(self._models.get(model), self._global.setting, parsed)
@@ -188,7 +188,8 @@ _UNCHANGED: tuple[str, ...] = ("",)
 _FIELDS = {"trace_level": "level", "trace_rate": "rate", "trace_count": "count", "log_frequency": "log_frequency"}
 
 
-def _parse(name: str, values: Sequence[str] | None) -> _Parsed | None:
+def parse(name: str, values: Sequence[str] | None) -> _Parsed | None:
+    """The value of one field; what `update` makes of it. Raises InvalidArgumentError."""
     if values is None:
         return None
     if name == "trace_level":
@@ -212,7 +213,8 @@ def _levels(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
-    """As C's strtol reads it: what follows the digits is ignored, and an unsigned number may be written negative."""
+    """As C++'s stoi reads it, whatever the text says of the range (measured): what follows the digits is ignored, and
+    an unsigned number may be written negative."""
     digits = text.strip()
     end = 1 if digits[:1] in ("-", "+") else 0
     while digits[end : end + 1].isdigit() and digits[end].isascii():
@@ -221,6 +223,6 @@ def _number(name: str, text: str, least: int, most: int) -> int:
         number = int(digits[:end])
     except ValueError:
         raise InvalidArgumentError(f"Unable to parse '{name}', got: {text}") from None
-    if abs(number) > most:
+    if not -_MAX_INT32 - 1 <= number <= _MAX_INT32:
         raise InvalidArgumentError(f"Unable to parse '{name}', value is out of range [ {least}, {most} ], got: {text}")
     return number & _MAX_UINT32 if least == 0 else number

@@ -9,12 +9,25 @@ import base64
 import re
 from typing import Any
 
+from ...core import trace_settings
 from ...core.model_config import to_dict
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ..shared_memory_manager import SharedMemoryManager
 from . import json_writer
-from .json_document import about, as_array, as_bool, as_string, as_uint, find, member, members, parse
+from .json_document import (
+    about,
+    as_array,
+    as_bool,
+    as_c_string,
+    as_string,
+    as_uint,
+    find,
+    member,
+    members,
+    parse,
+    refuse_large_numbers,
+)
 from .reply import TEXT, Call, Reply, failure
 from .version_number import version_number
 
@@ -108,7 +121,7 @@ class Endpoints:
 
     def system_register(self, call: Call) -> Reply:
         name = _region(call, "system")
-        request = parse(call.body)
+        request = _document(call)
         key = as_string(_field(request, "key"))
         given, offset = find(request, "offset")
         offset = as_uint(offset) if given else 0
@@ -127,7 +140,7 @@ class Endpoints:
 
     def cuda_register(self, call: Call) -> Reply:
         name = _region(call, "cuda")
-        request = parse(call.body)
+        request = _document(call)
         handle = as_string(member(_field(request, "raw_handle"), "b64"))
         as_uint(member(request, "byte_size"))
         as_uint(member(request, "device_id"))
@@ -147,16 +160,16 @@ class Endpoints:
         settings = self._core.trace_settings
         current = settings.get(model)
         if call.method == "POST":
-            settings.update(model, _trace_values(parse(call.body)))
+            settings.update(model, _trace_values(_document(call)))
             current = settings.get(model)
         return document({key: value if key == "trace_level" else value[0] for key, value in current.items()})
 
     def logging(self, call: Call) -> Reply:
         settings = self._core.log_settings
         if call.method == "POST":
-            request = parse(call.body)
+            request = _document(call)
             given, value = find(request, "log_file")
-            if given:
+            if given and value is not None:
                 settings.update({"log_file": value})
             # one by one, because those before a bad one stay set (measured)
             for key, read in _LOG_FIELDS.items():
@@ -182,13 +195,17 @@ def _trace_values(request: Any) -> dict[str, list[str] | None]:
     if given:
         found["trace_file"] = []  # refused, whatever it is
         return found
-    given, levels = find(request, "trace_level")
-    if given:
-        found["trace_level"] = None if levels is None else [as_string(level) for level in as_array(levels)]
-    for key in ("trace_rate", "trace_count", "log_frequency"):
+    for key in ("trace_level", "trace_rate", "trace_count", "log_frequency"):
         given, value = find(request, key)
-        if given:
-            found[key] = None if value is None else [as_string(value)]
+        if not given:
+            continue
+        if value is None:
+            found[key] = None
+        elif key == "trace_level":
+            found[key] = [as_string(level) for level in as_array(value)]
+        else:
+            found[key] = [as_c_string(value)]
+        trace_settings.parse(key, found[key])  # before the next one's type is looked at
     return found
 
 
@@ -206,8 +223,14 @@ def _model(call: Call) -> tuple[str, str]:
     return call.path.get("model", ""), version
 
 
+def _document(call: Call) -> Any:
+    document = parse(call.body)
+    refuse_large_numbers(bytes(call.body))
+    return document
+
+
 def _optional(call: Call) -> Any:
-    return parse(call.body) if call.body else None
+    return _document(call) if call.body else None
 
 
 def _refuse_repository(call: Call) -> None:
