@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 
 import pytest
@@ -23,12 +24,13 @@ def test_bodies_come_and_go_compressed(encoding: str) -> None:
 
 @rule("6.3.6")
 def test_what_can_be_read_is_read() -> None:
-    """Measured: either format under either name, what follows and what is cut off does not matter."""
+    """Measured: either format under either name; what follows, is cut off or damaged does not matter."""
     packed = gzip.compress(b"body")
     assert decompress("deflate", packed, LIMIT) == b"body"
     assert decompress("gzip", zlib.compress(b"body"), LIMIT) == b"body"
     assert decompress("gzip", packed + b"xx", LIMIT) == b"body"
     assert decompress("gzip", packed[:-9], LIMIT) == b"body"
+    assert decompress("gzip", packed[:-8] + b"checksum", LIMIT) == b"body"
     assert decompress("gzip", b"no gzip", LIMIT) == b""
     assert decompress("identity", b"body", LIMIT) == b"body"
 
@@ -38,6 +40,15 @@ def test_what_can_be_read_is_read() -> None:
 def test_other_encodings_are_refused(encoding: str) -> None:
     with pytest.raises(UnsupportedError, match=r"^Unsupported compression type$"):
         decompress(encoding, b"x", LIMIT)
+
+
+@rule("6.3.6")
+def test_of_a_long_damaged_body_the_beginning_is_read() -> None:
+    body = random.Random(1).randbytes(200_000)
+    packed = bytearray(gzip.compress(body, mtime=0))
+    packed[150_000] ^= 0xFF
+    read = decompress("gzip", packed, LIMIT)
+    assert len(read) > 140_000 and read[:140_000] == body[:140_000]
 
 
 def test_an_empty_body_is_no_compressed_one() -> None:

@@ -16,8 +16,8 @@ _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) -> bytes | bytearray | memoryview:
     """The body as it was before the client compressed it; `limit` bounds its size in bytes.
 
-    As on the peer, what follows the compressed data is ignored, and what is cut off or no compressed data at all gives
-    as much as can be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError.
+    As on the peer, what follows the compressed data is ignored, and what is cut off, damaged or no compressed data at
+    all gives as much as can be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError.
     """
     if encoding == "identity":
         return body
@@ -28,14 +28,28 @@ def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) 
     decompressor = zlib.decompressobj(_EITHER)
     data = bytearray()
     view = memoryview(body)
+    for start in range(0, len(view), _STEP):
+        piece = view[start : start + _STEP]
+        before = decompressor.copy()
+        try:
+            data += decompressor.decompress(piece)
+        except zlib.error:
+            data += _until_damage(before, piece)
+            break
+        if len(data) > limit:
+            raise InvalidArgumentError(
+                f"Request data size exceeds the maximum allowed value of {limit} bytes after decompression. "
+                "Use --http-max-input-size to increase the limit."
+            )
+    return data
+
+
+def _until_damage(decompressor: zlib._Decompress, piece: memoryview) -> bytearray:
+    """What is read of a piece that cannot be read to its end: zlib keeps that to itself where it raises."""
+    data = bytearray()
     with contextlib.suppress(zlib.error):
-        for start in range(0, len(view), _STEP):
-            data += decompressor.decompress(view[start : start + _STEP])
-            if len(data) > limit:
-                raise InvalidArgumentError(
-                    f"Request data size exceeds the maximum allowed value of {limit} bytes after decompression. "
-                    "Use --http-max-input-size to increase the limit."
-                )
+        for at in range(len(piece)):
+            data += decompressor.decompress(piece[at : at + 1])
     return data
 
 
