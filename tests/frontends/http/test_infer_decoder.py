@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -186,8 +187,9 @@ def test_a_document_may_not_be_larger_than_the_limit_but_its_blobs_may() -> None
 
 @rule("6.3.3")
 def test_a_number_beyond_a_double_is_no_number() -> None:
-    for number in ("1e999", "9" * 400):
-        body = json.dumps(with_input(shape=[1], data=["#"])).replace('"#"', number).encode()
+    documents = (with_input(shape=[1], data=["#"]), {"parameters": {"a": "#"}, "inputs": []}, with_input(name="#"))
+    for number, document in itertools.product(("1e999", "-1e999", "9" * 400), documents):
+        body = json.dumps(document).replace('"#"', number).encode()
         with pytest.raises(TritonError, match=r"Number too big to be stored in double\. at \d+$"):
             DECODER.decode(body, len(body), "m", -1)
 

@@ -171,14 +171,19 @@ class InferDecoder:
             outputs.default = BINARY
             return
         try:
-            given = dict(members(parameters))
+            given = members(parameters)
         except TritonError as error:
             raise about("failed to get request params.", error) from None
-        if "binary_data_output" in given:
-            binary = _bool("Unable to parse 'binary_data_output'", given.pop("binary_data_output"))
-            outputs.default = BINARY if binary else JSON
-        if given:
-            set_parameters(request, given, JsonParameters(outputs))
+        values = JsonParameters(outputs)
+        before: dict[str, Any] = {}
+        for key, value in given.items():
+            if key == "binary_data_output":
+                set_parameters(request, before, values)
+                before = {}
+                outputs.default = BINARY if _bool("Unable to parse 'binary_data_output'", value) else JSON
+            else:
+                before[key] = value
+        set_parameters(request, before, values)
 
     # -- inputs
 
