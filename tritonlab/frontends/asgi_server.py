@@ -27,6 +27,15 @@ class _Server(uvicorn.Server):
             self.begun.set()
 
 
+class _Forgotten(HttpToolsProtocol):
+    """uvicorn forgets the timer of a connection that is reset; it would keep all of it, the last body too, for as long
+    as an idle connection is kept."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+
 class ASGIServer:
     """One listening socket, one event loop, one thread. Started and stopped at most once."""
 
@@ -34,7 +43,7 @@ class ASGIServer:
         config = uvicorn.Config(
             app,
             loop="uvloop",
-            http=protocol,
+            http=type(protocol.__name__, (_Forgotten, protocol), {}),
             ws="none",
             lifespan="off",
             log_config=None,

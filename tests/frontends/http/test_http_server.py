@@ -20,6 +20,7 @@ from tests.conformance.rules import rule
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.http.http_app import HTTPOptions
+from tritonlab.frontends.http.http_protocol import HTTPProtocol
 from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
 
@@ -243,6 +244,20 @@ def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypat
         while piece := connection.recv(1 << 20):
             received += len(piece)
     assert received < 100 << 20  # of 10 GB
+
+
+def test_a_connection_that_is_reset_is_forgotten(http: RawHTTP) -> None:
+    def lost() -> list[HTTPProtocol]:
+        gc.collect()
+        return [each for each in gc.get_objects() if isinstance(each, HTTPProtocol) and each.parser is None]
+
+    for _ in range(5):
+        with closing(http.connect()) as connection:
+            connection.sendall(f"GET /v2/health/live HTTP/1.1\r\nHost: {http.address}\r\n\r\n".encode())
+            with connection.makefile("rb") as stream:
+                assert read_reply(stream).status == 200
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not lost())
 
 
 def test_a_thousand_idle_connections(http: RawHTTP) -> None:
