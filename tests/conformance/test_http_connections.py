@@ -1,0 +1,62 @@
+"""What clients do with a connection, beside sending one request after the other (section 6.1)."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import closing
+
+import pytest
+
+from .cases_http import ANSWER, IN, JSON
+from .models import CPU, ECHO, config, model
+from .raw_http import RawHTTP, Reply, read_reply
+from .rules import rule
+
+MODELS = {
+    "one": model(ECHO, config("IN FP32 -1", "IN FP32 -1")),
+    "rows": model(ECHO, config("IN INT32 -1", "IN INT32 -1", "max_batch_size: 4", CPU)),
+}
+
+BODY = json.dumps({"inputs": [IN]}).encode()
+#: What Java's HttpClient says with the first request of a connection, whatever its method, unless told HTTP/1.1.
+H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+
+
+def infer(http: RawHTTP, headers: str = "") -> bytes:
+    lines = (
+        f"POST /v2/models/one/infer HTTP/1.1\r\nHost: {http.address}\r\nContent-Length: {len(BODY)}\r\n{headers}\r\n"
+    )
+    return lines.encode() + BODY
+
+
+def replies(http: RawHTTP, data: bytes, count: int, *, end: bool = False) -> list[Reply]:
+    """The replies to what is sent at once; `end`: and nothing more will be."""
+    with closing(http.connect()) as connection:
+        connection.sendall(data)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as stream:
+            return [read_reply(stream) for _ in range(count)]
+
+
+@rule("6.3.1")
+def test_two_requests_one_after_the_other_and_a_body_in_chunks(http: RawHTTP) -> None:
+    chunked = infer(http).replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
+    chunked = chunked.replace(BODY, b"5\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (BODY[:5], len(BODY) - 5, BODY[5:]))
+    assert [reply.plain for reply in replies(http, infer(http) + chunked, 2)] == [(200, JSON, ANSWER)] * 2
+
+
+@rule("6.3.1")
+@pytest.mark.not_yet("httptools gives no body to a request that asks for another protocol: the model gets no elements")
+@pytest.mark.parametrize("headers", [H2C, "Connection: Upgrade\r\nUpgrade: websocket\r\n"], ids=["h2c", "websocket"])
+def test_a_request_that_asks_for_another_protocol_is_answered_in_this_one(http: RawHTTP, headers: str) -> None:
+    (reply,) = replies(http, infer(http, headers), 1)
+    assert reply.plain == (200, JSON, ANSWER)
+
+
+@rule("6.3.1")
+@pytest.mark.not_yet("uvicorn closes the connection when its client has sent all")
+def test_a_client_that_has_said_all_is_answered(http: RawHTTP) -> None:
+    (reply,) = replies(http, infer(http), 1, end=True)
+    assert reply.plain == (200, JSON, ANSWER)
