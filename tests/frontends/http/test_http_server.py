@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import psutil
@@ -116,6 +116,30 @@ def test_a_body_that_ends_too_early_is_nobodys_request(http: RawHTTP, sent: byte
 
 
 @rule("6.3.5")
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX"])
+def test_a_head_without_end_costs_no_memory(http: RawHTTP, start: bytes) -> None:
+    used = psutil.Process().memory_info().rss
+    with closing(http.connect()) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(start)
+            for _ in range(100):
+                connection.sendall(b"x" * (1 << 20))
+            pytest.fail("it is read")
+        with suppress(ConnectionError), connection.makefile("rb") as stream:  # or its end is lost with the connection
+            assert read_reply(stream).status == 400
+    assert psutil.Process().memory_info().rss - used < 20 << 20
+
+
+def test_headers_behind_a_body_are_skipped(http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[HTTPProtocol] = []
+    on_header = HTTPProtocol.on_header
+    monkeypatch.setattr(HTTPProtocol, "on_header", lambda self, *field: (seen.append(self), on_header(self, *field)))
+    body = json.dumps(document(1)).encode()
+    reply = http.send(post(b"%x\r\n%b\r\n0\r\nX: y\r\nZ: x\r\n\r\n" % (len(body), body), "Transfer-Encoding: chunked"))
+    assert reply.document["outputs"][0]["data"] == [0]
+    assert seen and not {b"X", b"Z"} & {*seen[0]._names}
+
+
 def test_a_lying_length_costs_no_memory(http: RawHTTP) -> None:
     before = psutil.Process().memory_info().rss
     with ExitStack() as stack:
