@@ -140,6 +140,7 @@ def test_what_is_not_one_answer(http: RawHTTP, sent: list[str], status: int, bod
     [
         ("tells", b"{", 500, f"{BUFFER}Missing a name for object member. at 1"),
         ("tells", b"[]", 500, "attempt to get members for non-object"),
+        ("tells", b"1e999", 500, f"{BUFFER}Number too big to be stored in double. at 0"),
         ("tells", b'{"id":1e999}', 500, f"{BUFFER}Number too big to be stored in double. at 6"),
         ("tells", b'{"x":-1e999}', 500, f"{BUFFER}Number too big to be stored in double. at 5"),
         ("tells", {"a\0b": 1}, 500, "parameter key 'a' was not found in the JSON"),

@@ -28,11 +28,11 @@ NOT_ONE_RESPONSE = (
 def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[str, Any]) -> InferenceRequest:
     """The request of a body; `metadata` is the model's (rule 6.1.2). Raises TritonError with the peer's text."""
     document = parse(body or b"{}")  # since 2026-04 an empty body is an empty object (rule 6.8.4)
-    given = members(document)
     request = InferenceRequest(model, {}, model_version=version)
     wanted = {tensor["name"]: tensor for tensor in metadata["inputs"]}
     parameters: dict[str, ParameterValue] = {}
     try:
+        given = members(document)
         set_id(request, document)
         _convert(request, given, wanted, parameters, nested=False)
     except (TritonError, OverflowError):  # the peer has read the whole document before
