@@ -7,15 +7,12 @@ import threading
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .http_connection import HTTPConnection
 from .listener import listen
 
 #: Seconds an idle connection is kept: longer than clients keep theirs, or both would close one at the same time.
 KEEP_ALIVE = 3600
-
-#: Bytes of a request's first line and headers; the peer takes any number of headers of 8191 bytes (measured).
-MAX_HEAD = 1 << 18
 
 
 class _Server(uvicorn.Server):
@@ -30,50 +27,14 @@ class _Server(uvicorn.Server):
             self.begun.set()
 
 
-class _Bounded(HttpToolsProtocol):
-    """uvicorn's protocol without three ways to fill the memory:
-
-    - It forgets the timer of a connection that is reset, which keeps all of it, the last body too, for as long as an
-      idle connection is kept.
-    - It reads a head that does not end.
-    - It collects the headers behind a chunked body, which nobody reads.
-    """
-
-    _head: list[int] | None = None  # of one that has begun and not ended, the bytes that came after its beginning
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._unset_keepalive_if_required()
-
-    def data_received(self, data: bytes) -> None:
-        head = self._head
-        super().data_received(data)
-        if head is not None and head is self._head:
-            head[0] += len(data)
-            if head[0] > MAX_HEAD:
-                self.send_400_response(f"the request has a head of more than {MAX_HEAD} bytes")
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._head = [0]
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head is not None:
-            super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        self._head = None
-        super().on_headers_complete()
-
-
 class ASGIServer:
     """One listening socket, one event loop, one thread. Started and stopped at most once."""
 
-    def __init__(self, app: ASGIApp, name: str, protocol: type[HttpToolsProtocol] = HttpToolsProtocol) -> None:
+    def __init__(self, app: ASGIApp, name: str, protocol: type[HTTPConnection] = HTTPConnection) -> None:
         config = uvicorn.Config(
             app,
             loop="uvloop",
-            http=type(protocol.__name__, (_Bounded, protocol), {}),
+            http=protocol,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -284,9 +284,6 @@ def test_a_connection_that_is_reset_is_forgotten(http: RawHTTP) -> None:
     eventually(lambda: not lost())
 
 
-@pytest.mark.xfail(
-    reason="uvicorn marks the last request of a lost connection, not the one that is being answered", strict=True
-)
 def test_a_client_that_goes_before_all_its_requests_are_answered_is_no_defect(http: RawHTTP, lab: Lab) -> None:
     request = f"GET /v2/health/live HTTP/1.1\r\nHost: {http.address}\r\n\r\n".encode()
     for _ in range(30):

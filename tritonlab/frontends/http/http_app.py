@@ -19,6 +19,7 @@ from ...server.inference_server import InferenceServer
 from ..shared_memory_manager import SharedMemoryManager
 from .endpoints import Endpoints
 from .generate_endpoint import GenerateEndpoint
+from .http_protocol import is_gone
 from .infer_endpoint import PATH, InferEndpoint
 from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Disconnected, Reply, failure, read_body, refusal
 from .restricted_features import RestrictedFeatures
@@ -89,7 +90,8 @@ class HTTPApp:
         except Disconnected:
             pass
         except Exception as error:
-            await self._on_defect(error).send(send)
+            if not (isinstance(error, RuntimeError) and is_gone(send)):  # nobody is there to write to
+                await self._on_defect(error).send(send)
 
     def _on_defect(self, error: Exception) -> Reply:
         """A defect of ours: the client is told that there was one, the log says where."""

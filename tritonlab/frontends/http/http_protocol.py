@@ -19,8 +19,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from starlette.types import ASGIApp, Scope, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from ..http_connection import HTTPConnection
 from . import errors
 
 #: Pieces of a chunked body (rule 6.3.5).
@@ -44,7 +45,7 @@ class _KnownHead:
     answer: Direct
 
 
-class HTTPProtocol(HttpToolsProtocol):
+class HTTPProtocol(HTTPConnection):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._known: dict[bytes, _KnownHead] = {}
@@ -114,7 +115,7 @@ class HTTPProtocol(HttpToolsProtocol):
         self.scope["tritonlab.names"] = self._names  # type: ignore[typeddict-unknown-key]
         self.scope["tritonlab.body"] = self._body  # type: ignore[typeddict-unknown-key]
 
-    def on_header(self, name: bytes, value: bytes) -> None:
+    def on_request_header(self, name: bytes, value: bytes) -> None:
         self._names.append(name)
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
@@ -131,18 +132,16 @@ class HTTPProtocol(HttpToolsProtocol):
         if self._chunks == MAX_CHUNKS + 1:
             self.send_400_response(f"the request has more than {MAX_CHUNKS} chunks")
 
-    def on_message_complete(self) -> None:
+    def on_request_complete(self) -> None:
         self._between = True
         chunk, self._chunk = self._chunk, None
         if chunk is not None and chunk[1] == len(self._body) and not self._chunks and self._is_plain():
             self.scope[_REMEMBER] = partial(self._remember, *chunk)  # type: ignore[literal-required]
-        super().on_message_complete()
+        super().on_request_complete()
 
     def _is_plain(self) -> bool:
         """Whether nothing of this request's head concerns the connection."""
-        parser = self.parser
-        stays = self.cycle.keep_alive and parser.should_keep_alive()
-        return stays and not self.expect_100_continue and not parser.should_upgrade()
+        return self.cycle.keep_alive and self.parser.should_keep_alive() and not self.expect_100_continue
 
     def timeout_keep_alive_handler(self) -> None:
         if self._served:
@@ -166,6 +165,12 @@ def rememberer(scope: Scope, send: Send) -> Callable[[Direct], None] | None:
     if remember is None or type(getattr(send, "__self__", None)) is not RequestResponseCycle:
         return None
     return partial(remember, scope)
+
+
+def is_gone(send: Send) -> bool:
+    """Whether the client is: uvicorn tells the last request of a connection only, not those before it."""
+    cycle = getattr(send, "__self__", None)
+    return isinstance(cycle, RequestResponseCycle) and cycle.transport.is_closing()
 
 
 def response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, keep_alive: bool = True) -> bytes:

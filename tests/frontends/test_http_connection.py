@@ -1,0 +1,95 @@
+"""What clients do with a connection: over a socket, with the application that says what it was asked."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.conformance.raw_http import RawHTTP, read_reply
+from tritonlab.frontends.asgi_server import ASGIServer
+
+UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
+
+
+async def tell(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the path and the body."""
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    text = json.dumps([scope["path"], body.decode()]).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
+    await send({"type": "http.response.body", "body": text})
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[RawHTTP]:
+    server = ASGIServer(tell, "tell")
+    yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    server.stop(0)
+
+
+def post(path: str, body: str, headers: str = "") -> bytes:
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{headers}\r\n{body}".encode()
+
+
+def chunked(path: str, *pieces: str, headers: str = "") -> bytes:
+    body = "".join(f"{len(piece):x}\r\n{piece}\r\n" for piece in (*pieces, ""))
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{headers}\r\n{body}".encode()
+
+
+def told(http: RawHTTP, *pieces: bytes, count: int = 1, end: bool = False) -> list[Any]:
+    """What is told of `count` requests, sent in these pieces."""
+    with closing(http.connect()) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in pieces:
+            connection.sendall(piece)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as stream:
+            return [read_reply(stream).document for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [post("/a", "one two", UPGRADE), chunked("/a", "one", " two", headers=UPGRADE)],
+    ids=["length", "chunks"],
+)
+def test_another_protocol_is_not_spoken(http: RawHTTP, request_: bytes) -> None:
+    assert told(http, request_) == [["/a", "one two"]]
+    for cut in (5, request_.index(b"\r\n\r\n") + 2, len(request_) - 4):
+        assert told(http, request_[:cut], request_[cut:]) == [["/a", "one two"]]
+
+
+def test_requests_before_and_behind_one_that_asks_for_another_protocol(http: RawHTTP) -> None:
+    asks = post("/2", "two", UPGRADE)
+    sent = post("/1", "one") + asks + chunked("/3", "th", "ree") + asks + post("/5", "")
+    sent += chunked("/6", headers=UPGRADE)
+    expected = [["/1", "one"], ["/2", "two"], ["/3", "three"], ["/2", "two"], ["/5", ""], ["/6", ""]]
+    assert told(http, sent, count=6) == expected
+    assert told(http, *[sent[at : at + 7] for at in range(0, len(sent), 7)], count=6) == expected
+
+
+def test_a_request_without_a_body_that_asks_for_another_protocol(http: RawHTTP) -> None:
+    get = f"GET /g HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n".encode()
+    assert told(http, get + get + post("/a", "x"), count=3) == [["/g", ""], ["/g", ""], ["/a", "x"]]
+
+
+def test_a_client_that_has_said_all_gets_its_answers_and_then_the_end(http: RawHTTP) -> None:
+    for count in (1, 3):
+        sent = b"".join(post(f"/{number}", "x") for number in range(count))
+        assert told(http, sent, count=count, end=True) == [[f"/{number}", "x"] for number in range(count)]
+        with pytest.raises(ConnectionError):
+            told(http, sent, count=count + 1, end=True)
+
+
+def test_a_client_that_says_no_more_in_the_middle_of_a_body_is_not_waited_for(http: RawHTTP) -> None:
+    with pytest.raises(ConnectionError):
+        told(http, post("/a", "one")[:-1], end=True)
