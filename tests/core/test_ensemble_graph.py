@@ -5,7 +5,7 @@ import pytest
 
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step, tensor
 from tritonlab.core.data_type import DataType
-from tritonlab.core.ensemble_graph import Reading, matches
+from tritonlab.core.ensemble_graph import Reading
 from tritonlab.core.tensor import Tensor
 
 MODELS = {
@@ -126,9 +126,3 @@ def test_readings_know_which_side_batches() -> None:
     reshaped = tensor("input", "X") + tensor("output", "Y", "[6]", more="reshape { shape: [3,2] }")
     found = graph(ensemble_text(step("echo", "IN=X", "OUT=Y"), io=reshaped), MODELS)
     assert (found.outputs["Y"].dims, found.outputs["Y"].reshape) == ((6,), (3, 2))
-
-
-def test_any_size_matches_minus_1() -> None:
-    assert matches((3, 0), (3, -1))
-    assert not matches((3,), (3, -1))
-    assert not matches((4, 1), (3, -1))

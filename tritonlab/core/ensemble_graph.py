@@ -14,6 +14,7 @@ from typing import Any
 
 from .model_config import ModelConfig
 from .model_config_rules import is_decoupled, step_model
+from .output_reshape import matches, reshaped
 from .tensor import Tensor
 
 
@@ -52,13 +53,7 @@ class Reading:
         own = shape[len(batch) :]
         if len(batch) > 1 or not matches(own, self.reshape):
             return shape  # the client gets what the model gave, as from any model
-        variable = iter([size for size, rule in zip(own, self.reshape, strict=True) if rule == -1])
-        return (*batch, *(next(variable, 1) if size == -1 else size for size in self.dims))
-
-
-def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    """Whether a tensor of `shape` fits `dims`, -1 being any size."""
-    return len(shape) == len(dims) and all(wanted in (-1, size) for size, wanted in zip(shape, dims, strict=True))
+        return (*batch, *reshaped(own, self.reshape, self.dims))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
+from ..core.output_reshape import OutputReshapes
 from ..ipc.spin import SpinBudget
 from ..ipc.stub_connection import StubConnection
 from ..ipc.stub_log import LogBook
@@ -31,6 +32,8 @@ class InstancePlan:
     args: dict[str, str]
     outputs: tuple[str, ...]
     decoupled: bool
+    #: the outputs whose shapes clients get differently
+    reshapes: OutputReshapes | None = None
     #: what it executes before it is ready
     warmup: Warmup | None = None
     #: it gets no requests

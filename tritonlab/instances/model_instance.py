@@ -306,7 +306,7 @@ class ModelInstance:
                     self.inflight.give_back(request)
         released = self._release(payload)
         reader = BlockReader(stub.link, block)
-        version = self.plan.source.version
+        version, reshapes = self.plan.source.version, self.plan.reshapes
         answered = []
         for request, wire in zip(requests, responses, strict=True):
             if wire is None:
@@ -315,7 +315,7 @@ class ModelInstance:
                 if not recorded:
                     self.inflight.give_back(request)
                 continue
-            response = build_response(request, reader, wire, version, final=True)
+            response = build_response(request, reader, wire, version, final=True, reshapes=reshapes)
             answered.append((request, response))
         reader.finish()
         if released and not recorded:
@@ -333,7 +333,12 @@ class ModelInstance:
             stub.process.drain_output()
             empty = error is None and block is None and not tensors and bool(flags)
             response = build_response(
-                request, reader, [tensors, error, parameters], self.plan.source.version, final=bool(flags)
+                request,
+                reader,
+                [tensors, error, parameters],
+                self.plan.source.version,
+                final=bool(flags),
+                reshapes=self.plan.reshapes,
             )
             response.empty = empty
             if isinstance(response.error, ModelError):

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse, ParameterValue
+from ..core.output_reshape import OutputReshapes
 from ..core.status import Code, ModelError, RemoteException, TritonError
 from ..core.tensor import Tensor
 from ..ipc.stub_connection import StubConnection
@@ -61,7 +62,13 @@ class BlockReader:
 
 
 def build_response(
-    request: InferenceRequest, reader: BlockReader, wire: list[Any], version: int, *, final: bool
+    request: InferenceRequest,
+    reader: BlockReader,
+    wire: list[Any],
+    version: int,
+    *,
+    final: bool,
+    reshapes: OutputReshapes | None = None,
 ) -> InferenceResponse:
     """The response of `[tensors, error, parameters]`."""
     headers, error, parameters = wire
@@ -71,6 +78,8 @@ def build_response(
         return response
     for header in headers:
         response.outputs[header[0]] = reader.tensor(header)
+    if reshapes is not None:
+        reshapes.apply(response.outputs)
     if parameters:
         response.parameters = parse_parameters(parameters)
     return response

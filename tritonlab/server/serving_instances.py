@@ -10,6 +10,7 @@ from typing import TypeVar
 from ..core.infer_stats import InferStats
 from ..core.model_config import ModelConfig
 from ..core.model_config_rules import InstanceSpec, instance_args, instance_specs, is_decoupled
+from ..core.output_reshape import OutputReshapes
 from ..core.request_rules import RequestRules
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.instance_group import abort_instances, make_instances, start_instances, stop_instances
@@ -120,6 +121,7 @@ class ServingInstances:
                 args=instance_args(config, spec, model_directory=str(self._directory), version=version),
                 outputs=tuple(output.name for output in config.output),
                 decoupled=is_decoupled(config),
+                reshapes=OutputReshapes(config),
                 warmup=warmup if config.model_warmup else None,
                 passive=spec.passive,
             )
