@@ -441,6 +441,32 @@ def test_uses_that_cannot_be(rpc: Rpc, region: str, parameters: dict[str, Any], 
     assert rpc.infer("echo", [tensor()], [PAIR], outputs=[output(**parameters)]) == (status, text)
 
 
+NO_REGION: list[tuple[dict[str, Any], str]] = [
+    (in_region("8", "8", None), WITHOUT.format("shared_memory_offset")),
+    (in_region("8", None, None), WITHOUT.format("shared_memory_byte_size")),
+    (in_region("8", "8"), KIND.format("shared_memory_offset", "int64_param")),
+    (in_region(None, "8"), KIND.format("shared_memory_offset", "int64_param")),
+]
+
+
+@rule("6.10.4")
+@pytest.mark.parametrize(("parameters", "text"), NO_REGION)
+def test_which_of_several_mistakes_is_told(rpc: Rpc, parameters: dict[str, Any], text: str) -> None:
+    for asked in (
+        message("echo", [tensor(parameters=parameters)], [PAIR]),
+        message("echo", [tensor()], [PAIR], outputs=[output(**parameters)]),
+    ):
+        assert rpc("ModelInfer", asked) == ("INVALID_ARGUMENT", text)
+
+
+@rule("6.10.4", "6.7.1")
+@pytest.mark.parametrize("raw", [[], [PAIR]])
+def test_contents_beside_a_region(rpc: Rpc, raw: list[bytes]) -> None:
+    text = "unexpected 'content' provided when using shared memory for input tensor 'IN' for model 'echo'"
+    inputs = [tensor(parameters=in_region(name="zz"), typed=True)]
+    assert rpc.infer("echo", inputs, raw) == ("INVALID_ARGUMENT", text)
+
+
 @rule("6.10.4", "5.4.1")
 def test_sizes_that_do_not_fit_the_tensor(rpc: Rpc, region: str) -> None:
     assert rpc.infer("echo", [tensor(parameters=in_region(12))]) == (

@@ -49,6 +49,28 @@ class TritonPythonModel:
     def execute(self, requests):
         return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
 """
+#: Answers IN as it sees it, and of each batch three rows of one.
+RESHAPED = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            tensor = pb_utils.get_input_tensor_by_name(request, "IN")
+            assert tensor.as_numpy().ndim == 1
+            more = np.arange(len(tensor.as_numpy()) * 3, dtype=np.float32).reshape(-1, 1, 3)
+            answers.append(pb_utils.InferenceResponse([tensor, pb_utils.Tensor("MORE", more)]))
+        return answers
+"""
+RESHAPED_CONFIG = """
+backend: "python" max_batch_size: 4 instance_group { kind: KIND_CPU }
+input { name: "IN" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }
+output { name: "IN" data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }
+output { name: "MORE" data_type: TYPE_FP32 dims: [ -1, 1 ] reshape { shape: [ 1, -1 ] } }
+"""
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 #: All of them in one echo, one optional input and output each: a real server loads a model in 1.3 s.
@@ -68,6 +90,10 @@ MODELS = {
         'output { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "labels.txt" }',
         **{"labels.txt": "cat\ndog\n"},
     ),
+    "variable": model(ECHO, config("IN FP32 -1", "IN FP32 -1", CPU, "max_batch_size: 4")),
+    "optional": model(RETURNS, config("IN FP32 1 optional", "IN FP32 1", CPU, "max_batch_size: 4")),
+    "reshaped": model(RESHAPED, RESHAPED_CONFIG),
+    "script": model(SCRIPTED, config("CODE STRING 1", "OUT STRING 1")),
     "parameters": model(SCRIPTED, config("CODE STRING 1", "OUT STRING 1")),
 }
 P = "[request id: <id_unknown>] "
@@ -200,6 +226,81 @@ def test_the_model_is_looked_for_first(rpc: Rpc) -> None:
     assert rpc.infer(version="0") == ("NOT_FOUND", f"{unknown}'echo' version 0 is not found")
     decoupled = "ModelInfer RPC doesn't support models with decoupled transaction policy"
     assert rpc.infer("decoupled", triton_x=1) == ("UNIMPLEMENTED", decoupled)
+
+
+ZZ: dict[str, Any] = {"shared_memory_region": "zz", "shared_memory_byte_size": 8}
+NO_ZZ = ("NOT_FOUND", "Unable to find shared memory region: 'zz'")
+
+
+@rule("6.7.4", "5.4.1")
+def test_the_data_of_inputs_comes_before_the_outputs_and_these_before_the_rules(rpc: Rpc) -> None:
+    for wanted in (output(**ZZ), output(classification=-1)):
+        assert rpc.infer(inputs=[tensor()], outputs=[wanted]) == ("INVALID_ARGUMENT", LACKS.format("IN", "echo"))
+    for fields in ({"inputs": [tensor(shape=[3])]}, {"inputs": [tensor("X")]}):
+        assert rpc.infer(**fields, raw=[PAIR], outputs=[output(**ZZ)]) == NO_ZZ
+    assert rpc.infer(inputs=[tensor()], raw=[PAIR], outputs=[output("X"), output(**ZZ)]) == NO_ZZ
+    twice = [tensor(), tensor()]
+    assert rpc.infer(inputs=twice)[1] == P + "input 'IN' already exists in request"
+
+
+@rule("5.4.1")
+def test_the_first_unknown_output_by_its_bytes_is_told(rpc: Rpc) -> None:
+    for names, told in ((["Z", "B", "C"], "B"), (["é", "z", "Z", "IN"], "Z")):
+        refused = rpc.infer(inputs=[tensor()], raw=[PAIR], outputs=[output(name) for name in names])
+        assert refused == ("INVALID_ARGUMENT", f"unexpected inference output '{told}' for model 'echo'")
+
+
+@rule("5.4.1", "5.4.5")
+@pytest.mark.parametrize(
+    ("model", "shape", "text"),
+    [
+        (
+            "variable",
+            [-2, -1],
+            "All input dimensions should be specified for input 'IN' for model 'variable', got [-2,-1]",
+        ),
+        (
+            "variable",
+            [-1, 2],
+            "input byte size mismatch for input 'IN' for model 'variable'. Expected 34359738360, got 8",
+        ),
+        (
+            "batches",
+            [-1, 2, 2],
+            "input byte size mismatch for input 'IN' for model 'batches'. Expected 68719476720, got 8",
+        ),
+    ],
+)
+def test_a_negative_batch_size(rpc: Rpc, model: str, shape: list[int], text: str) -> None:
+    assert rpc.infer(model, [tensor(shape=shape)], [PAIR]) == ("INVALID_ARGUMENT", P + text)
+
+
+@rule("5.4.8")
+def test_a_batching_model_wants_an_input_to_read_the_batch_size_from(rpc: Rpc) -> None:
+    assert rpc.infer("optional") == ("INVALID_ARGUMENT", P + "out of bounds index 0: request has 0 inputs")
+    ok(rpc.infer("every"))
+
+
+@rule("5.6.1", "6.7.4")
+def test_the_length_of_a_correlation_id(rpc: Rpc) -> None:
+    refused = ("UNIMPLEMENTED", "string correlation ID cannot be longer than 128 characters")
+    ok(rpc.infer(inputs=[tensor()], raw=[PAIR], sequence_id="x" * 128))
+    assert rpc.infer(inputs=[tensor()], raw=[PAIR], sequence_id="é" * 65) == refused
+    assert rpc.infer(inputs=[tensor(), tensor()], outputs=[output("X")], sequence_id="x" * 129) == refused
+    call = (
+        'r = pb_utils.InferenceRequest(model_name="echo", inputs=[], requested_output_names=["X"], '
+        'correlation_id="x" * 129)\n'
+        'return [R([T("OUT", np.array([r.exec().error().message().encode()], dtype=object))])]'
+    )
+    answer = ok(rpc.infer("script", [tensor("CODE", "BYTES", [1], bytes_contents=[code(call).encode()])]))
+    assert answer.raw_output_contents[0][4:].decode() == f"Model echo - Error when running inference: {refused[1]}"
+
+
+@rule("5.4.6")
+def test_clients_get_the_dims_of_a_reshaped_output(rpc: Rpc) -> None:
+    answer = ok(rpc.infer("reshaped", [tensor(shape=[2, 1])], [PAIR]))
+    assert [(o.name, list(o.shape)) for o in answer.outputs] == [("IN", [2, 1]), ("MORE", [2, 3, 1])]
+    assert list(answer.raw_output_contents) == [PAIR, np.arange(6, dtype=np.float32).tobytes()]
 
 
 @rule("6.7.1", "6.7.2")

@@ -112,6 +112,19 @@ def test_responses_of_one_request(rpc: Rpc, client: Client, case: str) -> None:
     assert [shown(found, client) for found in rpc.stream([request])] == expected
 
 
+@rule("6.13.2", "3.7.5")
+@pytest.mark.parametrize("version", ["1", " 1", "1x"])
+def test_errors_and_empty_finals_have_the_version_that_was_asked_for(rpc: Rpc, client: Client, version: str) -> None:
+    def ask(model: str, count: int, empty_final: bool = False) -> Any:
+        request = asks(model, count, empty_final)
+        request.model_version = version
+        return rpc.stream([request])
+
+    for found in (ask(D, -1), ask("sender", -1), ask(D, 0, True)):
+        assert [shown(m, client)[3] for m in found] == [version]
+    assert [shown(m, client)[3] for m in ask(D, -2, True)] == [version, "1", version]
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "unknown model": (message("nope", id="q"), "Request for unknown model: 'nope' is not found"),
     "bad version": (

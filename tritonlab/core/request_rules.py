@@ -22,7 +22,7 @@ from .data_type import DataType
 from .infer_request import InferenceRequest
 from .model_config import ModelConfig, dims_text
 from .model_config_rules import is_decoupled
-from .status import InvalidArgumentError
+from .status import InvalidArgumentError, UnsupportedError
 from .tensor import Tensor
 
 _BATCHING_NOTE = (
@@ -76,6 +76,9 @@ class RequestRules:
         # Numbers as in the configuration, where a name may legally stand twice.
         self._most = len(config.input)
         self._least = sum(not tensor.optional for tensor in config.input)
+        # The peer's backend reads the batch size from the first one. A sequence's controls are inputs, too.
+        added = config.sequence_batching.control_input or config.sequence_batching.state
+        self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
         self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
         self._platform: str = config.platform or config.backend
         self._input_metadata = [self._metadata(tensor) for tensor in config.input]
@@ -86,9 +89,13 @@ class RequestRules:
 
         Raises InvalidArgumentError with the peer's text.
         """
+        if request.correlation_id.__class__ is str:
+            check_correlation_id(request.correlation_id)
         batch = self._accept(request)
         if not batch:
             batch = self._examine(request)
+        if not request.inputs and self._needs_input:
+            raise InvalidArgumentError(f"{request.prefix}out of bounds index 0: request has 0 inputs")
         request.batch_size = batch
         if self._reshapes:
             self._reshape(request)
@@ -116,7 +123,7 @@ class RequestRules:
                     if batch:
                         return 0
                     batch = shape[0]
-                if not batch:
+                if batch < 1:
                     return 0
                 shape = shape[1:]
             if shape != rule.dims and not rule.matches(shape):
@@ -152,8 +159,9 @@ class RequestRules:
                     f"{request.prefix}All input dimensions should be specified for input '{name}' for model "
                     f"'{self.model_name}', got {dims_text(tensor.shape)}"
                 )
-            # A batch dimension of 0 counts as 1 (rule 5.4.5).
-            self._check_size(request, rule, tensor, prod(shape) * max(batch, 1))
+            # A batch dimension of 0 counts as 1 (rule 5.4.5), a negative one as the 32 bits that it is.
+            items = batch & 0xFFFFFFFF or 1 << 32 if batch < 0 else max(batch, 1)
+            self._check_size(request, rule, tensor, prod(shape) * items)
         return max(batch, 1)
 
     def _rule(self, name: str) -> _InputRule:
@@ -168,9 +176,10 @@ class RequestRules:
             if name in seen:
                 # 2.51 returns the output once; refused since 2026-04.
                 raise InvalidArgumentError(f"output '{name}' already exists in request")
-            if name not in self.output_names:
-                raise InvalidArgumentError(f"unexpected inference output '{name}' for model '{self.model_name}'")
             seen.add(name)
+        unknown = sorted(seen.difference(self.output_names), key=str.encode)
+        if unknown:
+            raise InvalidArgumentError(f"unexpected inference output '{unknown[0]}' for model '{self.model_name}'")
 
     def _wrong_count(self, request: InferenceRequest) -> InvalidArgumentError:
         """Names are only for the message: the peer compares numbers (rule 5.4.3). The lone `]` is its own."""
@@ -286,6 +295,16 @@ class RequestRules:
     def _metadata(self, tensor: Any) -> dict[str, Any]:
         shape = ([-1] if self.max_batch_size else []) + list(tensor.dims)
         return {"name": tensor.name, "datatype": DataType(tensor.data_type).name, "shape": shape}
+
+
+#: Bytes of a correlation id that is a string; what the peer calls characters.
+MAX_CORRELATION_ID = 128
+
+
+def check_correlation_id(given: int | str) -> None:
+    """Raises UnsupportedError for a string that is too long (rule 5.6.1)."""
+    if isinstance(given, str) and len(given.encode("utf-8", "surrogateescape")) > MAX_CORRELATION_ID:
+        raise UnsupportedError(f"string correlation ID cannot be longer than {MAX_CORRELATION_ID} characters")
 
 
 _length = struct.Struct("<I").unpack_from

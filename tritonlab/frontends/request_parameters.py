@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.infer_response import ParameterValue
+from ..core.request_rules import check_correlation_id
 from ..core.status import InvalidArgumentError
 
 #: Keys of this beginning are Triton's own: a client may send those only that its protocol names.
@@ -62,7 +63,9 @@ def check_forwarded(header: str) -> None:
 
 
 def _set_correlation_id(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
-    request.correlation_id = values.correlation_id(value)
+    correlation_id = values.correlation_id(value)
+    check_correlation_id(correlation_id)  # before what comes after it, as the peer
+    request.correlation_id = correlation_id
 
 
 def _set_flag(flag: int) -> Callable[[InferenceRequest, str, Any, ParameterValues], None]:

@@ -93,8 +93,8 @@ def test_an_empty_final_response_has_no_version() -> None:
 def test_errors_of_a_stream() -> None:
     found = StreamResponse.FromString(stream_error("bad \u00fc", refused("q")))
     assert (found.error_message, found.infer_response) == ("bad \u00fc", Response(id="q"))
-    found = StreamResponse.FromString(stream_error("bad", failed("m", "", True)))
-    assert (found.infer_response.model_name, found.infer_response.model_version) == ("m", "")
+    found = StreamResponse.FromString(stream_error("bad", failed("m", "1x", "", True)))
+    assert (found.infer_response.model_name, found.infer_response.model_version) == ("m", "1x")
     assert found.infer_response.parameters["triton_final_response"].bool_param
     assert StreamResponse.FromString(stream_error("bad", refused(""))).HasField("infer_response")
 

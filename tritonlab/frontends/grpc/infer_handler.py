@@ -21,13 +21,14 @@ from .infer_response_writer import InferResponseWriter, OutputsWanted
 
 
 class Asked(NamedTuple):
-    """A request, how its outputs are wanted, whether an empty final response is (rule 3.7.5), and whether its model is
-    decoupled."""
+    """A request, how its outputs are wanted, whether an empty final response is (rule 3.7.5), whether its model is
+    decoupled, and the version that the client named."""
 
     request: InferenceRequest
     wanted: OutputsWanted | None
     empty_final: bool
     decoupled: bool
+    version: str
 
 
 class InferService:
@@ -50,7 +51,7 @@ class InferService:
             raise UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
         wanted = None if plans is None else OutputsWanted(plans, version.labels, rules.max_batch_size > 0)
-        return Asked(request, wanted, empty_final, rules.decoupled)
+        return Asked(request, wanted, empty_final, rules.decoupled, message.model_version)
 
 
 class ModelInferCall(UnaryCall):

@@ -202,8 +202,8 @@ class InferRequestReader:
             _check_names(request, inputs)
         if self._forward is not None:
             self._forward_headers(request, metadata)
-        plans = self._outputs(request, message.outputs) if message.outputs else None
         self._set_inputs(request, inputs, raw)
+        plans = self._outputs(request, message.outputs) if message.outputs else None
         return request, plans, empty_final
 
     def _forward_headers(self, request: InferenceRequest, metadata: Sequence[tuple[str, str | bytes]]) -> None:
@@ -223,6 +223,11 @@ class InferRequestReader:
         for each in inputs:
             datatype = _DATATYPES.get(each.datatype, DataType.INVALID)
             if each.parameters and (region := _region(each.name, each.parameters)) is not None:
+                if each.HasField("contents"):
+                    raise InvalidArgumentError(
+                        f"unexpected 'content' provided when using shared memory for input tensor '{each.name}' for "
+                        f"model '{request.model_name}'"
+                    )
                 data = _elements(self._shared_memory.read(*region), datatype)
             elif each.HasField("contents"):
                 if count:
@@ -269,15 +274,15 @@ def _check_names(request: InferenceRequest, inputs: Any) -> None:
 def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
     """(region, offset, byte size) of a tensor in shared memory; None for one that is not (rule 6.10.4)."""
     region = _of_kind(name, parameters, "shared_memory_region", "string_param")
-    offset = _of_kind(name, parameters, "shared_memory_offset", "int64_param")
-    size = _of_kind(name, parameters, "shared_memory_byte_size", "int64_param")
     if region is None:
-        for key, value in (("shared_memory_offset", offset), ("shared_memory_byte_size", size)):
-            if value is not None:
+        for key in ("shared_memory_offset", "shared_memory_byte_size"):
+            if key in parameters:
                 raise InvalidArgumentError(
                     f"'{key}' can not be specified without 'shared_memory_region' parameter for tensor '{name}'"
                 )
         return None
+    offset = _of_kind(name, parameters, "shared_memory_offset", "int64_param")
+    size = _of_kind(name, parameters, "shared_memory_byte_size", "int64_param")
     if size is None:
         raise InvalidArgumentError(
             "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor "

@@ -109,9 +109,11 @@ class InferResponseWriter:
         self,
         response: InferenceResponse,
         wanted: OutputsWanted | None = None,
+        asked_version: str = "",
     ) -> bytes:
-        """The ModelStreamInferResponse with it, and whether it is the last one of its request (rule 3.7.5)."""
-        pieces = self._pieces(response, wanted)
+        """The ModelStreamInferResponse with it, and whether it is the last one of its request (rule 3.7.5).
+        `asked_version`: the one that the client named."""
+        pieces = self._pieces(response, wanted, asked_version)
         pieces.insert(1, _FINAL[response.final])
         size = sum([piece.nbytes if type(piece) is not bytes else len(piece) for piece in pieces])
         return b"".join([b"\x12", varint(size), *pieces])
@@ -120,9 +122,10 @@ class InferResponseWriter:
         self,
         response: InferenceResponse,
         wanted: OutputsWanted | None,
+        asked_version: str = "",
     ) -> list[_Piece]:
-        # an empty final response has no version (measured)
-        head = _head(response.model_name, "" if response.empty else str(response.model_version))
+        # an empty final response has the version that was asked for, none for the latest (measured)
+        head = _head(response.model_name, asked_version if response.empty else str(response.model_version))
         if response.request_id:
             head += field(3, response.request_id.encode())
         pieces: list[_Piece] = [head]
@@ -165,6 +168,6 @@ def refused(request_id: str) -> bytes:
     return field(3, request_id.encode()) if request_id else b""
 
 
-def failed(model_name: str, request_id: str, final: bool) -> bytes:
-    """The same for an error of the model: no version (measured)."""
-    return _head(model_name, "") + refused(request_id) + _FINAL[final]
+def failed(model_name: str, asked_version: str, request_id: str, final: bool) -> bytes:
+    """The same for an error of the model; its version is the text that the client sent (measured)."""
+    return _head(model_name, asked_version) + refused(request_id) + _FINAL[final]

@@ -13,7 +13,7 @@ from .calls import StreamCall
 from .errors import STATUS
 from .infer_handler import Asked, InferService
 from .infer_request_reader import parse
-from .infer_response_writer import OutputsWanted, failed, refused, stream_error
+from .infer_response_writer import failed, refused, stream_error
 
 
 class ModelStreamInferCall(StreamCall):
@@ -52,7 +52,7 @@ class ModelStreamInferCall(StreamCall):
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         asked = self._requests[request]
         if not self.over and self._is_due(asked, response):
-            self._answer(response, asked.wanted)
+            self._answer(response, asked)
         if response.final:
             request.on_response = None
             self._forget(request)
@@ -67,23 +67,23 @@ class ModelStreamInferCall(StreamCall):
             self._answered.add(asked.request)
         return True
 
-    def _answer(self, response: InferenceResponse, wanted: OutputsWanted | None) -> None:
+    def _answer(self, response: InferenceResponse, asked: Asked) -> None:
         if response.error is not None:
-            self._answer_error(response, response.error)
+            self._answer_error(response, response.error, asked)
             return
         try:
-            message = self._service.writer.stream_response(response, wanted)
+            message = self._service.writer.stream_response(response, asked.wanted, asked.version)
         except TritonError as error:
-            self._answer_error(response, error)
+            self._answer_error(response, error, asked)
             return
         self.write(message)
 
-    def _answer_error(self, response: InferenceResponse, error: TritonError) -> None:
+    def _answer_error(self, response: InferenceResponse, error: TritonError, asked: Asked) -> None:
         if self._strict:
             self.end(STATUS[error.code], error.message)
             self.cancelled()
             return
-        about = failed(response.model_name, response.request_id, response.final)
+        about = failed(response.model_name, asked.version, response.request_id, response.final)
         self.write(stream_error(error.message, about))
 
     def _forget(self, request: InferenceRequest) -> None:
