@@ -232,6 +232,31 @@ def test_trace_settings(rpc: Rpc) -> None:
             "Unable to parse 'trace_count'. Expecting value >= -1, got: -3",
         ),
         (
+            {"trace_count": [" -5x"]},
+            "INVALID_ARGUMENT",
+            "Unable to parse 'trace_count'. Expecting value >= -1, got:  -5x",
+        ),
+        (
+            {"trace_count": ["-99999999999"]},
+            "INVALID_ARGUMENT",
+            "Unable to parse 'trace_count', value is out of range [ -1, 2147483647 ], got: -99999999999",
+        ),
+        (
+            {"trace_rate": ["5", "6"], "trace_file": []},
+            "UNIMPLEMENTED",
+            "trace file location can not be updated through network protocol",
+        ),
+        (
+            {"log_frequency": ["5", "6"], "trace_count": ["-3"], "trace_rate": ["x"]},
+            "INVALID_ARGUMENT",
+            "Unable to parse 'trace_rate', got: x",
+        ),
+        (
+            {"trace_rate": ["5", "6"], "trace_level": ["OFF", "TIMESTAMPS"]},
+            "INVALID_ARGUMENT",
+            "Expect only one trace level 'OFF' is specified",
+        ),
+        (
             {"trace_level": ["OFF", "TIMESTAMPS"]},
             "INVALID_ARGUMENT",
             "Expect only one trace level 'OFF' is specified",
@@ -298,6 +323,17 @@ def test_log_settings(rpc: Rpc) -> None:
 )
 def test_log_settings_that_cannot_be(rpc: Rpc, key: str, kind: str, value: Any, status: str, text: str) -> None:
     assert logged(rpc, **{key: (kind, value)}) == (status, text)
+
+
+@rule("5.14.3")
+def test_what_comes_before_a_bad_log_setting_stays_set(rpc: Rpc) -> None:
+    asked = {"log_format": ("string", "X"), "log_verbose_level": ("uint32", 3), "log_error": ("bool", False)}
+    assert logged(rpc, **asked) == ("INVALID_ARGUMENT", "invalid argument for log_format, got: X")
+    found = logged(rpc, log_error=("bool", True))
+    assert (found["log_verbose_level"], found["log_error"]) == (3, True)
+    # it is an int for the peer, and none below 0
+    for level, shown in ((2**31 - 1, 2**31 - 1), (2**31, 0), (5, 5), (2**32 - 1, 0)):
+        assert logged(rpc, log_verbose_level=("uint32", level))["log_verbose_level"] == shown
 
 
 # -- shared memory

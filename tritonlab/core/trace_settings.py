@@ -96,15 +96,16 @@ class TraceSettings:
         with self._lock:
             return self._models.get(model, self._global).setting.values()
 
-    def update(self, model: str, settings: Mapping[str, Sequence[str] | None]) -> None:
-        """Sets what is named; None clears an override; unknown fields and levels are ignored (rule 5.14.1).
+    def update(self, model: str, settings: Mapping[str, Sequence[str] | None], got: str = "") -> None:
+        """Sets what is named; None clears an override; unknown fields and levels are ignored (rule 5.14.1). `got`: what
+        the protocol has between a `got:` and a value below -1.
 
         Raises the errors of `get`, UnsupportedError for a file, InvalidArgumentError for a value that cannot be.
         """
         self._require(model)
         if "trace_file" in settings:
             raise UnsupportedError("trace file location can not be updated through network protocol")
-        parsed = {name: parse(name, settings[name]) for name in _FIELDS if name in settings}
+        parsed = {name: parse(name, settings[name], got) for name in _FIELDS if name in settings}
         with self._lock:
             if model:
                 self._models[model] = self._updated(self._models.get(model), self._global.setting, parsed)
@@ -188,7 +189,7 @@ _UNCHANGED: tuple[str, ...] = ("",)
 _FIELDS = {"trace_level": "level", "trace_rate": "rate", "trace_count": "count", "log_frequency": "log_frequency"}
 
 
-def parse(name: str, values: Sequence[str] | None) -> _Parsed | None:
+def parse(name: str, values: Sequence[str] | None, got: str = "") -> _Parsed | None:
     """The value of one field; what `update` makes of it. Raises InvalidArgumentError."""
     if values is None:
         return None
@@ -200,7 +201,7 @@ def parse(name: str, values: Sequence[str] | None) -> _Parsed | None:
         return _number(name, values[0], 0, _MAX_UINT32)
     count = _number(name, values[0], -1, _MAX_INT32)
     if count < -1:
-        raise InvalidArgumentError(f"Unable to parse 'trace_count'. Expecting value >= -1, got:{values[0]}")
+        raise InvalidArgumentError(f"Unable to parse 'trace_count'. Expecting value >= -1, got:{got}{values[0]}")
     return count
 
 

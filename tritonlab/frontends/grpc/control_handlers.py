@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -202,33 +201,19 @@ def _cuda_unregister(services: Services, request: Any) -> Any:
 def _trace_setting(services: Services, request: Any) -> Any:
     settings = services.core.trace_settings
     if request.settings:
-        settings.update(request.model_name, dict(_trace_values(request.settings)))
+        # an empty list clears what is set, as None does
+        given = {key: list(setting.value) or None for key, setting in request.settings.items()}
+        settings.update(request.model_name, given, got=" ")
     response = service_pb2.TraceSettingResponse()
     for key, values in settings.get(request.model_name).items():
         response.settings[key].value.extend(values)
     return response
 
 
-_LESS = re.compile(r"-0*([2-9]|1[0-9])[0-9]*")
-#: of which the peer checks that there is one value; of others it does not look at more
-_SINGLE = ("trace_rate", "trace_count", "log_frequency")
-
-
-def _trace_values(settings: Any) -> Iterator[tuple[str, list[str] | None]]:
-    """What is to be set; None, as for an empty list, clears it."""
-    for key, setting in settings.items():
-        values = list(setting.value)
-        if key in _SINGLE and len(values) > 1:
-            raise InvalidArgumentError(f"expect only 1 value for '{key}'")
-        if key == "trace_count" and values and _LESS.fullmatch(values[0]):  # HTTP says it without the last space
-            raise InvalidArgumentError(f"Unable to parse '{key}'. Expecting value >= -1, got: {values[0]}")
-        yield key, values or None
-
-
 def _log_settings(services: Services, request: Any) -> Any:
     settings = services.core.log_settings
-    if request.settings:
-        settings.update(dict(_log_values(request.settings)))
+    for key, value in _log_values(request.settings):  # what comes before a bad one stays set (measured)
+        settings.update({key: value})
     response = service_pb2.LogSettingsResponse()
     for key, value in settings.get().items():
         kind = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
