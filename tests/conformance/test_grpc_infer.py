@@ -275,6 +275,12 @@ def test_a_negative_batch_size(rpc: Rpc, model: str, shape: list[int], text: str
     assert rpc.infer(model, [tensor(shape=shape)], [PAIR]) == ("INVALID_ARGUMENT", P + text)
 
 
+@rule("5.4.5")
+def test_a_batch_size_of_0_is_one_item_without_a_batch_dimension(rpc: Rpc) -> None:
+    answer = ok(rpc.infer("variable", [tensor(shape=[0, 2])], [PAIR]))
+    assert (list(answer.outputs[0].shape), list(answer.raw_output_contents)) == ([2], [PAIR])
+
+
 @rule("5.4.8")
 def test_a_batching_model_wants_an_input_to_read_the_batch_size_from(rpc: Rpc) -> None:
     assert rpc.infer("optional") == ("INVALID_ARGUMENT", P + "out of bounds index 0: request has 0 inputs")

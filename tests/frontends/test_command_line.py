@@ -109,6 +109,12 @@ REFUSED = {
     "--model-config-name=": 'Bad option: "--model-config-name".\nError: empty argument for --model-config-name',
     "--log-verbose=99999999999": "Provided option value is out of bound. Got 99999999999",
     "--metrics-interval-ms=x": "Invalid option value. Got x",
+    "--metrics-interval-ms=nan": "Invalid option value. Got nan",
+    "--metrics-interval-ms=inf": "Invalid option value. Got inf",
+    "--exit-timeout-secs=٣": "Invalid option value. Got ٣",
+    "--min-supported-compute-capability=1e999": "Provided option value is out of bound. Got 1e999",
+    "--cuda-memory-pool-byte-size=0:99999999999999999999": "Provided option value is out of bound. "
+    "Got 99999999999999999999",
     "--model-control-mode=now": 'Bad option: "--model-control-mode".\ninvalid argument for --model-control-mode',
     "--log-format=x": 'Bad option: "--log-format".\ninvalid argument for --log-format',
     "--rate-limit=x": 'Bad option: "--rate-limit".\ninvalid argument for --rate-limit',
@@ -144,6 +150,12 @@ REFUSED = {
 @pytest.mark.parametrize("argument", REFUSED)
 def test_values_that_cannot_be_read(argument: str) -> None:
     assert refusal(argument) == REFUSED[argument]
+
+
+@pytest.mark.parametrize("text", ["8000x", "0x10", "5.5", "1_0"])
+def test_numbers_that_the_peer_reads_in_part(text: str) -> None:
+    """Rule 6.15.2."""
+    assert refusal(f"--http-port={text}") == f"Invalid option value. Got {text}"
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,11 @@ class RequestRules:
             batch = self._examine(request)
         if not request.inputs and self._needs_input:
             raise InvalidArgumentError(f"{request.prefix}out of bounds index 0: request has 0 inputs")
-        request.batch_size = batch
+        request.batch_size = batch or 1
         if self._reshapes:
             self._reshape(request)
+        if not batch:
+            request.inputs = {name: _with_shape(each, each.shape[1:]) for name, each in request.inputs.items()}
 
     def _accept(self, request: InferenceRequest) -> int:
         """The batch size of a request that is certainly valid, 0 if it needs a closer look."""
@@ -139,7 +141,8 @@ class RequestRules:
         return batch if batch <= max_batch_size or not max_batch_size else 0
 
     def _examine(self, request: InferenceRequest) -> int:
-        """The peer's checks in the peer's order (rule 5.4.1); the batch size if all of them pass."""
+        """The peer's checks in the peer's order (rule 5.4.1); the batch size if all of them pass, 0 if that is what the
+        client says (rule 5.4.5)."""
         self._check_outputs(request)
         if not self._least <= len(request.inputs) <= self._most:
             raise self._wrong_count(request)
@@ -162,7 +165,7 @@ class RequestRules:
             # A batch dimension of 0 counts as 1 (rule 5.4.5), a negative one as the 32 bits that it is.
             items = batch & 0xFFFFFFFF or 1 << 32 if batch < 0 else max(batch, 1)
             self._check_size(request, rule, tensor, prod(shape) * items)
-        return max(batch, 1)
+        return batch if self.max_batch_size else 1
 
     def _rule(self, name: str) -> _InputRule:
         rule = self._rules.get(name)
@@ -269,10 +272,7 @@ class RequestRules:
             if rule.reshape is None:
                 continue
             shape = rule.reshaped(tensor.shape[1:] if batched else tensor.shape)
-            inputs[name] = reshaped = Tensor(
-                tensor.datatype, (tensor.shape[0], *shape) if batched else shape, tensor.data
-            )
-            reshaped.memory_type, reshaped.device_id = tensor.memory_type, tensor.device_id
+            inputs[name] = _with_shape(tensor, (tensor.shape[0], *shape) if batched else shape)
         request.inputs = inputs
 
     def expected_shape(self, name: str) -> str:
@@ -327,6 +327,13 @@ def _holds_elements(data: NDArray[Any], count: int) -> bool:
     except struct.error:  # the last length is cut off, or points beyond the end
         return False
     return position == end and count >= 0
+
+
+def _with_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Another header over the same data."""
+    found = Tensor(tensor.datatype, shape, tensor.data)
+    found.memory_type, found.device_id = tensor.memory_type, tensor.device_id
+    return found
 
 
 def _word(datatype: DataType) -> str:

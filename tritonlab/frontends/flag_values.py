@@ -3,6 +3,7 @@ read (measured)."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ CATEGORIES = (
 _TRUE = ("true", "1", "on")
 _FALSE = ("false", "0", "off")
 _INT32 = 1 << 31
+_INT64 = 1 << 63
 
 
 class CommandLineError(Exception):
@@ -65,14 +67,31 @@ def _integer(flag: str, text: str) -> int:
 
 
 def _size(flag: str, text: str) -> int:
-    return int(_number(int, text))
+    value = int(_number(int, text))
+    if not -_INT64 <= value < _INT64:
+        raise CommandLineError(f"Provided option value is out of bound. Got {text}")
+    return value
 
 
 def _number(kind: type[int] | type[float], text: str) -> float:
+    """As C reads it: what Python takes besides, `1_0` and other scripts' digits, is none."""
     try:
-        return kind(text)
+        value = kind(text)
+        if not text.isascii() or "_" in text or value != value:
+            raise ValueError
     except ValueError:
         raise CommandLineError(f"Invalid option value. Got {text}") from None
+    return value
+
+
+def _float(flag: str, text: str) -> float:
+    value = _number(float, text)
+    if math.isinf(value):
+        digits = any(character.isdigit() for character in text)
+        raise CommandLineError(
+            f"Provided option value is out of bound. Got {text}" if digits else f"Invalid option value. Got {text}"
+        )
+    return value
 
 
 def _pattern(flag: str, text: str) -> str:
@@ -163,7 +182,7 @@ def _pair(flag: str, text: str) -> tuple[int, int]:
             "Cannot parse pair option due to incorrect number of inputs."
             f"--<pair option> argument requires format <first>:<second>. Found: {text}"
         )
-    return _integer(flag, first), int(_number(int, second))
+    return _integer(flag, first), _size(flag, second)
 
 
 def _resource(flag: str, text: str) -> tuple[str, int, int]:
@@ -211,7 +230,7 @@ BOOLEAN = Kind("<boolean>", _boolean)
 PATTERN = Kind("<regex>", _pattern)
 INTEGER = Kind("<integer>", _integer)
 SIZE = Kind("<integer>", _size)
-FLOAT = Kind("<float>", lambda flag, text: _number(float, text))
+FLOAT = Kind("<float>", _float)
 #: takes no value: given or not
 SWITCH = Kind("", lambda flag, text: True)
 SETTINGS = Kind("<setting>=<value>", _setting, many=True)
