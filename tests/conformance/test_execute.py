@@ -160,6 +160,13 @@ def test_an_exception_is_told_with_its_frames_and_the_next_request_works(client:
     assert usable(client)
 
 
+@rule("2.5.2", "3.5.1")
+def test_why_a_text_cannot_be_had_is_told_after_the_frames(client: Client) -> None:
+    answer = run(client, "class Bad(Exception):\n    def __str__(self):\n        1 / 0\nraise Bad")
+    why = "ZeroDivisionError: division by zero\n\nAt:\n  <string>(5): __str__\n"
+    assert answer.error.endswith(f"execute\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: {why}")
+
+
 #: the code a response's error carries
 CODES = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED"]
 

@@ -59,6 +59,52 @@ def test_types_are_named_without_their_module(statement: str, text: str) -> None
     assert peer_text(raised_by(f"def call():\n    {statement}")).startswith(text)
 
 
+def test_half_a_surrogate_pair_is_spelled_out() -> None:
+    """No protocol carries it; in 2.51 it ends the stub (rule 2.5.2)."""
+    text = peer_text(raised_by("def call():\n    raise ValueError('a\\udc80b')"))
+    assert text.startswith("ValueError: a\\udc80b\n\nAt:\n")
+    text.encode()
+
+
+UNTOLD = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
+
+
+def test_why_a_text_cannot_be_had_is_told_after_the_frames() -> None:
+    """Rule 2.5.2."""
+    text = peer_text(
+        raised_by(
+            """
+            class Bad(Exception):
+                def __str__(self):
+                    1 / 0
+
+            def call():
+                raise Bad
+            """
+        )
+    )
+    assert text == (
+        f"Bad: {UNTOLD}\n\nAt:\n  /repo/m/1/model.py(7): call\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: "
+        "ZeroDivisionError: division by zero\n\nAt:\n  /repo/m/1/model.py(4): __str__\n"
+    )
+
+
+def test_texts_that_raise_one_another_end() -> None:
+    text = peer_text(
+        raised_by(
+            """
+            class Bad(Exception):
+                def __str__(self):
+                    raise Bad
+
+            def call():
+                raise Bad
+            """
+        )
+    )
+    assert text.count(UNTOLD) == 5
+
+
 def test_an_exception_that_was_never_raised_has_no_frames() -> None:
     assert peer_text(ValueError("x")) == "ValueError: x"
     assert to_wire(ValueError("x"))["frames"] == []

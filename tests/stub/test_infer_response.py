@@ -67,6 +67,13 @@ def test_the_list_given_and_the_list_returned_are_not_kept() -> None:
 
 
 @pytest.mark.rule("1.8.1", "1.7.5")
+@pytest.mark.parametrize("parameters", [{"a": "\udc80"}, {"\ud800": 1}])
+def test_parameters_that_no_client_could_get_are_refused(parameters: Any) -> None:
+    """The client of a response that cannot be written would wait for ever."""
+    with pytest.raises(UnicodeEncodeError):
+        InferenceResponse([], None, parameters)
+
+
 def test_parameters_become_json_text() -> None:
     assert InferenceResponse([], None, {"a": True, "b": "é"}).parameters() == '{"a": true, "b": "\\u00e9"}'
     assert InferenceResponse(parameters={}).parameters() == "{}"

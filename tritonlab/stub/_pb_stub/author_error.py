@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 _STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -14,15 +14,26 @@ def _is_ours(file: str) -> bool:
     return file.startswith(_STUB_DIRECTORY + os.sep)
 
 
-def peer_text(error: BaseException) -> str:
-    """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2)."""
-    text = "%s: %s" % (type(error).__name__, _message(error))
+def peer_text(error: BaseException, depth: int = 0) -> str:
+    """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2). `depth`: of errors whose own
+    text it was to be part of."""
+    message, why = _message(error, depth)
+    text = "%s: %s" % (type(error).__name__, message)
+    frames = _frames(error)
+    if frames:
+        text += "\n\nAt:\n" + frames
+    elif why:
+        text += "\n"
+    return text + why
+
+
+def _frames(error: BaseException) -> str:
     try:
         trace = error.__traceback__
     except BaseException:
-        return text  # a __getattribute__ of the author's
+        return ""  # a __getattribute__ of the author's
     if trace is None:
-        return text
+        return ""
     while trace.tb_next is not None:
         trace = trace.tb_next
     # the chain of callers, not the traceback: it still has the frames that importlib cuts from tracebacks
@@ -36,15 +47,21 @@ def peer_text(error: BaseException) -> str:
             break  # below the author's frames: what called the model; above them: what the model called
         frame = frame.f_back
         line = frame.f_lineno if frame is not None else 0
-    return text + "\n\nAt:\n" + "".join(lines) if lines else text
+    return "".join(lines)
 
 
-def _message(error: BaseException) -> str:
-    """`str(error)` with the peer's words for one that is empty or raises."""
+def _message(error: BaseException, depth: int) -> Tuple[str, str]:
+    """`str(error)` with the peer's words for one that is empty or raises, and what then follows the frames. What is no
+    Unicode is escaped, as by pybind11: no protocol could carry it."""
     try:
-        return str(error) or "<EMPTY MESSAGE>"
-    except BaseException:
-        return "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
+        return str(error).encode("utf-8", "backslashreplace").decode("utf-8") or "<EMPTY MESSAGE>", ""
+    except BaseException as another:
+        if depth > 3:  # each error's text raises another
+            return _UNAVAILABLE, ""
+        return _UNAVAILABLE, "\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: " + peer_text(another, depth + 1)
+
+
+_UNAVAILABLE = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
 
 
 def _text(error: BaseException) -> str:

@@ -12,7 +12,8 @@ from .errors import TritonModelException
 def encode_parameters(parameters: Any) -> str:
     """The JSON text of `parameters`, empty for none.
 
-    Raises TritonModelException for anything but str keys and bool, int or str values.
+    Raises TritonModelException for anything but str keys and bool, int or str values, UnicodeEncodeError for text that
+    no protocol can carry.
     """
     if parameters is None:
         return ""
@@ -26,6 +27,9 @@ def encode_parameters(parameters: Any) -> str:
             raise TritonModelException(
                 "Expect parameters values to have type bool/int/str, found type %s" % type(value)
             )
+        for text in (key, value):
+            if isinstance(text, str):
+                text.encode("utf-8")
     return json.dumps(parameters) if parameters else ""
 
 
