@@ -149,6 +149,30 @@ def test_a_start_that_is_refused(server: Side, arguments: list[str], text: str) 
     assert (ended.status, text in ended.stderr) == (1, True), ended.stderr
 
 
+@rule("6.15.4")
+@pytest.mark.parametrize(
+    ("flags", "services"),
+    [
+        (["--http-port={}", "--grpc-port={}"], "HTTP requests and GRPC requests"),
+        (["--http-port={}", "--metrics-port={}"], "HTTP requests and metrics requests"),
+        (["--grpc-port={}", "--metrics-port={}"], "GRPC requests and metrics requests"),
+    ],
+)
+def test_two_services_at_one_port(server: Side, repository: Path, flags: list[str], services: str) -> None:
+    (port,) = reference.free_ports(1)
+    ended = server.refuse(f"--model-repository={repository}", *(flag.format(port) for flag in flags))
+    assert ended.status == 1
+    assert f"The server cannot listen to {services} at the same address and port " in ended.stderr
+    assert f":{port}\n" in ended.stderr and '"loading' not in ended.stderr
+
+
+@rule("6.15.3", "5.11.10")
+def test_a_repository_that_is_named_twice(server: Side, repository: Path) -> None:
+    ended = server.run(repository, f"--model-repository={repository}", term="Started Metrics Service")
+    assert ended.status == 0
+    assert rows(ended.stderr) == ["| add_sub | 1       | READY  |"]
+
+
 @rule("6.15.4", "5.11.1")
 def test_all_models_are_not_named_beside_others(server: Side, repository: Path) -> None:
     ended = server.run(repository, "--model-control-mode=explicit", "--load-model=*", "--load-model=add_sub")

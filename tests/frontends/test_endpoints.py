@@ -119,8 +119,17 @@ def test_the_same_port_twice_closes_what_was_opened(core: InferenceServer) -> No
     with listen("127.0.0.1", 0) as other:
         port = other.getsockname()[1]
     with pytest.raises(UnavailableError, match="failed to start Metrics service"):
-        Endpoints(core, EndpointOptions(http_port=port, grpc_port=0, metrics_port=port))
+        Endpoints(core, EndpointOptions(http_port=port, grpc_port=0, metrics_port=port, metrics_address="localhost"))
     assert not taken(f"127.0.0.1:{port}")
+
+
+def test_a_port_for_two_services_is_refused_before_any_is_open() -> None:
+    """Rule 6.15.4."""
+    text = "The server cannot listen to HTTP requests and GRPC requests at the same address and port 127.0.0.1:8000"
+    with pytest.raises(InvalidArgumentError, match=f"^{text}$"):
+        EndpointOptions(grpc_port=8000).check_free()
+    any_ports().check_free()
+    EndpointOptions(http_port=9, grpc_port=9, http=False, metrics=False, grpc=False).check_free()
 
 
 def test_metrics_are_where_http_is_unless_told_otherwise() -> None:

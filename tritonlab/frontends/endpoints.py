@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
-from ..core.status import TritonError
+from ..core.status import InvalidArgumentError, TritonError
 from ..server.inference_server import InferenceServer
 from .access import AccessRules
 from .asgi_server import ASGIServer
@@ -75,10 +76,25 @@ class EndpointOptions:
         return replace(self.access, hosts=(*self.access.hosts, *filter(None, addresses)))
 
     def check_free(self) -> None:
-        """Raises what `Endpoints` would for a port that is in use; asked before models are loaded, which takes long."""
+        """Raises what `Endpoints` would for a port that is in use, or used twice; asked before models are loaded, which
+        takes long."""
+        for (one, place), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
+            if place[:2] == another[:2] and place.port:
+                raise InvalidArgumentError(
+                    f"The server cannot listen to {_WORDS[one]} requests and {_WORDS[other]} requests at the same "
+                    f"address and port {place.address}:{place.port}"
+                )
         for name, place in self.places().items():
             with _named(name):
                 check_free(place.address, place.port, place.shared)
+
+
+#: How the peer says it of two services at one port, and in this order.
+_WORDS = {"HTTP": "HTTP", "GRPC": "GRPC", "Metrics": "metrics"}
+
+
+def _by_name(item: tuple[str, Place]) -> int:
+    return list(_WORDS).index(item[0])
 
 
 class Endpoints:

@@ -75,6 +75,8 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
 def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
     """The server with its start-up models, and what writes its log."""
     with _creating_server():
+        # one that is named twice is one, as on the peer
+        options.server["repositories"] = list(dict.fromkeys(options.server["repositories"]))
         _check_repositories(options.server["repositories"])
         core = options.make_server()
     log = LogWriter(core.log_settings)
