@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from .clients import Client
-from .grpc_messages import PAIR, Rpc, message, ok, output, tensor, with_parameters
+from .grpc_messages import PAIR, Rpc, answer, message, ok, output, tensor, with_parameters
 from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, ECHO, SCRIPTED, config, model
 from .rules import rule
 from .scripts import code
@@ -226,6 +226,20 @@ def test_the_model_is_looked_for_first(rpc: Rpc) -> None:
     assert rpc.infer(version="0") == ("NOT_FOUND", f"{unknown}'echo' version 0 is not found")
     decoupled = "ModelInfer RPC doesn't support models with decoupled transaction policy"
     assert rpc.infer("decoupled", triton_x=1) == ("UNIMPLEMENTED", decoupled)
+
+
+@rule("6.7.4")
+@pytest.mark.parametrize(
+    ("method", "refused"),
+    [
+        ("inference.GRPCInferenceService/ModelInfer", ("INTERNAL", "Unable to parse request")),
+        ("inference.GRPCInferenceService/ServerLive", ("INTERNAL", "Unable to parse request")),
+        ("inference.GRPCInferenceService/Nope", ("UNIMPLEMENTED", "")),
+    ],
+)
+def test_a_call_without_a_message(rpc: Rpc, method: str, refused: tuple[str, str]) -> None:
+    call = rpc.channel.stream_unary(f"/{method}", None, None)
+    assert answer(call, iter(())) == refused
 
 
 ZZ: dict[str, Any] = {"shared_memory_region": "zz", "shared_memory_byte_size": 8}

@@ -98,7 +98,8 @@ class UnaryCall(Call):
     def _on_message(self, event: Any) -> None:
         message = event.batch_operations[0].message()
         if message is None:
-            return  # it is cancelled, or sent none
+            self.without_message()
+            return
         try:
             self.handle(message)
         except Exception as error:  # a defect of ours; its client must not wait for ever
@@ -107,6 +108,10 @@ class UnaryCall(Call):
 
     def handle(self, message: bytes) -> None:
         raise NotImplementedError
+
+    def without_message(self) -> None:
+        """The client sends none, or is gone: then nobody reads this."""
+        self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
 
     def respond(self, message: bytes) -> None:
         self._finish(self._beginning(), _send(message, 0), _status(grpc.StatusCode.OK, ""))
@@ -247,6 +252,9 @@ class Refusal(UnaryCall):
         self.fail(code, text)
 
     def handle(self, message: bytes) -> None:
+        pass
+
+    def without_message(self) -> None:
         pass
 
 
