@@ -85,6 +85,10 @@ MODEL_ERRORS: dict[str, tuple[Files, str]] = {
         model("class Other:\n    pass\n", PLAIN),
         "Internal: AttributeError: module '1.model' has no attribute 'TritonPythonModel'",
     ),
+    "another thing in the module's place": (
+        model("import sys\nclass Other:\n    pass\nsys.modules[__name__] = Other\n", PLAIN),
+        "Internal: AttributeError: type object 'Other' has no attribute 'TritonPythonModel'",
+    ),
     "constructor wants an argument": (
         model("class TritonPythonModel:\n    def __init__(self, x):\n        pass\n", PLAIN),
         "Internal: TypeError: TritonPythonModel.__init__() missing 1 required positional argument: 'x'",

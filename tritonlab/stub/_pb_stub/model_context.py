@@ -61,7 +61,8 @@ class ModelContext:
         __import__(module)
         _warn_of_working_directory(set(sys.modules) - known)
         self._module = sys.modules[module]
-        _keep_source(self._module.__file__ or model_path)
+        # what took the module's place in sys.modules has none
+        _keep_source(getattr(self._module, "__file__", None) or model_path)
         utils = importlib.import_module("triton_python_backend_utils")
         compiled = importlib.import_module("c_python_backend_utils")
         compiled.attach(utils)  # only now: rule 1.1.2
