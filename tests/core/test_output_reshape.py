@@ -54,6 +54,11 @@ def test_a_scalar_has_no_batch_dimension() -> None:
     assert outputs["SCALAR"].shape == ()
 
 
+def test_most_models_have_none() -> None:
+    assert OutputReshapes.of(config('backend: "python" ' + tensor("output", "A"), "m")) is None
+    assert OutputReshapes.of(config(f'backend: "python" {OUTPUTS}', "m")) is not None
+
+
 def test_any_size_matches_minus_1() -> None:
     assert matches((3, 0), (3, -1))
     assert not matches((3,), (3, -1))

@@ -17,6 +17,11 @@ class OutputReshapes:
             if output.HasField("reshape")
         }
 
+    @staticmethod
+    def of(config: ModelConfig) -> OutputReshapes | None:
+        """None where no output has one: most responses need not be looked at."""
+        return OutputReshapes(config) if any(output.HasField("reshape") for output in config.output) else None
+
     def apply(self, outputs: dict[str, Tensor]) -> None:
         """Gives the outputs of a response their shapes; no data is copied.
 
