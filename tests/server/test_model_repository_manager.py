@@ -314,6 +314,16 @@ def test_files_must_stay_inside(manager: ModelRepositoryManager, tmp_path: Path,
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize(
+    ("path", "cause"),
+    [("x" * 300, "File name too long"), ("a\0b", "embedded null"), (".", "Is a directory")],
+    ids=["long", "nul", "directory"],
+)
+def test_files_that_cannot_be_written(manager: ModelRepositoryManager, path: str, cause: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"^Invalid file parameter 'file:.*' cannot be written: {cause}"):
+        manager.read("m", {"backend": "python"}, {f"file:{path}": b""})
+
+
 # -- fingerprints
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import tempfile
 import weakref
@@ -168,7 +169,8 @@ class ModelRepositoryManager:
                 continue
             mapping = self._mappings.get(repository, {})
             named = next((directory for directory, model in mapping.items() if model == name), name)
-            if (repository / named).is_dir() and mapping.get(named, named) == name:
+            # not Path.is_dir, which raises for a name that no directory can have
+            if os.path.isdir(repository / named) and mapping.get(named, named) == name:
                 found.append(repository / named)
         return found
 
@@ -226,7 +228,7 @@ class ModelRepositoryManager:
 
     def _config_file(self, directory: Path) -> str:
         named = f"{CONFIGS}/{self._config_name}.pbtxt"
-        return named if self._config_name and (directory / named).is_file() else CONFIG_FILE
+        return named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
 
     def _config(self, path: Path, override: str | None) -> ModelConfig:
         if override is not None:
@@ -294,13 +296,17 @@ def _write_files(files: dict[str, bytes]) -> TemporaryFolder:
     for key, content in files.items():
         if not key.startswith("file:"):
             continue
-        path = (directory / key.removeprefix("file:")).resolve()
-        if not path.is_relative_to(directory):
-            raise InvalidArgumentError(
-                f"Invalid file parameter '{key}' with normalized path '{path}' must stay within model directory."
-            )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        try:
+            path = (directory / key.removeprefix("file:")).resolve()
+            if not path.is_relative_to(directory):
+                raise InvalidArgumentError(
+                    f"Invalid file parameter '{key}' with normalized path '{path}' must stay within model directory."
+                )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except (OSError, ValueError) as error:  # 2.51 crashes, or writes nothing
+            cause = error.strerror if isinstance(error, OSError) else str(error)
+            raise InvalidArgumentError(f"Invalid file parameter '{key}' cannot be written: {cause}") from None
     return temporary
 
 
