@@ -117,6 +117,8 @@ REFUSED = {
     "Got 99999999999999999999",
     "--model-control-mode=now": 'Bad option: "--model-control-mode".\ninvalid argument for --model-control-mode',
     "--log-format=x": 'Bad option: "--log-format".\ninvalid argument for --log-format',
+    "--log-format=iso8601": 'Bad option: "--log-format".\ninvalid argument for --log-format',
+    "--trace-level=X": 'Bad option: "--trace-level".\ninvalid value for trace level option: x',
     "--rate-limit=x": 'Bad option: "--rate-limit".\ninvalid argument for --rate-limit',
     "--backend-config=python": "--backend-config option format is '<backend name>,<setting>=<value>'. Got python",
     "--backend-config=python,k": "--backend-config option format is '<backend name>,<setting>=<value>'. Got python,k",

@@ -89,7 +89,7 @@ def test_trace_settings_of_opentelemetry() -> None:
 
 
 def test_log_and_metrics_settings() -> None:
-    found = server("--log-verbose=2", "--log-info=0", "--log-format=iso8601", "--metrics-config=summary_latencies=true")
+    found = server("--log-verbose=2", "--log-info=0", "--log-format=ISO8601", "--metrics-config=summary_latencies=true")
     assert (found["log_setting"].log_verbose_level, found["log_setting"].log_info) == (2, False)
     assert found["log_setting"].log_format == "ISO8601"
     assert found["metrics_config"].summary_latencies

@@ -103,10 +103,12 @@ def _pattern(flag: str, text: str) -> str:
     return text
 
 
-def one_of(*choices: str) -> Kind:
+def one_of(*choices: str, exact: bool = False) -> Kind:
+    """`exact`: capital and small letters differ."""
+
     def read(flag: str, text: str) -> str:
         for choice in choices:
-            if text.lower() == choice.lower():
+            if text == choice or (not exact and text.lower() == choice.lower()):
                 return choice
         raise CommandLineError(f'Bad option: "{flag}".\ninvalid argument for {flag}')
 
@@ -157,11 +159,17 @@ def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
             f'Bad option: "{where}".\ninvalid value for trace mode option: {named}. '
             'Available options are "triton" and "opentelemetry"'
         )
-    if setting == "level" and value.upper() not in ("OFF", "TIMESTAMPS", "TENSORS"):
-        raise CommandLineError(f'Bad option: "{flag} level".\ninvalid value for trace level option: {value.lower()}')
+    if setting == "level":
+        _trace_level(f"{flag} level", value)
     if setting in ("rate", "count") or (mode and setting == "log-frequency"):
         _integer(flag, value)
     return mode.lower(), setting, value
+
+
+def _trace_level(flag: str, text: str) -> str:
+    if text.upper() not in ("OFF", "TIMESTAMPS", "TENSORS"):
+        raise CommandLineError(f'Bad option: "{flag}".\ninvalid value for trace level option: {text.lower()}')
+    return text
 
 
 def _named_setting(flag: str, text: str, what: str, optional: bool = False) -> tuple[str, str, str]:
@@ -237,6 +245,7 @@ SETTINGS = Kind("<setting>=<value>", _setting, many=True)
 BACKEND_SETTINGS = Kind("<backend>,<setting>=<value>", _backend_setting, many=True)
 CACHE_SETTINGS = Kind("<cache>,<setting>=<value>", _cache_setting, many=True)
 POLICY_SETTINGS = Kind("<policy>,<setting>=<value>", _policy_setting, many=True)
+TRACE_LEVELS = Kind("{OFF,TIMESTAMPS,TENSORS}", _trace_level, many=True)
 TRACE_SETTINGS = Kind("[<mode>,]<setting>=<value>", _trace_setting, many=True)
 PAIRS = Kind("<device>:<integer>", _pair, many=True)
 RESOURCES = Kind("<name>:<count>[:<device>]", _resource, many=True)
