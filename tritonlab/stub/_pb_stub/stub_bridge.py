@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sys
 import threading
 from collections import deque
@@ -281,6 +282,9 @@ class InferCall:
         self._received = 0
         bridge._answers[ident] = self._box
         bridge.connection.send(_INFER, ident, [*body, bridge.wait_kind()])
+        # the kernel's reader, if it woke on this core, now and not when this thread sleeps: 168 us instead of 174 for an
+        # `exec` on two cores
+        os.sched_yield()
 
     def await_one(self) -> None:
         """Waits until a response is there."""
