@@ -331,7 +331,7 @@ class DynamicBatchScheduler:
             for _ in requests:
                 queue.popleft()
             work.append((instance, requests, decision))
-        if not queue:
+        if self._refusal is not None and not queue:  # else nobody waits for that
             self._empty.notify_all()
         return work
 
