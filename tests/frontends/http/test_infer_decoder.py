@@ -13,8 +13,8 @@ from tests.conformance.rules import rule
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import Code, TritonError
-from tritonlab.frontends.http import infer_decoder
-from tritonlab.frontends.http.infer_decoder import BINARY, JSON, InferDecoder, OutputInfo, RequestedOutputs
+from tritonlab.frontends.http.infer_decoder import InferDecoder
+from tritonlab.frontends.http.requested_outputs import BINARY, JSON, OutputInfo, RequestedOutputs
 from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
 
 DECODER = InferDecoder(SharedMemoryManager(allowed=True), 1 << 20)
@@ -50,79 +50,6 @@ def test_a_request_has_what_its_document_says() -> None:
     tensor = request.inputs["IN"]
     assert (tensor.datatype, tensor.shape, tensor.numpy().tolist()) == (DataType.FP32, (2,), [1, 2])
     assert (request.requested_outputs, outputs.default, outputs.by_name) == ((), JSON, {})
-
-
-PLAIN = {"name": "A", "shape": [2], "datatype": "INT16", "parameters": {"binary_data_size": 4}}
-TEXT = {"name": "S", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}
-
-
-@rule("6.5.1")
-def test_a_text_that_came_before_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    document = {
-        "inputs": [PLAIN, TEXT],
-        "outputs": [{"name": "O", "parameters": {"classification": 2}}, {"name": "P"}],
-        "parameters": {"binary_data_output": True},
-    }
-    decoder = InferDecoder(SharedMemoryManager(), 1 << 20)
-    text = json.dumps(document).encode()
-    first = decoder.decode(text + b"\1\0\2\0" + b"\1\0\0\0x", len(text), "m", -1)
-    monkeypatch.setattr(infer_decoder, "parse", lambda text: pytest.fail("it is parsed"))
-    second = decoder.decode(bytearray(text + b"\3\0\4\0" + b"\1\0\0\0y"), len(text), "n", 3)
-    assert second[0] is not first[0]
-    for (request, outputs), values, string, name, version in (
-        (first, [1, 2], b"x", "m", -1),
-        (second, [3, 4], b"y", "n", 3),
-    ):
-        assert (request.model_name, request.model_version) == (name, version)
-        assert request.inputs["A"].numpy().tolist() == values
-        assert request.inputs["S"].numpy().tolist() == [string]
-        assert request.requested_outputs == ("O", "P")
-        assert (outputs.default, outputs.by_name) == (BINARY, {"O": OutputInfo(classes=2), "P": JSON})
-
-
-@rule("6.5.1")
-@pytest.mark.parametrize("size", [0, 3, 5, 8])
-def test_other_binary_data_behind_a_text_that_came_before(size: int) -> None:
-    assert decode({"inputs": [PLAIN]}, bytes(4))[0].inputs["A"].shape == (2,)
-    with pytest.raises(TritonError, match="additional"):
-        decode({"inputs": [PLAIN]}, bytes(size))
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"id": "r", "inputs": [PLAIN]},
-        {"parameters": {"sequence_id": 7}, "inputs": [PLAIN]},
-        {"inputs": [PLAIN, IN]},
-        {"inputs": [{**PLAIN, "shape": [0], "parameters": {"binary_data_size": 0}}]},
-        {"inputs": [PLAIN], "x": "x" * 5000},
-    ],
-    ids=["id", "parameters", "data", "empty", "long"],
-)
-def test_a_text_that_says_more_is_parsed_each_time(document: Any) -> None:
-    decoder = InferDecoder(SharedMemoryManager(), 1 << 20)
-    text = json.dumps(document).encode()
-    blobs = bytes(sum(entry.get("parameters", {}).get("binary_data_size", 0) for entry in document["inputs"]))
-    found = [decoder.decode(text + blobs, len(text), "m", -1)[0] for _ in range(2)]
-    assert not decoder._known
-    assert found[0].request_id == found[1].request_id == document.get("id", "")
-    assert found[0].correlation_id == found[1].correlation_id
-    assert list(found[0].inputs) == list(found[1].inputs)
-
-
-def test_a_region_is_asked_for_each_time() -> None:
-    place = {"shared_memory_region": "gone", "shared_memory_byte_size": 4}
-    for _ in range(2):
-        with pytest.raises(TritonError, match="gone"):
-            decode({"inputs": [PLAIN], "outputs": [{"name": "O", "parameters": place}]}, bytes(4))
-
-
-def test_so_many_texts_are_known() -> None:
-    decoder = InferDecoder(SharedMemoryManager(), 1 << 20)
-    for count in range(1, 200):
-        text = json.dumps({"inputs": [{**PLAIN, "name": f"A{count}"}]}).encode()
-        decoder.decode(text + bytes(4), len(text), "m", -1)
-        assert len(decoder._known) <= 64
 
 
 @rule("6.5.1", "6.5.4")

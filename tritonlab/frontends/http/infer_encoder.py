@@ -18,7 +18,7 @@ from ...server.model_lifecycle import ModelVersion
 from ..classification import classify
 from ..shared_memory_manager import SharedMemoryManager
 from . import json_writer
-from .infer_decoder import OutputInfo, RequestedOutputs
+from .requested_outputs import OutputInfo, RequestedOutputs
 
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.

@@ -21,11 +21,12 @@ from ..request_parameters import check_forwarded
 from ..shared_memory_manager import SharedMemoryManager
 from . import data_compressor
 from .http_protocol import rememberer
-from .infer_decoder import BINARY, InferDecoder, RequestedOutputs
+from .infer_decoder import InferDecoder
 from .infer_encoder import InferEncoder
 from .raw_input import raw_request
 from .reply import BINARY as BINARY_KIND
 from .reply import METHOD_NOT_ALLOWED, TEXT, Headers, Reply, failure, header, read_body, refusal
+from .requested_outputs import BINARY, RequestedOutputs
 from .restricted_features import RestrictedFeatures
 from .version_number import version_number
 
