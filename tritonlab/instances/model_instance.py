@@ -331,16 +331,10 @@ class ModelInstance:
         request = self.inflight.get(handle)
         if request is not None:
             stub.process.drain_output()
-            empty = error is None and block is None and not tensors and bool(flags)
-            response = build_response(
-                request,
-                reader,
-                [tensors, error, parameters],
-                self.plan.source.version,
-                final=bool(flags),
-                reshapes=self.plan.reshapes,
-            )
-            response.empty = empty
+            wire, final = [tensors, error, parameters], bool(flags)
+            version, reshapes = self.plan.source.version, self.plan.reshapes
+            response = build_response(request, reader, wire, version, final=final, reshapes=reshapes)
+            response.empty = error is None and block is None and not tensors and final
             if isinstance(response.error, ModelError):
                 response.error.log = stub.last_lines()
             self.inflight.respond(request, response)
