@@ -269,8 +269,10 @@ def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: li
     assert parsed == []
 
 
-@pytest.mark.parametrize("header", ["Connection: close", "Expect: 100-continue"], ids=["close", "expect"])
-def test_heads_that_concern_the_connection_are_not_remembered(
+@pytest.mark.parametrize(
+    "header", ["Connection: close", "Expect: 100-continue", "X-Long: " + 5000 * "x"], ids=["close", "expect", "long"]
+)
+def test_heads_that_concern_the_connection_or_are_long_are_not_remembered(
     connection: Connection, parsed: list[HTTPProtocol], header: str
 ) -> None:
     assert connection.ask(infer(document(1), header)).status in (100, 200)

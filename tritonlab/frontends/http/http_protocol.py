@@ -32,8 +32,9 @@ Direct: TypeAlias = Callable[[memoryview], bytes | ASGIApp | None]
 
 _END = b"\r\n\r\n"
 _REMEMBER = "tritonlab.remember"
-#: Heads of one connection.
+#: Heads of one connection, and bytes of each.
 _MAX_HEADS = 16
+_MAX_HEAD = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +136,15 @@ class HTTPProtocol(HTTPConnection):
     def on_request_complete(self) -> None:
         self._between = True
         chunk, self._chunk = self._chunk, None
-        if chunk is not None and chunk[1] == len(self._body) and not self._chunks and self._is_plain():
+        if chunk is not None and self._is_plain(*chunk):
             self.scope[_REMEMBER] = partial(self._remember, *chunk)  # type: ignore[literal-required]
         super().on_request_complete()
 
-    def _is_plain(self) -> bool:
-        """Whether nothing of this request's head concerns the connection."""
-        return self.cycle.keep_alive and self.parser.should_keep_alive() and not self.expect_100_continue
+    def _is_plain(self, head: bytes, size: int) -> bool:
+        """Whether a request that came at once, its body of `size` bytes, has nothing in its head that concerns the
+        connection."""
+        whole = size == len(self._body) and not self._chunks and len(head) <= _MAX_HEAD
+        return whole and self.cycle.keep_alive and self.parser.should_keep_alive() and not self.expect_100_continue
 
     def timeout_keep_alive_handler(self) -> None:
         if self._served:
