@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -80,6 +81,15 @@ def test_requests_before_and_behind_one_that_asks_for_another_protocol(http: Raw
 def test_a_request_without_a_body_that_asks_for_another_protocol(http: RawHTTP) -> None:
     get = f"GET /g HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n".encode()
     assert told(http, get + get + post("/a", "x"), count=3) == [["/g", ""], ["/g", ""], ["/a", "x"]]
+
+
+def test_any_number_of_requests_that_ask_for_another_protocol(http: RawHTTP) -> None:
+    asks = f"GET /g HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n".encode()
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        sender = threading.Thread(target=connection.sendall, args=(asks * 3000,))
+        sender.start()
+        assert [read_reply(stream).document for _ in range(3000)] == [["/g", ""]] * 3000
+        sender.join()
 
 
 def test_a_client_that_has_said_all_gets_its_answers_and_then_the_end(http: RawHTTP) -> None:

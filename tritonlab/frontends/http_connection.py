@@ -35,17 +35,26 @@ class HTTPConnection(HttpToolsProtocol):
             if head[0] > MAX_HEAD:
                 self.send_400_response(f"the request has a head of more than {MAX_HEAD} bytes")
 
-    def _feed(self, data: bytes) -> None:
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            framing = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
-            self.parser = httptools.HttpRequestParser(_BehindHead(self))
-            with contextlib.suppress(AttributeError):  # httptools < 0.6.3
-                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-            self._feed(b"".join((b"POST / HTTP/1.1\r\n", *framing, b"\r\n", data[upgrade.args[0] :])))
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+    def _feed(self, data: bytes | memoryview) -> None:
+        """A loop, as each request that asks for another protocol gets a parser of its own."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data = memoryview(data)[upgrade.args[0] :]
+                self._go_on()
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
+
+    def _go_on(self) -> None:
+        """Has another parser read what follows a head that asks for another protocol, first of all the body."""
+        self.parser = httptools.HttpRequestParser(_BehindHead(self))
+        with contextlib.suppress(AttributeError):  # httptools < 0.6.3
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        framing = [b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING]
+        self.parser.feed_data(b"".join((b"POST / HTTP/1.1\r\n", *framing, b"\r\n")))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
