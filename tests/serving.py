@@ -124,9 +124,7 @@ class Script:
 
     def infer(self, code: str, *, request_id: str = "", raise_on_error: bool = True, **inputs: Any) -> ResponseIterator:
         text = np.array([textwrap.dedent(code).strip().encode()], dtype=np.object_)
-        return self.model.infer(
-            inputs={"CODE": text, **inputs}, request_id=request_id, raise_on_error=raise_on_error
-        )
+        return self.model.infer(inputs={"CODE": text, **inputs}, request_id=request_id, raise_on_error=raise_on_error)
 
     def __call__(self, code: str, *, request_id: str = "", **inputs: Any) -> dict[str, NDArray[Any]]:
         """Runs `code` and gives the outputs of its only response."""

@@ -25,11 +25,11 @@ from .core.model_config import parse_pbtxt
 from .core.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
 from .core.status import TritonError
 from .core.tensor import Tensor as ServerTensor
-from .stub._pb_stub import bridge
-from .stub._pb_stub.infer_request import InferenceRequest
-from .stub._pb_stub.infer_response import InferenceResponse
-from .stub._pb_stub.pb_tensor import Tensor
-from .stub._pb_stub.request_parameters import encode_parameters
+from .stub._pb_stub.api import bridge
+from .stub._pb_stub.api.infer_request import InferenceRequest
+from .stub._pb_stub.api.infer_response import InferenceResponse
+from .stub._pb_stub.api.pb_tensor import Tensor
+from .stub._pb_stub.api.request_parameters import encode_parameters
 
 _MODEL_FILE = "model.py"
 _handles = itertools.count(1)

@@ -1,12 +1,12 @@
 """Fakes for tests of models, of the server and of code that uses it.
 
-    load_class, build_args, build_request    a model.py in the test's own process
-    FakeTriton                               the server around it: logs, metrics, response senders, BLS
-    model_loader                             loads models into a real server and unloads them
-    MockClock, FakeTimer                     time passes when `advance` is called
-    FakeInstance                             takes payloads from a scheduler, answers when told to
-    FakeStub                                 the stub's end of a real link, driven by the test
-    RecordingInstrument                      every hook call as a tuple, in order
+load_class, build_args, build_request    a model.py in the test's own process
+FakeTriton                               the server around it: logs, metrics, response senders, BLS
+model_loader                             loads models into a real server and unloads them
+MockClock, FakeTimer                     time passes when `advance` is called
+FakeInstance                             takes payloads from a scheduler, answers when told to
+FakeStub                                 the stub's end of a real link, driven by the test
+RecordingInstrument                      every hook call as a tuple, in order
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .notebook.draft import Source
 from .notebook.workspace import Workspace
 from .server.in_process import Server
 from .server.model import Model
-from .stub._pb_stub.connection import Connection, Message
-from .stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
-from .stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from .stub._pb_stub.wire.connection import Connection, Message
+from .stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
+from .stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
 
 __all__ = [
     "MS",

@@ -103,5 +103,6 @@ class RealClient(GRPCClient):
             return Failure(str(error.code), json.loads(text)["error"] if text else "")
         return json.loads(text) if text else None
 
+
 def _version(version: int) -> str:
     return "" if version < 0 else f"/versions/{version}"

@@ -315,9 +315,7 @@ def test_an_ensemble_contains_the_models_of_its_own_repository(spaces: Callable[
 @rule("5.11.12", "2.5.1", "2.5.8")
 @pytest.mark.parametrize("which", ["real", "lab"])
 def test_of_a_name_all_that_can_be_is_loaded(spaces: Callable[..., Namespaces], tmp_path: Path) -> None:
-    found = spaces(
-        "explicit", {"dup": of("a"), "here": ensemble("dup")}, {"dup": model("1 / 0", TELLING_CONFIG)}
-    )
+    found = spaces("explicit", {"dup": of("a"), "here": ensemble("dup")}, {"dup": model("1 / 0", TELLING_CONFIG)})
     failed = "load failed for model '{}::dup': version 1 is at UNAVAILABLE state: Internal: ZeroDivisionError: "
     assert found.text(found.side.load("dup")).startswith(failed.format(found.second))
     assert [entry[1] for entry in states(found.side, "dup")["dup"]] == ["READY", "UNAVAILABLE"]

@@ -210,9 +210,7 @@ def test_sigterm_ends_a_server_that_serves(server: Side, repository: Path) -> No
 
 @rule("6.15.8", "6.15.4")
 @pytest.mark.parametrize(("kind", "service"), [("http", "HTTP"), ("grpc", "GRPC")])
-@pytest.mark.parametrize(
-    ("other", "flag", "served"), [(True, True, True), (True, False, False), (False, True, False)]
-)
+@pytest.mark.parametrize(("other", "flag", "served"), [(True, True, True), (True, False, False), (False, True, False)])
 def test_a_port_is_shared_if_both_servers_say_so(
     server: Side, tmp_path: Path, kind: str, service: str, other: bool, flag: bool, served: bool
 ) -> None:

@@ -98,9 +98,7 @@ def test_log_and_metrics_settings() -> None:
 
 
 def test_endpoints_alone() -> None:
-    options = read_endpoint_options(
-        ["--http-port", "0", "--allow-grpc=false", "--allowed-origin=https://lab.example"]
-    )
+    options = read_endpoint_options(["--http-port", "0", "--allow-grpc=false", "--allowed-origin=https://lab.example"])
     assert (options.http_port, options.grpc) == (0, False)
     assert options.access == AccessRules(origins=("https://lab.example",))
     with pytest.raises(CommandLineError, match="unrecognized option '--model-repository=x'"):

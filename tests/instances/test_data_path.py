@@ -57,7 +57,7 @@ TYPES = {
     "FP64": np.float64,
 }
 #: The stub's region as its writer sees it, and how much of it is out.
-STUB_REGION = "sys.modules['_pb_stub.bridge'].current().region"
+STUB_REGION = "sys.modules['_pb_stub.api.bridge'].current().region"
 
 
 def echo(lab: Lab, name: str, datatype: str, dims: str = "-1", source: str = ECHO) -> Model:

@@ -10,7 +10,7 @@ from tests.serving import DECOUPLED, SCRIPTED, Lab, Script, alive, config
 from tritonlab.core.status import ModelError
 
 TENSORS = ("CODE STRING 1; X? FP32 -1; Y? STRING -1", "OUT FP32 -1; TEXT STRING -1")
-REGION = "sys.modules['_pb_stub.bridge'].current().region"
+REGION = "sys.modules['_pb_stub.api.bridge'].current().region"
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -10,8 +10,8 @@ from tritonlab.core.status import ModelError
 
 #: The stub's own objects, as the model can reach them.
 LINK = """
-bridge = sys.modules["_pb_stub.bridge"].current()
-NUMBER = sys.modules["_pb_stub.ipc_message"].NUMBER
+bridge = sys.modules["_pb_stub.api.bridge"].current()
+NUMBER = sys.modules["_pb_stub.wire.ipc_message"].NUMBER
 connection, region, sock = bridge.connection, bridge.region, bridge.connection._sock
 handle = request._handle
 block = region.allocate(64)
@@ -104,7 +104,7 @@ def test_a_call_that_names_no_function_is_refused(script: Script) -> None:
         for command in ("METRIC_FAMILY_NEW", "METRIC_OP", "METRIC_NEW", "LOAD_MODEL", "IS_MODEL_READY"):
             code = f"""
             try:
-                sys.modules["_pb_stub.bridge"].current().call("{command}", {body})
+                sys.modules["_pb_stub.api.bridge"].current().call("{command}", {body})
             except Exception as error:
                 return [answer(TEXT=np.array([type(error).__name__], dtype=object))]
             return [answer(TEXT=np.array(["accepted"], dtype=object))]
@@ -142,7 +142,7 @@ def test_regions_that_lie_about_their_size(script: Script) -> None:
     """A region can be made larger by whoever has it, never smaller: a smaller one would end its reader."""
     out = script(
         """
-        fd = sys.modules["_pb_stub.bridge"].current().region._fd
+        fd = sys.modules["_pb_stub.api.bridge"].current().region._fd
         try:
             os.ftruncate(fd, 4096)
         except PermissionError:

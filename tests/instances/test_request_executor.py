@@ -43,7 +43,7 @@ def callee(models: Lab) -> Script:
 
 
 ONE = "return [answer(OUT=np.float32([1]))]"
-USED = "sys.modules['_pb_stub.bridge'].current().region.used"
+USED = "sys.modules['_pb_stub.api.bridge'].current().region.used"
 
 
 def used(script: Script) -> list[int]:

@@ -12,8 +12,8 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import ModelError, NotFoundError
 from tritonlab.instances.response_factory import COPY_BELOW, BlockReader, build_response, error_of, failure_of
 from tritonlab.ipc.link_reader import LinkReader
-from tritonlab.stub._pb_stub.serialization import WireError
-from tritonlab.stub._pb_stub.tensor_block import pack_tensors
+from tritonlab.stub._pb_stub.wire.serialization import WireError
+from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
 from tritonlab.testing import FakeStub
 
 FP32, BYTES, BF16 = 11, 13, 14

@@ -14,7 +14,7 @@ from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import TritonError
 
 CONFIG = config("CODE STRING 1; X? FP32 -1", "OUT FP32 -1; TEXT STRING -1", DECOUPLED)
-REGION = "sys.modules['_pb_stub.bridge'].current().region"
+REGION = "sys.modules['_pb_stub.api.bridge'].current().region"
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ Current thread 0x00007f1c (most recent call first):
   File "/python/ctypes/__init__.py", line 519 in string_at
   File "/m/1/model.py", line 12 in helper
   File "/m/1/model.py", line 20 in execute
-  File "{STUB.parent}/_pb_stub/model_context.py", line 80 in execute
-  File "{STUB.parent}/_pb_stub/main_loop.py", line 60 in run
+  File "{STUB.parent}/_pb_stub/process/model_context.py", line 80 in execute
+  File "{STUB.parent}/_pb_stub/process/main_loop.py", line 60 in run
 
 Extension modules: numpy.core._multiarray_umath (total: 1)
 """.splitlines()
@@ -104,7 +104,7 @@ def test_the_place_in_a_sentence() -> None:
 
 
 def test_of_blocked_stacks_the_authors_lines_are_kept() -> None:
-    ours = f'  File "{STUB.parent}/_pb_stub/main_loop.py", line 60 in run'
+    ours = f'  File "{STUB.parent}/_pb_stub/process/main_loop.py", line 60 in run'
     assert blocked_stacks(
         [
             "Current thread 0x1 (most recent call first):",

@@ -11,10 +11,10 @@ from tests.serving import eventually, open_descriptors
 from tritonlab.ipc.fork_links import ForkLinks
 from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.ipc.stub_connection import StubConnection
-from tritonlab.stub._pb_stub import bridge
-from tritonlab.stub._pb_stub.bridge import Bridge, BridgeError
-from tritonlab.stub._pb_stub.forked import ForkedBridge
-from tritonlab.stub._pb_stub.ipc_message import NUMBER
+from tritonlab.stub._pb_stub.api import bridge
+from tritonlab.stub._pb_stub.api.bridge import Bridge, BridgeError
+from tritonlab.stub._pb_stub.process.forked import ForkedBridge
+from tritonlab.stub._pb_stub.wire.ipc_message import NUMBER
 
 
 class Parent(Bridge):

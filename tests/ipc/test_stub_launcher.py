@@ -20,7 +20,7 @@ from tritonlab.ipc import stub_launcher
 from tritonlab.ipc.interpreter import Interpreter, InterpreterError
 from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.ipc.stub_launcher import ShmSettings, StubProcess, StubStartError
-from tritonlab.stub._pb_stub.serialization import WIRE_VERSION
+from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
 
 KERNEL_PY = Path(__file__).with_name("kernel.py")
 

@@ -67,9 +67,7 @@ def test_a_name_that_means_none() -> None:
 
 
 @rule("5.11.12")
-@pytest.mark.parametrize(
-    ("own", "found"), [("/a", ["/a", "/b"]), ("/b", ["/b", "/b"]), ("/c", ["", "/b"])]
-)
+@pytest.mark.parametrize(("own", "found"), [("/a", ["/a", "/b"]), ("/b", ["/b", "/b"]), ("/c", ["", "/b"])])
 def test_an_ensemble_prefers_the_models_beside_it(own: str, found: list[str]) -> None:
     config = ensemble("dup", "one")
     assert namespaces(MODELS.resolve(config, own)) == found

@@ -401,7 +401,7 @@ def test_a_region_that_grows_is_reported(lab: Lab) -> None:
 def test_an_answer_that_never_comes_is_an_error(lab: Lab) -> None:
     """Not for a model that keeps to the rules; a stub that sends an empty final in default mode."""
     script = lab.script("odd")
-    code = "sys.modules['_pb_stub.bridge'].current().send_response(request._handle, None, 1)\nreturn [None]"
+    code = "sys.modules['_pb_stub.api.bridge'].current().send_response(request._handle, None, 1)\nreturn [None]"
     with pytest.raises((InternalError, TritonError)):
         script.model(CODE=text(code))
     lab.server.unload("odd")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stub.fake_bridge import FakeBridge
 from tritonlab.stub import c_python_backend_utils, triton_python_backend_utils
-from tritonlab.stub._pb_stub import bridge
+from tritonlab.stub._pb_stub.api import bridge
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tritonlab.stub._pb_stub.bridge import Bridge, BridgeError
-from tritonlab.stub._pb_stub.infer_request import InferenceRequest
-from tritonlab.stub._pb_stub.infer_response import InferenceResponse
+from tritonlab.stub._pb_stub.api.bridge import Bridge, BridgeError
+from tritonlab.stub._pb_stub.api.infer_request import InferenceRequest
+from tritonlab.stub._pb_stub.api.infer_response import InferenceResponse
 
 
 class FakeCall:

@@ -18,10 +18,10 @@ import triton_python_backend_utils as pb_utils  # noqa: E402
 assert not hasattr(pb_utils, "Tensor")  # rule 1.1.2
 
 import c_python_backend_utils as native  # noqa: E402
-from _pb_stub import bridge  # noqa: E402
-from _pb_stub.infer_request import InferenceRequest  # noqa: E402
-from _pb_stub.infer_response import InferenceResponse  # noqa: E402
-from _pb_stub.pb_tensor import Tensor  # noqa: E402
+from _pb_stub.api import bridge  # noqa: E402
+from _pb_stub.api.infer_request import InferenceRequest  # noqa: E402
+from _pb_stub.api.infer_response import InferenceResponse  # noqa: E402
+from _pb_stub.api.pb_tensor import Tensor  # noqa: E402
 
 native.attach(pb_utils)
 

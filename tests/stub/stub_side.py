@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tritonlab.stub._pb_stub import bridge as bridge_module
-from tritonlab.stub._pb_stub.connection import Connection
-from tritonlab.stub._pb_stub.ipc_message import BY_NUMBER
-from tritonlab.stub._pb_stub.main_loop import MainLoop
-from tritonlab.stub._pb_stub.model_context import ModelContext
-from tritonlab.stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
-from tritonlab.stub._pb_stub.stub_bridge import StubBridge
-from tritonlab.stub._pb_stub.tensor_block import Wire, pack_tensors
+from tritonlab.stub._pb_stub.api import bridge as bridge_module
+from tritonlab.stub._pb_stub.process.main_loop import MainLoop
+from tritonlab.stub._pb_stub.process.model_context import ModelContext
+from tritonlab.stub._pb_stub.process.stub_bridge import StubBridge
+from tritonlab.stub._pb_stub.wire.connection import Connection
+from tritonlab.stub._pb_stub.wire.ipc_message import BY_NUMBER
+from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
+from tritonlab.stub._pb_stub.wire.tensor_block import Wire, pack_tensors
 
 MIB = 1 << 20
 FP32 = 11

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..stub._pb_stub.serialization import decode_bytes_tensor, encode_bytes_tensor
+from ..stub._pb_stub.wire.serialization import decode_bytes_tensor, encode_bytes_tensor
 from .data_type import DataType
 from .status import InvalidArgumentError, UnsupportedError
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..core.data_type import DataType
 from ..core.status import InvalidArgumentError
 from ..core.tensor import Tensor
-from ..stub._pb_stub.serialization import encode_bytes_tensor
+from ..stub._pb_stub.wire.serialization import encode_bytes_tensor
 
 #: Since 2026-01.
 MAX_ELEMENTS = 1_000_000

@@ -13,9 +13,9 @@ from ..core.instrument import ExecuteTimes
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
 from ..ipc.spin import SPIN_US, STUB_SPIN_US
 from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
-from ..stub._pb_stub.shm_manager import SharedMemoryError
-from ..stub._pb_stub.tensor_block import pack_tensors
+from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
+from ..stub._pb_stub.wire.shm_manager import SharedMemoryError
+from ..stub._pb_stub.wire.tensor_block import pack_tensors
 from .execution_record import ExecutionRecord
 from .inflight_requests import InflightRequests
 from .instance_plan import InstanceEvents, InstancePlan, InstanceServices

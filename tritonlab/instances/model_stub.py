@@ -16,7 +16,7 @@ from ..ipc.stub_connection import Answer
 from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
-from ..stub._pb_stub.ipc_message import STACKS_SIGNAL
+from ..stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
 from .readiness import ReadinessCheck
 from .response_factory import failure_of
 from .stub_death import CrashReport, blocked_stacks, place_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.infer_request import InferenceRequest
-from ..stub._pb_stub.serialization import encode_parameters
-from ..stub._pb_stub.tensor_block import Header
+from ..stub._pb_stub.wire.serialization import encode_parameters
+from ..stub._pb_stub.wire.tensor_block import Header
 
 
 @dataclass(slots=True)

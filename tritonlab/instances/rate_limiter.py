@@ -201,4 +201,3 @@ class RateLimiter:
                 if any((name, device) in c.needs for c in self._contexts.values())
             )
             return f"<RateLimiter [{used or 'nothing in use'} | {len(self._waiting)} waiting]>"
-

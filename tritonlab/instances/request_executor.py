@@ -13,10 +13,10 @@ from ..core.infer_request import InferenceRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.status import Code, InternalError, TritonError
 from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.ipc_message import NUMBER
-from ..stub._pb_stub.serialization import encode_parameters
-from ..stub._pb_stub.shm_manager import SharedMemoryError
-from ..stub._pb_stub.tensor_block import pack_tensors
+from ..stub._pb_stub.wire.ipc_message import NUMBER
+from ..stub._pb_stub.wire.serialization import encode_parameters
+from ..stub._pb_stub.wire.shm_manager import SharedMemoryError
+from ..stub._pb_stub.wire.tensor_block import pack_tensors
 from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
 from .instance_state import InstanceState
 from .model_instance import ModelInstance

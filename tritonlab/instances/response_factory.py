@@ -14,9 +14,9 @@ from ..core.output_reshape import OutputReshapes
 from ..core.status import Code, ModelError, RemoteException, TritonError
 from ..core.tensor import Tensor
 from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.serialization import ELEMENT_DTYPES, WireError
-from ..stub._pb_stub.shm_manager import Lease
-from ..stub._pb_stub.tensor_block import Header, check_header
+from ..stub._pb_stub.wire.serialization import ELEMENT_DTYPES, WireError
+from ..stub._pb_stub.wire.shm_manager import Lease
+from ..stub._pb_stub.wire.tensor_block import Header, check_header
 
 #: Outputs below this many bytes are copied, so that their block goes back at once; above, the caller gets a view
 #: that holds the block.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from ..core.metrics import MetricRegistry
 from ..core.status import InternalError, TritonError
 from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.ipc_message import NUMBER
+from ..stub._pb_stub.wire.ipc_message import NUMBER
 from .model_instance import ModelInstance
 from .request_executor import RequestExecutor
 

@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Callable
 
-from ..stub._pb_stub.shm_manager import Region, RegionReader, create_region_file
+from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
 from .link_reader import LinkReader
 from .stub_connection import StubConnection
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..stub._pb_stub.connection import Connection, LinkClosed
-from ..stub._pb_stub.ipc_message import BY_NUMBER, NUMBER
-from ..stub._pb_stub.serialization import WireError
-from ..stub._pb_stub.shm_manager import Region, RegionReader
+from ..stub._pb_stub.wire.connection import Connection, LinkClosed
+from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
+from ..stub._pb_stub.wire.serialization import WireError
+from ..stub._pb_stub.wire.shm_manager import Region, RegionReader
 from .interrupts import shielded
 from .link_reader import LinkReader
 

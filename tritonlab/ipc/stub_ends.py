@@ -6,7 +6,7 @@ import os
 import socket
 from contextlib import ExitStack
 
-from ..stub._pb_stub.shm_manager import create_region_file
+from ..stub._pb_stub.wire.shm_manager import create_region_file
 
 
 class StubEnds:

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..stub._pb_stub.serialization import WIRE_VERSION
-from ..stub._pb_stub.shm_manager import Region, RegionReader, SharedMemoryError
+from ..stub._pb_stub.wire.serialization import WIRE_VERSION
+from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from .fork_links import ForkLinks
 from .interpreter import Interpreter
 from .link_reader import LinkReader, Watch

@@ -72,9 +72,7 @@ class InferenceServer:
         self._options = options = options or Options()
         mode = options.model_control_mode
         if mode not in CONTROL_MODES:
-            raise InvalidArgumentError(
-                f"model_control_mode is '{mode}', expected one of {', '.join(CONTROL_MODES)}"
-            )
+            raise InvalidArgumentError(f"model_control_mode is '{mode}', expected one of {', '.join(CONTROL_MODES)}")
         shm = shm_settings(options.backend_config or {})
         self._execution = ExecutionOptions.of(
             options.cache_config, options.rate_limit, options.rate_limit_resource, options.count_warmup

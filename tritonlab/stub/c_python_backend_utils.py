@@ -9,42 +9,42 @@ from __future__ import annotations
 from types import ModuleType
 
 if __package__:  # in the kernel: tritonlab.stub.c_python_backend_utils
-    from ._pb_stub import bridge as _bridge
-    from ._pb_stub.argument_check import mismatch as _mismatch
-    from ._pb_stub.enums import MemoryType, MetricKind
-    from ._pb_stub.errors import TritonError, TritonModelException
-    from ._pb_stub.infer_request import InferenceRequest
-    from ._pb_stub.infer_response import InferenceResponse
-    from ._pb_stub.metric_family import Metric, MetricFamily
-    from ._pb_stub.model_loader import is_model_ready, load_model, unload_model
-    from ._pb_stub.pb_log import Logger
-    from ._pb_stub.pb_memory import InferenceTrace, PreferredMemory, SharedMemory, shared_memory
-    from ._pb_stub.pb_response_iterator import ResponseIterator
-    from ._pb_stub.pb_tensor import Tensor
-    from ._pb_stub.response_sender import InferenceResponseSender
+    from ._pb_stub.api import bridge as _bridge
+    from ._pb_stub.api.argument_check import mismatch as _mismatch
+    from ._pb_stub.api.enums import MemoryType, MetricKind
+    from ._pb_stub.api.errors import TritonError, TritonModelException
+    from ._pb_stub.api.infer_request import InferenceRequest
+    from ._pb_stub.api.infer_response import InferenceResponse
+    from ._pb_stub.api.metric_family import Metric, MetricFamily
+    from ._pb_stub.api.model_loader import is_model_ready, load_model, unload_model
+    from ._pb_stub.api.pb_log import Logger
+    from ._pb_stub.api.pb_memory import InferenceTrace, PreferredMemory, SharedMemory, shared_memory
+    from ._pb_stub.api.pb_response_iterator import ResponseIterator
+    from ._pb_stub.api.pb_tensor import Tensor
+    from ._pb_stub.api.response_sender import InferenceResponseSender
 else:  # in a stub: the directory is on sys.path
-    from _pb_stub import bridge as _bridge  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.argument_check import mismatch as _mismatch  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.enums import MemoryType, MetricKind  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.errors import TritonError, TritonModelException  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.infer_request import InferenceRequest  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.infer_response import InferenceResponse  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.metric_family import Metric, MetricFamily  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.model_loader import (  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api import bridge as _bridge  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.argument_check import mismatch as _mismatch  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.enums import MemoryType, MetricKind  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.errors import TritonError, TritonModelException  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.infer_request import InferenceRequest  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.infer_response import InferenceResponse  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.metric_family import Metric, MetricFamily  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.model_loader import (  # type: ignore[import-not-found,no-redef]
         is_model_ready,
         load_model,
         unload_model,
     )
-    from _pb_stub.pb_log import Logger  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.pb_memory import (  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.pb_log import Logger  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.pb_memory import (  # type: ignore[import-not-found,no-redef]
         InferenceTrace,
         PreferredMemory,
         SharedMemory,
         shared_memory,
     )
-    from _pb_stub.pb_response_iterator import ResponseIterator  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.pb_tensor import Tensor  # type: ignore[import-not-found,no-redef]
-    from _pb_stub.response_sender import InferenceResponseSender  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.pb_response_iterator import ResponseIterator  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.pb_tensor import Tensor  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.api.response_sender import InferenceResponseSender  # type: ignore[import-not-found,no-redef]
 
 __all__ = [
     "COUNTER",

@@ -35,14 +35,15 @@ def main() -> None:
     import c_python_backend_utils  # noqa: F401
     import numpy
     import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
-    from _pb_stub import bridge, serialization
-    from _pb_stub.connection import Connection, LinkClosed
-    from _pb_stub.forked import ForkGuard
-    from _pb_stub.ipc_message import NUMBER, STACKS_SIGNAL
-    from _pb_stub.main_loop import MainLoop
-    from _pb_stub.model_context import ModelContext
-    from _pb_stub.shm_manager import Region, RegionReader
-    from _pb_stub.stub_bridge import StubBridge
+    from _pb_stub.api import bridge
+    from _pb_stub.process.forked import ForkGuard
+    from _pb_stub.process.main_loop import MainLoop
+    from _pb_stub.process.model_context import ModelContext
+    from _pb_stub.process.stub_bridge import StubBridge
+    from _pb_stub.wire import serialization
+    from _pb_stub.wire.connection import Connection, LinkClosed
+    from _pb_stub.wire.ipc_message import NUMBER, STACKS_SIGNAL
+    from _pb_stub.wire.shm_manager import Region, RegionReader
 
     # python puts the script's directory first; the peer's backend directory comes last (ModelContext.load)
     sys.path.remove(_DIRECTORY)

@@ -14,22 +14,22 @@ import typing as _t
 import numpy as np
 
 if __package__:  # in the kernel: tritonlab.stub.triton_python_backend_utils
-    from ._pb_stub import serialization as _serialization
+    from ._pb_stub.wire import serialization as _serialization
 else:  # in a stub: the directory is on sys.path
-    from _pb_stub import serialization as _serialization  # type: ignore[import-not-found,no-redef]
+    from _pb_stub.wire import serialization as _serialization  # type: ignore[import-not-found,no-redef]
 
 if _t.TYPE_CHECKING:
-    from ._pb_stub.errors import TritonError as TritonError
-    from ._pb_stub.errors import TritonModelException as TritonModelException
-    from ._pb_stub.infer_request import InferenceRequest as InferenceRequest
-    from ._pb_stub.infer_response import InferenceResponse as InferenceResponse
-    from ._pb_stub.metric_family import MetricFamily as MetricFamily
-    from ._pb_stub.model_loader import is_model_ready as is_model_ready
-    from ._pb_stub.model_loader import load_model as load_model
-    from ._pb_stub.model_loader import unload_model as unload_model
-    from ._pb_stub.pb_log import Logger as Logger
-    from ._pb_stub.pb_memory import PreferredMemory as PreferredMemory
-    from ._pb_stub.pb_tensor import Tensor as Tensor
+    from ._pb_stub.api.errors import TritonError as TritonError
+    from ._pb_stub.api.errors import TritonModelException as TritonModelException
+    from ._pb_stub.api.infer_request import InferenceRequest as InferenceRequest
+    from ._pb_stub.api.infer_response import InferenceResponse as InferenceResponse
+    from ._pb_stub.api.metric_family import MetricFamily as MetricFamily
+    from ._pb_stub.api.model_loader import is_model_ready as is_model_ready
+    from ._pb_stub.api.model_loader import load_model as load_model
+    from ._pb_stub.api.model_loader import unload_model as unload_model
+    from ._pb_stub.api.pb_log import Logger as Logger
+    from ._pb_stub.api.pb_memory import PreferredMemory as PreferredMemory
+    from ._pb_stub.api.pb_tensor import Tensor as Tensor
     from .c_python_backend_utils import TRITONSERVER_MEMORY_CPU as TRITONSERVER_MEMORY_CPU
     from .c_python_backend_utils import TRITONSERVER_MEMORY_GPU as TRITONSERVER_MEMORY_GPU
     from .c_python_backend_utils import get_model_dir as get_model_dir

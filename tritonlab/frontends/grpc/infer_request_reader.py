@@ -16,7 +16,7 @@ from ...core.infer_response import ParameterValue
 from ...core.status import InvalidArgumentError
 from ...core.tensor import Tensor
 from ...server.server_metadata import parse_version
-from ...stub._pb_stub.serialization import encode_bytes_tensor
+from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..request_parameters import check_forwarded, set_parameters
 from ..shared_memory_manager import SharedMemoryManager
 from .infer_response_writer import OutputPlan

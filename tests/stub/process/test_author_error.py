@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tritonlab.core.status import RemoteException
+from tritonlab.instances.response_factory import failure_of
+from tritonlab.stub._pb_stub.process import author_error
+from tritonlab.stub._pb_stub.process.author_error import outcome_of, peer_text, to_wire
+
+
+def raised_by(source: str, file: str = "/repo/m/1/model.py") -> BaseException:
+    """What `call()` of the source raises; called as the stub calls a model, from a frame of ours."""
+    scope: dict[str, Any] = {"__name__": "1.model"}
+    exec(compile(textwrap.dedent(source), file, "exec"), scope)
+    ours: dict[str, Any] = {"call": scope["call"]}
+    path = str(Path(author_error.__file__).with_name("model_context.py"))
+    exec(compile("def run():\n    call()\n", path, "exec"), ours)
+    try:
+        ours["run"]()
+    except BaseException as error:
+        trace = BaseException.__dict__["__traceback__"].__get__(error)
+        return BaseException.with_traceback(error, trace.tb_next)
+    raise AssertionError("nothing was raised")
+
+
+def test_the_peers_text() -> None:  # rule 2.5.2: innermost frame first, no source lines
+    error = raised_by(
+        """
+        def inner():
+            raise ValueError("boom")
+
+        def call():
+            inner()
+        """
+    )
+    assert (
+        peer_text(error) == "ValueError: boom\n\nAt:\n  /repo/m/1/model.py(3): inner\n  /repo/m/1/model.py(6): call\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("import sys; sys.exit(3)", "SystemExit: 3"),  # rule 2.5.5
+        ("raise KeyboardInterrupt", "KeyboardInterrupt: <EMPTY MESSAGE>"),
+        ("raise KeyError('k')", "KeyError: 'k'"),
+        ("raise type('Mine', (Exception,), {})('m')", "Mine: m"),
+        ("class Bad(Exception):\n        __str__ = lambda self: 1 / 0\n    raise Bad", "Bad: <MESSAGE UNAVAILABLE"),
+        ("import json; json.loads('{')", "JSONDecodeError: Expecting property name"),
+    ],
+)
+def test_types_are_named_without_their_module(statement: str, text: str) -> None:
+    assert peer_text(raised_by(f"def call():\n    {statement}")).startswith(text)
+
+
+def test_half_a_surrogate_pair_is_spelled_out() -> None:
+    """No protocol carries it; in 2.51 it ends the stub (rule 2.5.2)."""
+    text = peer_text(raised_by("def call():\n    raise ValueError('a\\udc80b')"))
+    assert text.startswith("ValueError: a\\udc80b\n\nAt:\n")
+    text.encode()
+
+
+UNTOLD = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
+
+
+def test_why_a_text_cannot_be_had_is_told_after_the_frames() -> None:
+    """Rule 2.5.2."""
+    text = peer_text(
+        raised_by(
+            """
+            class Bad(Exception):
+                def __str__(self):
+                    1 / 0
+
+            def call():
+                raise Bad
+            """
+        )
+    )
+    assert text == (
+        f"Bad: {UNTOLD}\n\nAt:\n  /repo/m/1/model.py(7): call\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: "
+        "ZeroDivisionError: division by zero\n\nAt:\n  /repo/m/1/model.py(4): __str__\n"
+    )
+
+
+def test_texts_that_raise_one_another_end() -> None:
+    text = peer_text(
+        raised_by(
+            """
+            class Bad(Exception):
+                def __str__(self):
+                    raise Bad
+
+            def call():
+                raise Bad
+            """
+        )
+    )
+    assert text.count(UNTOLD) == 5
+
+
+def test_an_exception_that_was_never_raised_has_no_frames() -> None:
+    assert peer_text(ValueError("x")) == "ValueError: x"
+    assert to_wire(ValueError("x"))["frames"] == []
+
+
+def wire_of(source: str) -> dict[str, Any]:
+    wire = to_wire(raised_by(source))
+    assert json.loads(json.dumps(wire)) == wire  # it must cross as JSON
+    return wire
+
+
+def test_frames_are_the_authors_outermost_first() -> None:
+    wire = wire_of("def inner():\n    raise ValueError('boom')\n\ndef call():\n    inner()\n")
+    assert wire["type"] == "ValueError"
+    assert wire["text"] == "boom"
+    assert wire["frames"] == [["/repo/m/1/model.py", 5, "call"], ["/repo/m/1/model.py", 2, "inner"]]
+
+
+def test_a_directory_that_only_begins_like_ours_is_the_authors() -> None:
+    file = author_error._STUB_DIRECTORY + "born_model/1/model.py"
+    error = raised_by("def call():\n    raise ValueError('boom')\n", file)
+    assert to_wire(error)["frames"] == [[file, 2, "call"]]
+    assert file in peer_text(error)
+
+
+def test_types_are_qualified_for_the_author() -> None:
+    assert wire_of("import json\ndef call():\n    json.loads('{')")["type"] == "json.decoder.JSONDecodeError"
+
+
+def test_a_cause_is_told_from_a_context() -> None:
+    cause = wire_of("def call():\n    try: 1 / 0\n    except Exception as e: raise ValueError('b') from e")
+    assert (cause["cause"]["type"], cause["is_context"]) == ("ZeroDivisionError", False)
+    context = wire_of("def call():\n    try: 1 / 0\n    except Exception: raise ValueError('b')")
+    assert (context["cause"]["type"], context["is_context"]) == ("ZeroDivisionError", True)
+    neither = wire_of("def call():\n    try: 1 / 0\n    except Exception: raise ValueError('b') from None")
+    assert neither["cause"] is None
+
+
+def test_causes_in_a_circle_and_endless_chains_end() -> None:
+    wire_of(
+        "def call():\n    a, b = ValueError('a'), ValueError('b')\n    a.__cause__, b.__cause__ = b, a\n    raise a"
+    )
+    wire = wire_of(
+        """
+        def call():
+            error = ValueError("0")
+            for number in range(1000):
+                next = ValueError(str(number))
+                next.__cause__ = error
+                error = next
+            raise error
+        """
+    )
+    depth = 0
+    while wire is not None:
+        wire, depth = wire["cause"], depth + 1
+    assert depth == 16
+
+
+def test_deep_recursion_crosses() -> None:
+    wire = wire_of("def call():\n    call()")
+    assert wire["type"] == "RecursionError"
+    assert len(wire["frames"]) > 100
+
+
+def test_a_syntax_error_carries_its_place() -> None:
+    wire = wire_of("def call():\n    compile('x = = 1', 'helper.py', 'exec')")
+    detail = wire["detail"]
+    assert (detail["filename"], detail["lineno"], detail["text"].strip()) == ("helper.py", 1, "x = = 1")
+    assert detail["offset"] == 5
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="notes came with Python 3.11")
+def test_notes_cross() -> None:
+    assert wire_of("def call():\n    e = ValueError('x')\n    e.add_note('hint')\n    raise e")["notes"] == ["hint"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "e.__notes__ = 5",
+        "e = SyntaxError('s'); e.lineno = object(); e.text = b'bytes'",
+        "e = type('Odd', (Exception,), {'__module__': None})('x')",
+        "e = type('Odd', (Exception,), {'__str__': lambda self: 5})('x')",
+        "e = type('Odd', (Exception,), {'__str__': lambda self: exit()})('x')",
+        "e = ValueError('\\ud800')",
+        "e = type('Odd', (Exception,), {'__getattribute__': lambda self, name: 1 / 0})('x')",
+    ],
+)
+def test_an_odd_exception_never_raises_another(spoil: str) -> None:
+    """Whatever the author made of it: an error while reporting an error would take the stub with it."""
+    error = raised_by(f"def call():\n    e = ValueError('x')\n    {spoil}\n    raise e")
+    outcome = outcome_of(error)
+    wire = json.loads(json.dumps(outcome))
+    assert wire["code"] == 1
+    failure = failure_of(wire)
+    assert failure.exception is None or isinstance(failure.exception, RemoteException)
+
+
+def test_an_outcome_may_have_a_text_of_its_own() -> None:
+    outcome = outcome_of(ValueError("x"), "Failed to process")
+    assert (outcome["text"], outcome["code"], outcome["exception"]["type"]) == ("Failed to process", 1, "ValueError")

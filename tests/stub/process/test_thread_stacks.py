@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from pathlib import Path
+
+import pytest
+
+from tritonlab.stub._pb_stub.process import thread_stacks
+from tritonlab.stub._pb_stub.process.errands import Errands
+from tritonlab.stub._pb_stub.process.thread_stacks import all_stacks
+
+
+class Blocked:
+    """A thread of the author's that waits."""
+
+    def __init__(self, name: str) -> None:
+        self.there = threading.Event()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.work, name=name, daemon=True)
+        self.thread.start()
+        assert self.there.wait(5)
+
+    def work(self) -> None:
+        self.deeper()
+
+    def deeper(self) -> None:
+        self.there.set()
+        self.over.wait(10)  # this line
+
+
+def part(text: str, title: str) -> list[str]:
+    """The lines below a title."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(title)) + 1
+    end = next((i for i in range(start, len(lines)) if not lines[i].startswith(" ")), len(lines))
+    return lines[start:end]
+
+
+def test_a_thread_is_shown_with_its_name_and_source_lines() -> None:
+    blocked = Blocked("the author's")
+    lines = part(all_stacks(), "Thread 'the author's' (most recent call last):")
+    blocked.over.set()
+    assert [line.strip() for line in lines[:4]][1::2] == ["self.deeper()", "self.over.wait(10)  # this line"]
+    assert "in work" in lines[0]
+    assert f'File "{__file__}"' in lines[0]  # the start of a thread is not shown
+
+
+def test_our_threads_and_the_asking_one_are_not_shown() -> None:
+    errands = Errands()
+    errands.start()
+    monitor = Blocked("monitor")
+    text = all_stacks()
+    monitor.over.set()
+    assert "errands" not in text
+    assert "monitor" not in text
+    assert "all_stacks" not in text
+
+
+def test_the_main_thread_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = Blocked("other")
+    found: list[str] = []
+    asker = threading.Thread(target=lambda: found.append(all_stacks()))
+    asker.start()
+    asker.join(10)
+    blocked.over.set()
+    assert found[0].startswith("Thread 'MainThread' (most recent call last):\n")
+    assert "Thread 'other'" in found[0]
+
+
+def test_a_thread_in_our_code_says_which_call_of_ours_it_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = Blocked("waits in ours")
+    monkeypatch.setattr(thread_stacks, "_OURS", threading.__file__)
+    monkeypatch.setattr(thread_stacks, "_LIBRARY", "/nowhere/")
+    lines = part(all_stacks(), "Thread 'waits in ours'")
+    blocked.over.set()
+    assert lines[-1] == "  [in wait]"
+
+
+def test_a_thread_with_nothing_of_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = Blocked("idle")
+    monkeypatch.setattr(thread_stacks, "_OURS", __file__)
+    lines = part(all_stacks(), "Thread 'idle'")
+    blocked.over.set()
+    assert lines == ["  nothing of the model"]
+
+
+def test_the_tasks_of_a_loop_show_the_whole_chain() -> None:
+    async def inner() -> None:
+        await asyncio.sleep(10)  # inner line
+
+    async def outer() -> None:
+        await inner()  # outer line
+
+    async def look() -> str:
+        task = asyncio.create_task(outer(), name="T")
+        await asyncio.sleep(0)
+        text = all_stacks(asyncio.get_running_loop())
+        task.cancel()
+        return text
+
+    lines = part(asyncio.run(look()), "Task 'T'")
+    assert [line.strip() for line in lines][1:4:2] == [
+        "await inner()  # outer line",
+        "await asyncio.sleep(10)  # inner line",
+    ]
+
+
+def test_a_call_of_an_executor_is_told_by_its_name() -> None:
+    """There is nothing of the author's on that thread."""
+    frames = [("/lib/python3/threading.py", "run"), ("/lib/python3/concurrent/thread.py", "run")]
+    frames += [("/stub/awaited_calls.py", "run"), ("/stub/infer_request.py", "exec"), ("/stub/bridge.py", "infer")]
+    summaries = [traceback.FrameSummary(file, 1, name, lookup_line=False) for file, name in frames]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thread_stacks, "_OURS", "/stub/")
+        patch.setattr(thread_stacks, "_LIBRARY", "/lib/python3/")
+        assert thread_stacks._part("Thread 'asyncio_0'", summaries) == "Thread 'asyncio_0':\n  [in exec]"
+
+
+@pytest.mark.parametrize(
+    ("file", "around"),
+    [
+        ("<frozen importlib._bootstrap>", True),
+        (threading.__file__, True),
+        ("<string>", False),
+        ("/m/1/model.py", False),
+        (str(Path(threading.__file__).parent / "site-packages" / "torch" / "x.py"), False),
+    ],
+)
+def test_what_is_around_the_authors_code(file: str, around: bool) -> None:
+    assert thread_stacks._is_around(file) == around
+
+
+def test_without_a_loop_there_are_no_tasks() -> None:
+    assert "Task" not in all_stacks(None).replace("Task 'T'", "")

@@ -1,0 +1,372 @@
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tritonlab.stub._pb_stub.wire import shm_manager
+from tritonlab.stub._pb_stub.wire.serialization import WireError
+from tritonlab.stub._pb_stub.wire.shm_manager import (
+    LARGE,
+    Lease,
+    Region,
+    RegionReader,
+    SharedMemoryError,
+    create_region_file,
+)
+
+MIB = 1 << 20
+PAGE = 4096
+
+
+@pytest.fixture
+def fd() -> Iterator[int]:
+    fd = create_region_file("test")
+    yield fd
+    os.close(fd)
+
+
+# -- the file
+
+
+def test_a_region_has_no_name_in_any_directory(fd: int) -> None:
+    before = set(os.listdir("/dev/shm"))
+    Region(fd, 4 * MIB)
+    assert set(os.listdir("/dev/shm")) == before
+    assert os.fstat(fd).st_nlink == 0
+
+
+def test_a_region_is_not_inherited_by_what_the_kernel_starts(fd: int) -> None:
+    assert not os.get_inheritable(fd)
+
+
+def test_nobody_can_shrink_a_region_under_its_reader(fd: int) -> None:
+    """A mapped page that is cut off would kill the reader with SIGBUS."""
+    Region(fd, MIB)
+    with pytest.raises(PermissionError):
+        os.ftruncate(fd, 0)
+    os.ftruncate(fd, 2 * MIB)
+
+
+def test_without_memfd_it_is_an_unlinked_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    fd = create_region_file("test")
+    try:
+        region = Region(fd, MIB)
+        assert os.fstat(fd).st_nlink == 0
+        offset = region.allocate(10)
+        region.write(offset, b"0123456789")
+        assert bytes(RegionReader(fd).view(offset, 10)) == b"0123456789"
+    finally:
+        os.close(fd)
+
+
+# -- the writer
+
+
+def test_used_counts_the_blocks_that_are_out(fd: int) -> None:
+    region = Region(fd, MIB)
+    assert region.used == 0
+    small, large = region.allocate(1), region.allocate(100)
+    assert region.used == 64 + 128
+    region.free(small)
+    assert region.used == 128
+    region.free(large)
+    assert region.used == 0
+
+
+def test_an_empty_block_is_a_block(fd: int) -> None:
+    region = Region(fd, MIB)
+    first, second = region.allocate(0), region.allocate(0)
+    assert first != second
+    region.free(first)
+    region.free(second)
+
+
+@pytest.mark.parametrize(("nbytes", "align"), [(1, 64), (65, 64), (LARGE - 1, 64), (LARGE, PAGE), (LARGE + 1, PAGE)])
+def test_blocks_are_aligned(fd: int, nbytes: int, align: int) -> None:
+    region = Region(fd, 8 * MIB)
+    region.allocate(1)
+    assert region.allocate(nbytes) % align == 0
+
+
+@pytest.mark.parametrize("nbytes", [64, 1 << 16, (1 << 16) + 64, 2 * MIB])
+def test_what_was_freed_is_used_again(fd: int, nbytes: int) -> None:
+    region = Region(fd, 4 * MIB)
+    for _ in range(20):
+        region.free(region.allocate(nbytes))
+    assert region.size == 4 * MIB
+
+
+def test_kept_small_blocks_are_given_up_before_the_region_grows(fd: int) -> None:
+    region = Region(fd, MIB)
+    blocks = [region.allocate(1 << 16) for _ in range(16)]  # all of it
+    for block in blocks:
+        region.free(block)
+    region.free(region.allocate(MIB - PAGE))
+    assert region.size == MIB
+
+
+@pytest.mark.parametrize("offset", [64, 1, -64, 1 << 40])
+def test_only_what_is_out_can_be_freed(fd: int, offset: int) -> None:
+    region = Region(fd, MIB)
+    region.allocate(64)
+    with pytest.raises(WireError, match="freed twice or never allocated"):
+        region.free(offset)
+
+
+def test_a_block_cannot_be_freed_twice(fd: int) -> None:
+    region = Region(fd, MIB)
+    block = region.allocate(64)
+    region.free(block)
+    with pytest.raises(WireError):
+        region.free(block)
+    assert region.used == 0
+
+
+def test_it_grows_by_steps_as_far_as_needed(fd: int) -> None:
+    region = Region(fd, MIB, growth=MIB)
+    region.allocate(5 * MIB)
+    assert region.size % MIB == 0
+    assert 6 * MIB <= region.size <= 8 * MIB
+    assert os.fstat(fd).st_size == region.size
+
+
+def test_both_sides_hear_that_it_grew(fd: int) -> None:
+    region, heard = Region(fd, size=4096, growth=4096), []
+    reader = RegionReader(fd)
+    region.on_grow = lambda size, used: heard.append(("writer", size, used))
+    reader.on_grow = lambda size, used: heard.append(("reader", size, used))
+    reader.view(region.allocate(64), 64)
+    assert heard == []
+    large = region.allocate(10_000)
+    reader.view(large, 10_000)
+    reader.view(large, 10_000)
+    assert heard == [("writer", 16384, 64 + 10_048), ("reader", 16384, -1)]
+
+
+def test_views_of_before_stay_valid_when_it_grows(fd: int) -> None:
+    region = Region(fd, MIB)
+    offset = region.allocate(8)
+    region.write(offset, b"original")
+    reader = RegionReader(fd)
+    view = reader.view(offset, 8)
+    region.write(region.allocate(3 * MIB), b"x")
+    assert bytes(view) == b"original"
+    region.write(offset, b"changed!")
+    assert bytes(view) == b"changed!"
+
+
+@pytest.mark.rule("2.9.1")
+def test_a_limit_refuses_growth_with_the_peers_text(fd: int) -> None:
+    region = Region(fd, MIB, MIB, limit=2 * MIB)
+    block = region.allocate(1000)
+    with pytest.raises(
+        SharedMemoryError,
+        match=r"^Failed to increase the shared memory pool size to \d+ bytes. If you are running Triton inside docker, "
+        r"use '--shm-size' flag to control the shared memory region size. Error: limit of 2097152 bytes reached$",
+    ):
+        region.allocate(4 * MIB)
+    region.free(block)
+    assert region.size == MIB
+    region.allocate(MIB // 2)  # it goes on working
+
+
+def test_more_than_the_machine_has_is_refused(fd: int) -> None:
+    region = Region(fd, MIB)
+    with pytest.raises(SharedMemoryError):
+        region.allocate(1 << 62)
+    assert region.used == 0
+
+
+def free_bytes(region: Region) -> int:
+    return sum(size for _, size in region._free) + sum(size * len(kept) for size, kept in region._recent.items())
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from([0, 1, 63, 64, 65, 5000, 1 << 16, (1 << 16) + 1, MIB, 3 * MIB])),
+        max_size=60,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_blocks_never_overlap_and_nothing_gets_lost(steps: list[tuple[bool, int]], random: object) -> None:
+    fd = create_region_file("test")
+    try:
+        region = Region(fd, MIB)
+        out: list[int] = []
+        for give_back, nbytes in steps:
+            if give_back and out:
+                region.free(out.pop(random.randrange(len(out))))  # type: ignore[attr-defined]
+            else:
+                out.append(region.allocate(nbytes))
+            spans = sorted((offset, offset + size) for offset, size in region._blocks.items())
+            assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+            assert not spans or spans[-1][1] <= region.size
+            assert region.used + free_bytes(region) == region.size
+        for block in out:
+            region.free(block)
+        region._release_recent()
+        assert region._free == [(0, region.size)]
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(10, dtype=np.int16),
+        np.arange(5000, dtype=np.float64),
+        np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
+        np.array(7.5),
+        np.empty((0, 3), np.float32),
+        np.arange(4000, dtype=np.int32)[::2],
+        np.asfortranarray(np.arange(6000, dtype=np.float32).reshape(60, 100)),
+        np.array([True, False]),
+    ],
+    ids=lambda array: f"{array.dtype}{list(array.shape)}",
+)
+def test_arrays_are_written_in_c_order(fd: int, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+    region = Region(fd, MIB)
+    offset = region.allocate(array.nbytes)
+    assert region.write(offset, array) == array.nbytes
+    assert bytes(RegionReader(fd).view(offset, array.nbytes)) == array.tobytes()
+
+
+@pytest.mark.parametrize("data", [b"", b"bytes", memoryview(b"view")])
+def test_bytes_are_written_as_they_are(fd: int, data: bytes) -> None:
+    region = Region(fd, MIB)
+    offset = region.allocate(len(data))
+    assert region.write(offset, data) == len(data)
+    assert bytes(RegionReader(fd).view(offset, len(data))) == bytes(data)
+
+
+# -- the reader
+
+
+@pytest.mark.parametrize(("offset", "nbytes"), [(0, MIB + 1), (MIB, 1), (-1, 8), (0, -1), (1 << 62, 8)])
+def test_a_view_outside_the_region_is_refused(fd: int, offset: int, nbytes: int) -> None:
+    Region(fd, MIB)
+    with pytest.raises(WireError):
+        RegionReader(fd).view(offset, nbytes)
+
+
+def test_a_closed_region_is_refused_but_what_was_seen_stays(fd: int) -> None:
+    region = Region(fd, MIB)
+    offset = region.allocate(4)
+    region.write(offset, b"seen")
+    reader = RegionReader(os.dup(fd))
+    view = reader.view(offset, 4)
+    reader.close()
+    assert bytes(view) == b"seen"
+    region.allocate(MIB)
+    with pytest.raises(WireError, match="the region is closed"):
+        reader.view(MIB, 4)
+
+
+def test_a_lease_returns_its_block_once_when_the_last_holder_lets_go(fd: int) -> None:
+    region = Region(fd, MIB)
+    offset = region.allocate(64)
+    freed: list[int] = []
+    reader = RegionReader(fd)
+    lease: Lease | None = Lease(freed, offset, reader)
+    array = reader.array(offset, 64, lease)
+    part = array[8:16]
+    lease = None
+    del array
+    gc.collect()
+    assert freed == []
+    del part
+    gc.collect()
+    assert freed == [offset]
+
+
+def test_an_array_is_the_memory_itself(fd: int) -> None:
+    region = Region(fd, MIB)
+    offset = region.allocate(16)
+    reader = RegionReader(fd)
+    array = reader.array(offset, 16, None)
+    region.write(offset, bytes(range(16)))
+    assert array.tolist() == list(range(16))
+
+
+@pytest.mark.parametrize("position", [0, 64, PAGE - 64])
+def test_a_private_array_is_writable_and_nobody_else_sees_it(fd: int, position: int) -> None:  # rule 1.4.11
+    region = Region(fd, 4 * MIB)
+    block = region.allocate(2 * MIB)
+    offset = block + position
+    region.write(offset, np.full(MIB, 7, np.uint8))
+    freed: list[int] = []
+    reader = RegionReader(fd)
+    lease = Lease(freed, block, reader)
+    private = lease.private_array(reader.view(offset, MIB))
+    assert private.nbytes == MIB
+    private[0] = 9
+    assert (private[1:] == 7).all()
+    assert reader.view(offset, 1)[0] == 7
+    del lease
+    gc.collect()
+    assert freed == []  # pages that were not written still are the region's
+    del private
+    gc.collect()
+    assert freed == [block]
+
+
+def test_a_private_array_of_a_view_older_than_the_last_growth(fd: int) -> None:
+    """The model keeps an input, something larger comes (a BLS answer, the next batch), then it asks for the array."""
+    region = Region(fd, 4 * MIB)
+    block = region.allocate(2 * MIB)
+    region.write(block, np.full(2 * MIB, 7, np.uint8))
+    reader = RegionReader(fd)
+    lease = Lease([], block, reader)
+    view = reader.view(block, 2 * MIB)
+    later = region.allocate(16 * MIB)
+    reader.view(later, 16 * MIB)
+    private = lease.private_array(view)
+    assert (private == 7).all()
+
+
+def test_the_constants_are_those_of_this_machine() -> None:
+    fcntl = pytest.importorskip("fcntl")
+    assert fcntl.F_ADD_SEALS == shm_manager._ADD_SEALS
+    assert fcntl.F_SEAL_SHRINK == shm_manager._SEAL_SHRINK
+
+
+def test_a_held_block_stays_when_the_reader_has_returned_it() -> None:
+    region = Region(create_region_file("test"), 1 << 16)
+    block = region.allocate(100)
+    region.write(block, b"x" * 100)
+    hold = region.hold(block)
+    region.free(block)
+    assert region.used == 128
+    others = [region.allocate(100) for _ in range(20)]
+    assert block not in others
+    assert bytes(region.buffer[block : block + 100]) == b"x" * 100
+    del hold
+    assert region.allocate(100) == block
+
+
+def test_a_block_that_is_let_go_first_waits_for_its_reader() -> None:
+    region = Region(create_region_file("test"), 1 << 16)
+    block = region.allocate(100)
+    hold = region.hold(block)
+    del hold
+    assert region.allocate(100) != block
+    region.free(block)
+    assert region.allocate(100) == block
+
+
+def test_a_held_block_is_returned_once() -> None:
+    region = Region(create_region_file("test"), 1 << 16)
+    block = region.allocate(100)
+    hold = region.hold(block)
+    region.free(block)
+    with pytest.raises(WireError, match="freed twice"):
+        region.free(block)
+    del hold

@@ -1,0 +1,123 @@
+"""The author's objects in a process that the model forked: `multiprocessing.Pool` and `Process`, `os.fork`.
+
+Parent and child hold the same socket and the same regions, and neither can know what the other does with them. So the
+child drops them first of all, and gets a link of its own from the server when it first needs one (`ipc/fork_links.py`).
+Then everything works there: BLS, metrics, Logger, model control, cancellation, response senders. With the peer (2.51)
+`exec` and metrics do; Logger's lines get lost, `is_cancelled()` and decoupled calls hang, and a sender ends the server.
+
+A worker that was forked in `initialize` may use BLS too, as soon as the model is READY; with the peer it never may.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+import struct
+import threading
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional
+
+from ..api import bridge
+from ..api.bridge import Bridge, BridgeError
+from ..api.infer_request import InferenceRequest
+from ..api.infer_response import InferenceResponse
+from ..wire.connection import Connection
+from ..wire.shm_manager import Region, RegionReader
+from .stub_bridge import StubBridge
+
+#: Size, growth and limit (0: none) of the regions that the server gives a forked process.
+_SIZES = struct.Struct("<QQQ")
+
+
+class _ChildBridge(StubBridge):
+    """The bridge of a forked process, over its own link."""
+
+    def forgotten(self, handle: int, answered: bool) -> None:
+        """The parent has the sender too, and may still use it."""
+
+
+class ForkedBridge(Bridge):
+    """Stands for the bridge of a forked process until it is used."""
+
+    def __init__(self, parent: Bridge, open_requests: Dict[int, FrozenSet[str]], door: socket.socket) -> None:
+        # what the model may do depends on where it is now, which only the server knows (see above)
+        over = parent.phase in ("import", "auto_complete", "finalize")
+        self.phase = parent.phase if over else "execute"
+        self.instance_name = parent.instance_name
+        self.model_dir = parent.model_dir
+        self.open_requests = open_requests
+        self._door = door
+        self._lock = threading.Lock()  # guards _link
+        self._link: Optional[StubBridge] = None
+
+    def linked(self) -> StubBridge:
+        """The bridge that takes over. Raises BridgeError if there is no server any more."""
+        with self._lock:
+            if self._link is None:
+                self._link = self._connect()
+                bridge.install(self._link)
+            return self._link
+
+    def _connect(self) -> StubBridge:
+        ours, theirs = socket.socketpair()
+        ends = array.array("i", [theirs.fileno()])
+        try:
+            self._door.sendmsg([struct.pack("<Q", os.getpid())], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)])
+            theirs.close()
+            sizes, ancillary, _, _ = ours.recvmsg(_SIZES.size, socket.CMSG_SPACE(2 * ends.itemsize))
+            if not ancillary:
+                raise OSError("no link was given")
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            raise BridgeError("the server has ended: %s" % error) from None
+        kernel_fd, stub_fd = array.array("i", ancillary[0][2])
+        size, growth, limit = _SIZES.unpack(sizes)
+        region = Region(stub_fd, size, growth, limit or None)
+        child = _ChildBridge(Connection(ours, on_freed=region.free), region, RegionReader(kernel_fd))
+        child.phase, child.instance_name, child.model_dir = self.phase, self.instance_name, self.model_dir
+        child.open_requests = self.open_requests
+        return child
+
+    def log(self, level: int, message: str, file: str, line: int) -> None:
+        self.linked().log(level, message, file, line)
+
+    def call(self, command: str, body: Any) -> Any:
+        return self.linked().call(command, body)
+
+    def is_cancelled(self, handle: int) -> bool:
+        return self.linked().is_cancelled(handle)
+
+    def send_response(self, handle: int, response: Optional[InferenceResponse], flags: int) -> None:
+        self.linked().send_response(handle, response, flags)
+
+    def infer(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
+        return self.linked().infer(request, decoupled)
+
+
+class ForkGuard:
+    """Keeps what a stub forks away from the stub's link. `connections` are the stub's, `door` is its end of the socket
+    over which forked processes ask for links."""
+
+    def __init__(self, stub: StubBridge, connections: List[Connection], door: socket.socket) -> None:
+        self._stub = stub
+        self._connections = connections
+        self._door = door
+
+    def install(self) -> None:
+        """From now on every fork of this process is seen, also those of its children."""
+        os.register_at_fork(after_in_parent=self._in_parent, after_in_child=self._in_child)
+
+    def _in_parent(self) -> None:
+        # the child has senders of these too: that the parent drops its own does not mean that they are forgotten
+        self._stub.shared_requests = set(self._stub.open_requests)
+
+    def _in_child(self) -> None:
+        before = bridge.current()
+        if isinstance(before, StubBridge):
+            before.abandon()
+        for connection in self._connections:
+            connection.abandon()
+        self._connections = []
+        open_requests = dict(getattr(before, "open_requests", {}))
+        bridge.install(ForkedBridge(before, open_requests, self._door))

@@ -1,0 +1,175 @@
+"""The author's model inside the stub: import it, construct it, call its methods in the right phase.
+
+Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or
+ModelFailure with the
+peer's text when the model broke a rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import linecache
+import os
+import sys
+import threading
+from typing import Any, Dict, List, Optional, Set
+
+from ..api.bridge import Bridge
+from .needed_calls import AwaitedCoroutine
+
+#: Seconds a coroutine that blocks its loop may hold up `finalize`.
+_LOOP_END = 1.0
+
+
+class ModelFailure(Exception):
+    """The model did something the peer refuses; the text is the peer's."""
+
+
+class ModelContext:
+    """One author's model in this process."""
+
+    def __init__(self, bridge: Bridge, backend_directory: str) -> None:
+        self._bridge = bridge
+        self._backend_directory = backend_directory
+        self._module: Any = None
+        self._model: Any = None
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._loop_thread: Optional[threading.Thread] = None
+        self.model_path = ""
+        self.is_async = False
+
+    def load(self, module: str, paths: List[str], model_path: str) -> None:
+        """Imports the model's module (`1.model`, or `model` of a Python-based backend) with the peer's sys.path (rules
+        2.1.4, 2.1.5, 2.11.2)."""
+        self._bridge.phase = "import"
+        self.model_path = model_path
+        sys.path.insert(0, "")  # the peer's embedded interpreter looks into the working directory first
+        sys.path.extend([*paths, self._backend_directory])
+        if self._utils_directory() != self._backend_directory:
+            # a backend, or a model, that brings its own is given it (rule 2.11.3); a warm stub has imported ours
+            sys.modules.pop("triton_python_backend_utils", None)
+        # byte-code is never written into a model repository: a poller would take it for a change
+        sys.dont_write_bytecode = True
+        importlib.invalidate_caches()
+        if not os.path.exists(model_path):
+            # rule 2.5.6: the peer logs this and reports an unhealthy stub some 10 s later
+            raise ModelFailure("Python model file not found in '%s'" % model_path)
+        known = set(sys.modules)
+        __import__(module)
+        _warn_of_working_directory(set(sys.modules) - known)
+        self._module = sys.modules[module]
+        # what took the module's place in sys.modules has none
+        _keep_source(getattr(self._module, "__file__", None) or model_path)
+        utils = importlib.import_module("triton_python_backend_utils")
+        compiled = importlib.import_module("c_python_backend_utils")
+        compiled.attach(utils)  # only now: rule 1.1.2
+
+    @staticmethod
+    def _utils_directory() -> Optional[str]:
+        """Where `import triton_python_backend_utils` finds it."""
+        for directory in sys.path:
+            if os.path.exists(os.path.join(directory, "triton_python_backend_utils.py")):
+                return directory
+        return None
+
+    def auto_complete_config(self, config: str) -> Optional[str]:
+        """The config JSON the model's auto_complete_config returned, or None if it has no such method (rule 2.4.1)."""
+        self._bridge.phase = "auto_complete"
+        kind = self._module.TritonPythonModel
+        if not hasattr(kind, "auto_complete_config"):
+            return None
+        utils = sys.modules["triton_python_backend_utils"]
+        wrapper = utils.ModelConfig(config)
+        name = wrapper.as_dict().get("name", "")
+        returned = kind.auto_complete_config(wrapper)
+        if not isinstance(returned, utils.ModelConfig):
+            raise ModelFailure(
+                "auto_complete_config function in model '%s' must return a valid pb.ModelConfig object." % name
+            )
+        return json.dumps(returned.as_dict())
+
+    def initialize(self, args: Dict[str, str]) -> None:
+        """Constructs the model and calls its `initialize`, if it has one (rule 2.3)."""
+        self._bridge.phase = "construct"
+        self._model = self._module.TritonPythonModel()
+        self._bridge.phase = "initialize"
+        if hasattr(self._model, "initialize"):
+            self._model.initialize(args)
+        execute = getattr(self._model, "execute", None)
+        self.is_async = inspect.iscoroutinefunction(execute)
+        self._bridge.phase = "execute"
+
+    def execute(self, requests: List[Any]) -> Any:
+        """What the model's `execute` returned; a coroutine for an `async def execute`."""
+        try:
+            execute = self._model.execute
+        except AttributeError:
+            raise ModelFailure("Python model %s does not implement `execute` method." % self.model_path) from None
+        return execute(requests)
+
+    def run(self, coroutine: Any) -> AwaitedCoroutine:
+        """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8)."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._loop_thread = threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True)
+            self._loop_thread.start()
+        assert self._loop_thread is not None
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return AwaitedCoroutine(coroutine, future, self._loop, self._loop_thread.ident or 0)
+
+    @property
+    def loop(self) -> Optional[asyncio.AbstractEventLoop]:
+        """The model's event loop, once there is one."""
+        return self._loop
+
+    def is_ready(self) -> Optional[bool]:
+        """None if the model has no `is_ready`, else what it returned, plain or by `async def` (rules 2.7.1, 2.7.2)."""
+        method = getattr(self._model, "is_ready", None)
+        if method is None:
+            return None
+        value = method()
+        if inspect.iscoroutine(value):
+            value = asyncio.run(value)
+        if type(value) is not bool:
+            raise ModelFailure("is_ready() must return a boolean value")
+        return value
+
+    def finalize(self) -> None:
+        """Stops the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
+        self._bridge.phase = "finalize"
+        if self._loop is not None and self._loop_thread is not None:
+            # the peer's stop() comes from this thread and an idle loop sleeps through it (rule 2.8.3)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop_thread.join(_LOOP_END)
+        if self._model is not None and hasattr(self._model, "finalize"):
+            self._model.finalize()
+
+
+def _warn_of_working_directory(imported: Set[str]) -> None:
+    """Says which modules came from the working directory: a deployed server has another one, and does not find them."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return  # it was removed
+    for name in sorted(imported):
+        # its own dict: a lazy module, or one like torch.classes, makes something up for any attribute it is asked for
+        own = getattr(sys.modules.get(name), "__dict__", {})
+        path = [own.get("__file__"), *(own.get("__path__") or ())][-1]
+        if "." not in name and isinstance(path, str) and os.path.dirname(path) == here:
+            sys.stderr.write(
+                "warning: '%s' was imported from the working directory %s, where a deployed server does not find it: "
+                "put it beside model.py\n" % (name, here)
+            )
+
+
+def _keep_source(path: str) -> None:
+    """Stacks and tracebacks of this process show the model's lines as they were imported: when it is loaded again, this
+    one may still run, and the file is another."""
+    linecache.getlines(path)
+    entry = linecache.cache.get(path)
+    if entry is not None and len(entry) == 4:
+        size, _, lines, name = entry
+        linecache.cache[path] = (size, None, lines, name)  # without a time it is never checked
