@@ -16,10 +16,10 @@ from .core.tensor import Tensor
 from .core.trace_settings import TraceSetting
 from .export.repository import export
 from .runtime import default_server, default_workspace, load, playground, reset, serve
-from .server.in_process import Server
-from .server.model import Model
+from .server.api.model import Model
+from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
+from .server.api.server import Server
 from .server.options import Options
-from .server.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
 
 __version__ = "0.1.0"
 

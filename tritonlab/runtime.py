@@ -3,7 +3,7 @@
 The way of a request, names = modules:
 
     cell / playground                       notebook/
-      | Model.infer                         server/model.py              caller's thread
+      | Model.infer                         server/api/model.py              caller's thread
       v
     InferenceServer.infer                   server/inference_server.py   find the version, check the request
       v
@@ -39,8 +39,8 @@ from .notebook.config_options import ConfigOptions
 from .notebook.draft import Files, Source
 from .notebook.playground import Playground
 from .notebook.workspace import Workspace
-from .server.in_process import Server
-from .server.model import Model
+from .server.api.model import Model
+from .server.api.server import Server
 from .server.options import Options
 
 if TYPE_CHECKING:

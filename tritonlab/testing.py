@@ -32,8 +32,8 @@ from .model_testing import FakeTriton, build_args, build_request, load_class
 from .notebook.config_options import ConfigOptions
 from .notebook.draft import Source
 from .notebook.workspace import Workspace
-from .server.in_process import Server
-from .server.model import Model
+from .server.api.model import Model
+from .server.api.server import Server
 from .stub._pb_stub.wire.connection import Connection, Message
 from .stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
 from .stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.server.log_writer import LogWriter
+from tritonlab.server.observe.log_writer import LogWriter
 
 from .clients import Client
 from .lab_client import LabClient

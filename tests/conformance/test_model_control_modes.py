@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.server.in_process import Server
+from tritonlab.server.api.server import Server
 
 from .clients import Client, Failure, Files
 from .lab_client import LabClient

@@ -25,8 +25,8 @@ from tests.serving import (
     open_descriptors,
 )
 from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.server.model import Model
-from tritonlab.server.response_iterator import RequestInterrupted
+from tritonlab.server.api.model import Model
+from tritonlab.server.api.response_iterator import RequestInterrupted
 
 ECHO = """
 import triton_python_backend_utils as pb_utils

@@ -11,7 +11,7 @@ import pytest
 
 from tests.serving import DECOUPLED, Lab, alive, config, eventually, in_threads, instances
 from tritonlab.core.status import InvalidArgumentError, ModelError
-from tritonlab.server.model import Model
+from tritonlab.server.api.model import Model
 
 START, END = 1, 2
 

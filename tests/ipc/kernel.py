@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from tests.serving import SCRIPTED, SCRIPTED_CONFIG, Script, write_model
-from tritonlab.server.in_process import Server
+from tritonlab.server.api.server import Server
 
 
 def say(value: Any) -> None:

@@ -12,8 +12,8 @@ import pytest
 from tests.ensembles import ensemble_text, model_text, step
 from tests.serving import eventually
 from tritonlab.core.status import EnsembleError, ModelLoadError
-from tritonlab.server.in_process import Server
-from tritonlab.server.watchdog import Way
+from tritonlab.server.api.server import Server
+from tritonlab.server.observe.watchdog import Way
 
 #: Waits for the file GATE, if there is one to wait for; adds 1.
 ADD = """

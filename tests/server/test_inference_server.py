@@ -35,7 +35,7 @@ from tritonlab.core.status import (
     TritonError,
     UnavailableError,
 )
-from tritonlab.server.in_process import Server
+from tritonlab.server.api.server import Server
 from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument
 

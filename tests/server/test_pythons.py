@@ -16,7 +16,7 @@ from tests.serving import Lab, eventually, instances, stub_processes
 from tritonlab.__main__ import main
 from tritonlab.core.status import ModelLoadError
 from tritonlab.ipc.own_stub import NAME
-from tritonlab.server.model import Model
+from tritonlab.server.api.model import Model
 
 TELLING = """
 import json

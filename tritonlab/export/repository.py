@@ -21,7 +21,7 @@ from .deployable_config import deployable_config
 from .machine_bound import left_out, warnings
 
 if TYPE_CHECKING:
-    from ..server.model import Model
+    from ..server.api.model import Model
 
 CONFIG_FILE = "config.pbtxt"
 _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")

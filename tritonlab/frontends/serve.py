@@ -19,7 +19,7 @@ from typing import Any
 
 from ..core.status import InternalError, InvalidArgumentError, TritonError
 from ..server.inference_server import InferenceServer
-from ..server.log_writer import LogWriter
+from ..server.observe.log_writer import LogWriter
 from .command_line import usage
 from .endpoints import Endpoints
 from .flag_values import CommandLineError

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..instances.rate_limiter import Limits
 from ..ipc.stub_launcher import STUB
-from ..server.backends import DEFAULT_DIRECTORY
 from ..server.inference_server import InferenceServer
+from ..server.models.backends import DEFAULT_DIRECTORY
 from .table_printer import print_table
 
 

@@ -15,7 +15,7 @@ from .theme import STYLE
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from ..server.model import Model
+    from ..server.api.model import Model
 
 DEFAULT_DIRECTORY = "model_repository"
 

@@ -13,7 +13,7 @@ from .model_facts import model_facts
 from .workspace import Workspace
 
 if TYPE_CHECKING:
-    from ..server.model import Model
+    from ..server.api.model import Model
 
 
 def show_card(shell: Any, workspace: Workspace, model: Model) -> None:

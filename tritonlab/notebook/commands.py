@@ -26,8 +26,8 @@ from .workspace import Workspace
 if TYPE_CHECKING:
     from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
-    from ..server.chrome_trace import ChromeTrace
-    from ..server.model import Model
+    from ..server.api.model import Model
+    from ..server.observe.chrome_trace import ChromeTrace
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ..ipc.stub_log import LogRecord
-    from ..server.model import Model
+    from ..server.api.model import Model
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from .sending import Outcome, Sending
 from .theme import STYLE
 
 if TYPE_CHECKING:
-    from ..server.model import Model
+    from ..server.api.model import Model
 
 MOST_IN_FLIGHT = 4096
 _FRAME_SECONDS = 1 / 20

@@ -15,8 +15,8 @@ from ..core.status import TritonError
 from ..core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from ..server.model import Model
-from ..server.response_iterator import ResponseIterator
+    from ..server.api.model import Model
+from ..server.api.response_iterator import ResponseIterator
 
 #: how long the times of an `execute` call that has answered already are waited for
 _SETTLE_SECONDS = 0.2

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.model_config import ConfigError
 from ..core.status import EnsembleError, ModelError, ModelLoadError, TritonError
-from ..server.response_iterator import RequestInterrupted
+from ..server.api.response_iterator import RequestInterrupted
 from .config_text import ConfigTextError
 from .errors import NotebookError
 from .hints import ConfigOf, hint

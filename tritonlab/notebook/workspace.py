@@ -28,9 +28,9 @@ from .syntax import check_syntax
 if TYPE_CHECKING:
     from ..frontends.endpoints import Endpoints
     from ..ipc.stub_log import LogRecord
-    from ..server.chrome_trace import ChromeTrace
-    from ..server.in_process import Server
-    from ..server.model import Model
+    from ..server.api.model import Model
+    from ..server.api.server import Server
+    from ..server.observe.chrome_trace import ChromeTrace
     from .cells import CellBody
 
 

@@ -35,22 +35,22 @@ from ..ipc.spin import SpinBudget
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from ..schedulers.timer import Timer
-from .backend_config import shm_settings
-from .backends import Backends
-from .execution_options import ExecutionOptions
-from .loaded_model import LoadedModel
-from .model_control import CONTROL_MODES, ModelControl
-from .model_lifecycle import LoadServices, ModelState, ModelVersion
-from .model_repository_manager import ModelRepositoryManager
+from .models.backend_config import shm_settings
+from .models.backends import Backends
+from .models.execution_options import ExecutionOptions
+from .models.loaded_model import LoadedModel
+from .models.model_control import CONTROL_MODES, ModelControl
+from .models.model_lifecycle import LoadServices, ModelState, ModelVersion
+from .models.model_repository_manager import ModelRepositoryManager
+from .models.repository_poller import RepositoryPoller
+from .models.startup_models import load_startup_models
+from .observe.metrics_text import FirstResponses, ServerMetrics
+from .observe.repository_index import repository_index
+from .observe.requests_in_flight import HeldRequest, survey
+from .observe.tracer import Tracer
+from .observe.watchdog import Watchdog
 from .options import Options
-from .repository_index import repository_index
-from .repository_poller import RepositoryPoller
-from .requests_in_flight import HeldRequest, survey
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
-from .server_metrics import FirstResponses, ServerMetrics
-from .startup_models import load_startup_models
-from .trace import Tracer
-from .watchdog import Watchdog
 
 #: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...server.trace import RECEPTION, Reception
+from ...server.observe.tracer import RECEPTION, Reception
 from .calls import Metadata
 from .infer_handler import InferService, ModelInferCall
 

@@ -14,7 +14,7 @@ from ...core.model_config import dims_text
 from ...core.model_config_rules import is_ensemble
 from ...core.status import InternalError, InvalidArgumentError
 from ...core.tensor import Tensor
-from ...server.model_lifecycle import ModelVersion
+from ...server.models.model_lifecycle import ModelVersion
 from ..classification import classify
 from ..shared_memory_manager import SharedMemoryManager
 from . import json_writer

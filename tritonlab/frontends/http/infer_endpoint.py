@@ -15,7 +15,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
-from ...server.model_lifecycle import ModelVersion
+from ...server.models.model_lifecycle import ModelVersion
 from ..lone_requests import LoneRequests
 from ..request_parameters import check_forwarded
 from ..shared_memory_manager import SharedMemoryManager

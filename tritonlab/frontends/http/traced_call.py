@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Message, Receive, Scope, Send
 
 from ...server.inference_server import InferenceServer
-from ...server.trace import RECEPTION, Reception
+from ...server.observe.tracer import RECEPTION, Reception
 from .reply import header
 
 #: Headers that continue a client's OpenTelemetry trace.

@@ -1,0 +1,176 @@
+"""The poll mode on a clock that stands still: real files, a fake model control."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.rules import rule
+from tests.serving import write_model
+from tritonlab.core.status import ModelLoadError
+from tritonlab.server.models.model_repository_manager import ModelRepositoryManager
+from tritonlab.server.models.repository_poller import RepositoryPoller
+from tritonlab.testing import FakeTimer, MockClock
+
+SECOND = 1_000_000_000
+SOURCE = "class TritonPythonModel: pass\n"
+
+
+class Recorder:
+    """A model control that writes down what it is asked for, and fails for the models in `bad`."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.bad: dict[str, Exception] = {}
+
+    def load_model(self, name: str) -> None:
+        self.calls.append(("load", name))
+        if name in self.bad:
+            raise self.bad[name]
+
+    def unload_model(self, name: str) -> None:
+        self.calls.append(("unload", name))
+
+    def take(self) -> list[tuple[str, str]]:
+        calls, self.calls = self.calls, []
+        return calls
+
+
+class Polled:
+    """A poller on a repository, with work that is done at once unless it is kept."""
+
+    def __init__(self, path: Path, seconds: float = 15) -> None:
+        self.path = path
+        self.control = Recorder()
+        self.clock = MockClock()
+        self.timer = FakeTimer(self.clock)
+        self.kept: list[Callable[[], None]] = []
+        self.keep = False
+        self.repository = ModelRepositoryManager([path])
+        self.poller = RepositoryPoller(self.repository, self.control, self.clock, self.timer, seconds, self._run)
+
+    def _run(self, work: Callable[[], None]) -> None:
+        if self.keep:
+            self.kept.append(work)
+        else:
+            work()
+
+    def after(self, seconds: float = 15) -> list[tuple[str, str]]:
+        """What was asked for in that time."""
+        self.timer.advance(int(seconds * SECOND))
+        return self.control.take()
+
+    def touch(self, name: str, file: str = "1/model.py") -> None:
+        path = self.path / name / file
+        os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + SECOND))
+
+
+@pytest.fixture
+def polled(tmp_path: Path) -> Polled:
+    for name in ("a", "b"):
+        write_model(tmp_path, name, SOURCE)
+    polled = Polled(tmp_path)
+    polled.poller.start()
+    return polled
+
+
+def test_what_is_there_at_the_start_is_known(polled: Polled) -> None:
+    assert polled.after(100) == []
+
+
+def test_it_looks_every_so_many_seconds(polled: Polled) -> None:
+    polled.touch("a")
+    assert polled.after(14.9) == []
+    assert polled.after(0.2) == [("load", "a")]
+    assert polled.after(60) == []
+    polled.touch("b")
+    assert polled.after() == [("load", "b")]
+
+
+@rule("5.11.1")
+def test_0_seconds_is_never(tmp_path: Path) -> None:
+    polled = Polled(tmp_path, 0)
+    polled.poller.start()
+    write_model(tmp_path, "a", SOURCE)
+    assert polled.after(100) == []
+
+
+def test_models_come_and_go(polled: Polled) -> None:
+    write_model(polled.path, "new", SOURCE)
+    assert polled.after() == [("load", "new")]
+    shutil.rmtree(polled.path / "a")
+    assert polled.after() == [("unload", "a")]
+    assert polled.after() == []
+    write_model(polled.path, "a", SOURCE)
+    assert polled.after() == [("load", "a")]
+
+
+@pytest.mark.parametrize("file", ["config.pbtxt", "1/more.py", "2/model.py", "data/x"])
+def test_any_file_is_a_change(polled: Polled, file: str) -> None:
+    path = polled.path / "a" / file
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    assert polled.after() == [("load", "a")]
+    path.unlink()
+    assert polled.after() == [("load", "a")]
+
+
+def test_byte_code_is_none(polled: Polled) -> None:  # server issue 7489
+    cache = polled.path / "a" / "1" / "__pycache__"
+    cache.mkdir()
+    (cache / "model.cpython-311.pyc").touch()
+    assert polled.after() == []
+
+
+@pytest.mark.parametrize("error", [ModelLoadError("no"), RuntimeError("a defect of ours")])
+def test_a_model_that_fails_waits_for_its_files_and_holds_up_nobody(polled: Polled, error: Exception) -> None:
+    polled.control.bad["a"] = error
+    polled.touch("a")
+    polled.touch("b")
+    assert polled.after() == [("load", "a"), ("load", "b")]
+    polled.touch("b")
+    assert polled.after() == [("load", "b")]  # not a: nothing of it has changed
+    polled.touch("a")
+    assert polled.after() == [("load", "a")]
+
+
+def test_a_load_that_hangs_holds_up_nobody(polled: Polled) -> None:  # server issue 6534
+    polled.touch("a")
+    polled.keep = True
+    polled.poller.poll()
+    (hanging,) = polled.kept
+    polled.keep = False
+    polled.touch("a")
+    polled.touch("b")
+    assert polled.after() == [("load", "b")]
+    hanging()
+    assert polled.control.take() == [("load", "a"), ("load", "a")]  # it has changed since that load began
+    assert polled.after() == []
+
+
+def test_a_repository_that_cannot_be_read_is_looked_at_again(polled: Polled, monkeypatch: pytest.MonkeyPatch) -> None:
+    polled.touch("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(polled.repository, "directories", lambda: 1 / 0)
+        assert polled.after() == []
+    assert polled.after() == [("load", "a")]
+
+
+def test_a_repository_that_is_away_for_a_while_takes_nothing_with_it(polled: Polled) -> None:
+    away = polled.path.with_name("away")
+    polled.path.rename(away)
+    assert polled.after() == []
+    away.rename(polled.path)
+    polled.touch("a")
+    assert polled.after() == [("load", "a")]
+
+
+def test_stopped_it_looks_no_more(polled: Polled) -> None:
+    polled.poller.stop()
+    polled.touch("a")
+    assert polled.after(100) == []
+    assert polled.timer.deadlines == []

@@ -1,0 +1,97 @@
+"""Lines as 2.51 writes them."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from tritonlab.core.log_settings import LogSetting, LogSettings
+from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.server.observe.log_writer import LogWriter, record_prefix
+
+#: 2026-11-21 02:57:16.955856 UTC
+MOMENT = 1_795_229_836_955_856_123
+
+
+def record(stream: str = "log", level: str = "INFO", text: str = "hello", file: str = "/m/1/model.py") -> LogRecord:
+    return LogRecord(MOMENT, "m", 1, "m_0_0", stream, level, text, file, 4 if file else 0)
+
+
+class Written:
+    """A writer on streams of its own, and what is on them."""
+
+    def __init__(self, setting: LogSetting | None = None) -> None:
+        self.stdout, self.stderr = io.StringIO(), io.StringIO()
+        self.settings = LogSettings(setting or LogSetting())
+        self.writer = LogWriter(self.settings, self.stdout, self.stderr)
+
+    def shown(self, *records: LogRecord) -> str:
+        for each in records:
+            self.writer.log(each)
+        return re.sub(r" \d+ (\S+:\d+\])", r" PID \1", self.stderr.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("log_format", "prefix"), [("default", "W1121 02:57:16.955856"), ("ISO8601", "2026-11-21T02:57:16Z W")]
+)
+def test_the_prefix(log_format: str, prefix: str) -> None:
+    assert record_prefix(log_format, "WARNING", MOMENT) == prefix
+
+
+def test_a_record_of_a_model() -> None:
+    assert Written().shown(record(text='say "hi"\nü')) == ('I1121 02:57:16.955856 PID model.py:4] "say \\"hi\\"\\nü"\n')
+
+
+def test_a_record_of_the_server_names_no_line() -> None:
+    assert Written().shown(record("server", "ERROR", "died", "")) == 'E1121 02:57:16.955856 PID tritonlab:0] "died"\n'
+
+
+def test_what_models_print_goes_out_as_it_is() -> None:
+    written = Written(LogSetting(log_info=False))
+    assert written.shown(record("stdout", text="out"), record("stderr", text="err")) == "err\n"
+    assert written.stdout.getvalue() == "out\n"
+
+
+def test_the_settings_choose_and_format_while_it_runs() -> None:
+    written = Written()
+    assert written.shown(record(level="VERBOSE")) == ""
+    written.settings.update({"log_verbose_level": 1, "log_info": False, "log_format": "ISO8601"})
+    assert written.shown(record(level="VERBOSE", text="v"), record()) == '2026-11-21T02:57:16Z I PID model.py:4] "v"\n'
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "text"),
+    [
+        ("LOADING", "", "loading: m:1"),
+        ("READY", "", "successfully loaded 'm' version 1"),
+        ("UNAVAILABLE", "unloaded", "successfully unloaded 'm' version 1"),
+        ("UNAVAILABLE", "no such file", ""),
+        ("UNLOADING", "", ""),
+    ],
+)
+def test_states_of_models_are_told(state: str, reason: str, text: str) -> None:
+    written = Written()
+    written.writer.model_state("m", 1, state, reason, 0)
+    assert written.shown().partition("] ")[2] == (f'"{text}"\n' if text else "")
+
+
+def test_a_file_takes_the_records_and_is_appended_to(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text("before\n")
+    written = Written(LogSetting(log_file=str(file)))
+    assert written.shown(record(), record("stderr", text="err")) == "err\n"
+    written.writer.write_table("+--+\n")
+    written.writer.close()
+    lines = file.read_text().splitlines()
+    assert (lines[0], lines[1][-7:], lines[2]) == ("before", '"hello"', "+--+")
+    written.writer.close()
+    assert written.shown(record()).endswith('"hello"\n')
+
+
+def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    written = Written(LogSetting(log_file=str(tmp_path / "no" / "log")))
+    assert "cannot be opened" in written.shown(record())
+    assert written.shown().endswith('"hello"\n')

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.conformance.rules import rule
+from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.infer_stats import InferStats
+from tritonlab.core.instrument import Instruments
+from tritonlab.core.latency_stats import Histogram, LatencyStats
+from tritonlab.core.metrics import MetricRegistry
+from tritonlab.core.metrics_config import MetricsConfig
+from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.server_metrics import CpuUsage, GpuUsage
+from tritonlab.core.status import InternalError, NotFoundError
+from tritonlab.server.observe.machine_usage import MachineUsage
+from tritonlab.server.observe.metrics_text import FirstResponses, ServerMetrics
+from tritonlab.testing import MockClock
+
+
+def test_a_version_counts_what_the_configuration_asks_for() -> None:
+    def made(config: MetricsConfig) -> ServerMetrics:
+        return ServerMetrics(config, MetricRegistry(), MockClock())
+
+    assert type(made(MetricsConfig()).stats()) is InferStats
+    assert made(MetricsConfig()).first_response(ModelConfig()) is None
+    assert isinstance(made(MetricsConfig(summary_latencies=True)).stats(), LatencyStats)
+    assert made(MetricsConfig(histogram_latencies=True)).first_response(ModelConfig()) is not None
+
+
+def version(*instances: tuple[str, int], namespace: str = "") -> Any:
+    """A version with instances of these kinds on these devices."""
+    return SimpleNamespace(
+        name="m",
+        version=1,
+        stats=InferStats(),
+        scheduler=SimpleNamespace(pending=0),
+        config=ModelConfig(),
+        load_ns=0,
+        first_response=None,
+        files=SimpleNamespace(namespace=namespace),
+        instances=[SimpleNamespace(plan=SimpleNamespace(kind=kind, device_id=device)) for kind, device in instances],
+    )
+
+
+@pytest.mark.parametrize(
+    ("instances", "label"),
+    [
+        ([("CPU", 0)], ""),
+        ([("GPU", 1), ("GPU", 1)], 'gpu_uuid="GPU-b",'),
+        ([("GPU", 0), ("GPU", 1)], ""),
+        ([("GPU", 0), ("CPU", 0)], ""),
+        ([("GPU", 7)], ""),
+        ([], ""),
+    ],
+)
+def test_the_gpu_of_a_model(monkeypatch: pytest.MonkeyPatch, instances: list[tuple[str, int]], label: str) -> None:
+    gpus = [GpuUsage("GPU-a"), GpuUsage("GPU-b", 0.5)]
+    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(0.25), gpus))
+    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock())
+    lines = metrics.text([version(*instances)]).splitlines()
+    assert f'nv_inference_count{{{label}model="m",version="1"}} 0' in lines
+    assert 'nv_gpu_utilization{gpu_uuid="GPU-b"} 0.5' in lines
+    assert "nv_cpu_utilization 0.25" in lines
+
+
+@rule("5.11.12", "5.13.1")
+def test_models_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a")]))
+    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock())
+    text = metrics.text([version(("CPU", 0), namespace="/a"), version(("GPU", 0), namespace="/b")])
+    assert 'nv_inference_count{model="m",namespace="/a",version="1"} 0' in text
+    assert 'nv_inference_count{gpu_uuid="GPU-a",model="m",namespace="/b",version="1"} 0' in text
+
+
+@pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (False, False)])
+def test_what_is_not_measured_is_not_shown(monkeypatch: pytest.MonkeyPatch, cpu: bool, gpu: bool) -> None:
+    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a", 0.5)]))
+    text = ServerMetrics(MetricsConfig(cpu=cpu, gpu=gpu), MetricRegistry(), MockClock()).text([])
+    assert ("nv_cpu" in text, "nv_gpu" in text, "nv_pinned" in text) == (cpu, gpu, True)
+
+
+class Bench:
+    """`FirstResponses` on one model."""
+
+    def __init__(self) -> None:
+        self.instruments = Instruments()
+        self.histogram = Histogram([2])
+        self.instruments.add(FirstResponses(self.find))
+        self.loaded = True
+
+    def find(self, name: str, version: int) -> Any:
+        if not self.loaded:
+            raise NotFoundError("gone")
+        assert (name, version) == ("m", 1)
+        return SimpleNamespace(first_response=self.histogram)
+
+    def send(self, request: InferenceRequest, ms: float, **fields: Any) -> None:
+        hook = self.instruments.response_sent
+        assert hook is not None
+        hook(request, InferenceResponse("m", 1, **fields), int(ms * 1e6))
+
+    @property
+    def counted(self) -> list[float]:
+        """Responses in all, milliseconds in all, responses within the bound."""
+        return [value for _, _, value in self.histogram.samples(())][:3]
+
+
+def request(serial: int) -> InferenceRequest:
+    made = InferenceRequest("m", {})
+    made.serial = serial
+    return made
+
+
+@pytest.mark.rule("5.13.2")
+def test_only_the_first_response_of_a_request_counts() -> None:
+    bench = Bench()
+    one, other = request(1), request(2)
+    bench.send(one, 1, final=False)
+    bench.send(other, 4, final=False)
+    bench.send(one, 9, final=False)
+    bench.send(one, 9, empty=True)
+    bench.send(other, 9)
+    assert bench.counted == [2, 5, 1]
+
+
+@pytest.mark.rule("5.13.2")
+def test_an_error_counts_and_a_final_flag_alone_does_not() -> None:
+    bench = Bench()
+    bench.send(request(1), 1, error=InternalError("no"))
+    bench.send(request(2), 1, empty=True)
+    assert bench.counted == [1, 1, 1]
+    bench.loaded = False
+    bench.send(request(3), 1)
+    assert bench.counted == [1, 1, 1]
+    assert bench.instruments.response_sent is not None

@@ -1,0 +1,220 @@
+"""A handle on a model of a server in this process: what it is, how it does, and requests to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from numpy.typing import NDArray
+
+from ...core.data_type import DataType
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import ParameterValue
+from ...core.model_config import print_pbtxt, to_dict
+from ...core.status import InternalError, TritonError, UnsupportedError
+from ...core.tensor import Tensor
+from ...ipc.interrupts import shielded
+from ...ipc.stub_log import LogRecord
+from ..models.model_lifecycle import ModelVersion
+from .response_iterator import AsyncResponseIterator, ResponseIterator
+
+if TYPE_CHECKING:
+    from .server import Server
+
+
+class RequestFields(TypedDict, total=False):
+    """What may be said of a request, as keyword arguments.
+
+    `inputs`: anything `Tensor.from_any` takes, by name: arrays, torch tensors, lists, text. `timeout`: microseconds, 0
+    for none. `priority`: 0 for the model's default. `requested_outputs`: empty for all.
+    """
+
+    inputs: Mapping[str, Any]
+    request_id: str
+    correlation_id: int | str
+    flags: int
+    priority: int
+    timeout: int
+    parameters: dict[str, ParameterValue]
+    requested_outputs: Sequence[str]
+
+
+class Model:
+    """A handle on a model of a server. Cheap; it looks the model up at each use, so it follows reloads."""
+
+    def __init__(self, server: Server, name: str, version: int = -1) -> None:
+        self._server = server
+        self._core = server.core
+        self.name = name
+        self.version = version
+
+    def _found(self) -> ModelVersion:
+        return self._core.find(self.name, self.version)
+
+    def _version(self) -> str:
+        """As clients say it."""
+        return "" if self.version == -1 else str(self.version)
+
+    @property
+    def server(self) -> Server:
+        return self._server
+
+    @property
+    def state(self) -> str:
+        """LOADING, READY, UNLOADING, UNAVAILABLE, or UNKNOWN for a model that was never loaded."""
+        return self._state()[0]
+
+    @property
+    def reason(self) -> str:
+        """Why it is UNAVAILABLE."""
+        return self._state()[1]
+
+    def _state(self) -> tuple[str, str]:
+        model = self._core.model(self.name)
+        if model is None:
+            return "UNKNOWN", ""
+        number = self.version
+        if number == -1:
+            number = max([*model.versions, *model.ended], default=-1) if not model.versions else max(model.versions)
+        if number in model.versions:
+            return model.versions[number].state.value, model.versions[number].reason
+        state, reason = model.ended.get(number, (None, ""))
+        return (state.value if state is not None else "UNKNOWN"), reason
+
+    @property
+    def directory(self) -> Path:
+        """The model directory the running version was read from."""
+        return self._found().files.directory
+
+    @property
+    def load_ns(self) -> int:
+        """How long the running version took to load, nanoseconds."""
+        return self._found().load_ns
+
+    def ready(self) -> bool:
+        """Whether it can answer now: READY, stub alive, and its own `is_ready()` agrees."""
+        try:
+            return self._found().ready()
+        except TritonError:
+            return False
+
+    def metadata(self) -> dict[str, Any]:
+        """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2)."""
+        return self._core.model_metadata(self.name, self._version())
+
+    def config(self) -> dict[str, Any]:
+        """The complete configuration, as the peer's config endpoint prints it (rule 5.2)."""
+        return to_dict(self._found().config)
+
+    def config_pbtxt(self) -> str:
+        """The complete configuration as config.pbtxt text."""
+        return print_pbtxt(self._found().config)
+
+    def statistics(self) -> dict[str, Any]:
+        """The statistics of rule 5.12.1, nanoseconds."""
+        return self._core.statistics(self.name, self._version())
+
+    def instances(self) -> list[dict[str, Any]]:
+        """Each instance's name, kind, device, process id, state, restarts and the reason of its last death."""
+        return [
+            {
+                "name": instance.plan.name,
+                "kind": instance.plan.kind,
+                "device_id": instance.plan.device_id,
+                "pid": instance.pid,
+                "state": instance.state.value,
+                "restarts": instance.replacement.count,
+                "last_death": instance.replacement.last_death,
+            }
+            for instance in self._found().instances
+        ]
+
+    def logs(self) -> list[LogRecord]:
+        return self._server.logs(self.name)
+
+    def stacks(self, timeout: float = 2.0) -> dict[str, str]:
+        """What each instance's threads and coroutines are doing now, as Python stacks, by instance name. Empty text for
+        one that did not say so within `timeout` seconds: it is being restarted, or C code holds its interpreter."""
+        stubs = {instance.plan.name: instance.stub for instance in self._found().instances}
+        return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
+
+    def expected_shape(self, name: str) -> str:
+        """What a client must send for an input, batch dimension spelled out."""
+        return self._found().rules.expected_shape(name)
+
+    # -- inference
+
+    def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
+        """A request for `infer`."""
+        types = self._found().rules.input_types
+        inputs = {
+            name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
+            for name, value in fields.get("inputs", {}).items()
+        }
+        rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
+        return InferenceRequest(self.name, inputs, model_version=self.version, **rest)
+
+    def infer(
+        self,
+        request: InferenceRequest | None = None,
+        raise_on_error: bool = True,
+        enable_empty_final_response: bool = False,
+        **fields: Unpack[RequestFields],
+    ) -> ResponseIterator:
+        """Starts a request (given, or made of the arguments of `create_request`) and returns the iterator over its
+        responses.
+
+        Raises TritonError at once if the request is refused. `enable_empty_final_response`: also yield a final response
+        that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
+        raises a response's error instead of yielding it.
+        """
+        request = request or self.create_request(**fields)
+        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
+        try:
+            shielded(self._core.infer, request)
+        except KeyboardInterrupt:
+            try:
+                iterator.interrupted()
+            finally:
+                request.cancel()  # nobody gets the iterator
+        return iterator
+
+    def async_infer(
+        self,
+        request: InferenceRequest | None = None,
+        raise_on_error: bool = True,
+        enable_empty_final_response: bool = False,
+        **fields: Unpack[RequestFields],
+    ) -> AsyncResponseIterator:
+        """`infer` for asyncio: `async for response in model.async_infer(…)`. Call it on the running loop."""
+        request = request or self.create_request(**fields)
+        iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
+        shielded(self._core.infer, request)
+        return iterator
+
+    def __call__(self, **inputs: Any) -> dict[str, NDArray[Any]]:
+        """One request, one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are object arrays of `bytes`.
+
+        Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
+        number of times. An interrupt cancels the request and says where the model was (RequestInterrupted).
+        """
+        if self._found().rules.decoupled:
+            # text of rule 3.7.4, and what to do instead
+            raise UnsupportedError(
+                "ModelInfer RPC doesn't support models with decoupled transaction policy: "
+                f"iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
+            )
+        request = self.create_request(inputs=inputs)
+        try:
+            response = next(self.infer(request), None)
+        except KeyboardInterrupt:
+            request.cancel()  # nobody can get its answer any more
+            raise
+        if response is None:
+            raise InternalError(f"model '{self.name}' ended the request without a response")
+        return {name: tensor.numpy() for name, tensor in response.outputs.items()}
+
+    def __repr__(self) -> str:
+        version = "" if self.version == -1 else f"/{self.version}"
+        return f"<Model {self.name}{version} [{self.state}]>"

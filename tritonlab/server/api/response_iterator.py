@@ -1,0 +1,121 @@
+"""The responses of one request, for a thread that waits and for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NoReturn
+
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+
+
+class RequestInterrupted(KeyboardInterrupt):
+    """An interrupt of a thread that waited for a model; the text says what for, and where the model was."""
+
+
+class ResponseIterator(Iterator[InferenceResponse]):
+    """The responses of one request, in order. An empty final response ends the iteration and is not yielded (rule
+    3.7.5).
+
+    The thread that waits in `next` reads the stub's answer itself, when nobody else does. `explain` says what a request
+    waits for, where the wait is interrupted.
+    """
+
+    def __init__(
+        self,
+        request: InferenceRequest,
+        raise_on_error: bool,
+        empty_final: bool = False,
+        explain: Callable[[InferenceRequest], str] = lambda request: "",
+    ) -> None:
+        self.request = request
+        self._explain = explain
+        self._raise = raise_on_error
+        self._empty_final = empty_final
+        self._responses: deque[InferenceResponse] = deque()
+        self._waiter: threading.Lock | None = None
+        self._done = False
+        request.on_response = self._on_response
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        if response.final:
+            request.on_response = None  # it leads back here: request and inputs would stay until the collector runs
+        self._responses.append(response)
+        waiter = self._waiter
+        if waiter is not None and waiter.locked():
+            waiter.release()
+
+    def _arrived(self) -> bool:
+        """Whether there is nothing to lead for: a response is here, or the request went back into a queue (rule 3.9),
+        where another thread may fail it."""
+        return bool(self._responses) or self.request.executor is None
+
+    def __next__(self) -> InferenceResponse:
+        responses = self._responses
+        while not self._done:
+            try:
+                while not responses:
+                    executor = self.request.executor
+                    if executor is None or not executor.lead(self._arrived):
+                        self._wait()
+            except KeyboardInterrupt:
+                self.interrupted()
+            # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
+            self._done = responses[0].final
+            response = responses.popleft()
+            if response.error is not None and self._raise:
+                raise response.error
+            if self._empty_final or not response.empty:
+                return response
+        raise StopIteration
+
+    def interrupted(self) -> NoReturn:
+        """Raises RequestInterrupted in place of the KeyboardInterrupt that is handled."""
+        raise RequestInterrupted(self._explain(self.request)) from None
+
+    def _wait(self) -> None:
+        """Sleeps until a response is there; some other thread reads."""
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._waiter = waiter
+        if not self._responses:
+            waiter.acquire()
+
+    def cancel(self) -> None:
+        """Asks for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
+        self.request.cancel()
+
+
+class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
+    """The responses of one request for asyncio; otherwise as ResponseIterator."""
+
+    def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
+        self.request = request
+        self._raise = raise_on_error
+        self._empty_final = empty_final
+        self._loop = asyncio.get_running_loop()
+        self._responses: asyncio.Queue[InferenceResponse] = asyncio.Queue()
+        self._done = False
+        request.on_response = self._on_response
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        if response.final:
+            request.on_response = None
+        self._loop.call_soon_threadsafe(self._responses.put_nowait, response)
+
+    async def __anext__(self) -> InferenceResponse:
+        while not self._done:
+            response = await self._responses.get()
+            self._done = response.final
+            if response.error is not None and self._raise:
+                raise response.error
+            if self._empty_final or not response.empty:
+                return response
+        raise StopAsyncIteration
+
+    def cancel(self) -> None:
+        """Asks for cancellation; keep iterating."""
+        self.request.cancel()

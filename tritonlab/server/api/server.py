@@ -1,0 +1,176 @@
+"""The in-kernel API, with the names of NVIDIA's in-process package `tritonserver`: Server, Model and response
+iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...core.instrument import Instruments
+from ...core.log_settings import LogSettings
+from ...core.trace_settings import TraceSettings
+from ...ipc.stub_log import LogRecord
+from ..inference_server import EXIT_TIMEOUT, InferenceServer
+from ..observe.chrome_trace import ChromeTrace
+from ..options import Options
+from .model import Model
+
+
+class Server:
+    """A Triton server in this process: every model instance is a stub process of its own, reached through shared
+    memory.
+
+    `model_repository`: one directory or several. Options are given as `Options(…)` or one by one, as
+    `Server(directory, model_control_mode="explicit")`; `Options` says what there are. Use it as a context manager, or
+    call `stop`.
+
+    Raises ModelLoadError if a model that is to be loaded at the start fails, unless `exit_on_error` is False.
+    """
+
+    def __init__(
+        self,
+        model_repository: str | Path | Sequence[str | Path] = (),
+        options: Options | None = None,
+        **more: Any,
+    ) -> None:
+        repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
+        self._core = InferenceServer(repositories, replace(options or Options(), **more))
+
+    @property
+    def instruments(self) -> Instruments:
+        """Where listeners are added: `server.instruments.add(MyInstrument())`."""
+        return self._core.instruments
+
+    def trace(self, path: str | Path | None = None) -> ChromeTrace:
+        """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and
+        chrome://tracing: `with server.trace("trace.json"): …`. The peer's own trace file is `trace_settings`."""
+        return ChromeTrace(self._core.instruments, self._core.clock, path)
+
+    @property
+    def trace_settings(self) -> TraceSettings:
+        """Which requests leave a trace in the peer's trace file: `get`, `update`, and `start` and `stop` for what no
+        client may set (rule 5.14.1)."""
+        return self._core.trace_settings
+
+    @property
+    def log_settings(self) -> LogSettings:
+        """What `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
+        return self._core.log_settings
+
+    @property
+    def core(self) -> InferenceServer:
+        """The core, for frontends and tools; not for notebooks."""
+        return self._core
+
+    def load(
+        self,
+        name: str,
+        config: dict[str, Any] | str | None = None,
+        files: dict[str, bytes] | None = None,
+    ) -> Model:
+        """Loads or reloads a model and waits until it is READY.
+
+        Nothing happens if nothing has changed; where only the instance groups have, the equal instances go on.
+        `config` (dict or JSON text) replaces config.pbtxt until a file of the model changes or it is unloaded; `files`
+        (`{"file:1/model.py": b"…"}`) replace the whole directory and need `config`. An ensemble brings its models. A
+        reload that fails leaves the running version as it is. With `model_namespacing` it is the models of this name of
+        all repositories. Raises ModelLoadError with what a client would be told;
+        `.reason`, `.exception` and `.log` say why.
+        """
+        self._core.load(name, config, files)
+        return Model(self, name)
+
+    def unload(self, name: str | Model, unload_dependents: bool = False, wait: bool = True) -> None:
+        """Takes a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
+        runs. `unload_dependents`: of an ensemble, also the models that were loaded for it alone. `wait`: until that is
+        done."""
+        self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait)
+
+    def register_model_repository(
+        self, repository_path: str | Path, name_mapping: Mapping[str, str] | None = None
+    ) -> None:
+        """Models of this directory can be loaded from now on. `name_mapping`: directory name -> the model's name, where
+        they differ. Raises UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError."""
+        self._core.register_model_repository(repository_path, name_mapping)
+
+    def unregister_model_repository(self, repository_path: str | Path) -> None:
+        """Its models cannot be loaded any more; those that are go on serving. Raises UnsupportedError outside the
+        explicit mode, InvalidArgumentError."""
+        self._core.unregister_model_repository(repository_path)
+
+    def poll_model_repository(self) -> None:
+        """Looks for changes now, in the poll mode; what they load, loads in the background. Raises UnavailableError in
+        other modes."""
+        self._core.poll_model_repository()
+
+    def model(self, name: str, version: int = -1) -> Model:
+        """A handle on a model, loaded or not; version -1 is the latest by its policy."""
+        return Model(self, name, version)
+
+    def models(self, exclude_not_ready: bool = False) -> dict[tuple[str, int], Model]:
+        """Every version that was loaded or tried, or only those that are READY, by (name, version)."""
+        found = {}
+        for model in self._core.models():
+            for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
+                found[model.identifier, version] = Model(self, model.identifier, version)
+        return found
+
+    def index(self, ready: bool = False) -> list[dict[str, str]]:
+        """The repository index: `name`, and for versions that were loaded or tried `version`, `state`, `reason`.
+        `ready`: READY versions only."""
+        return self._core.index(ready)
+
+    def metadata(self) -> dict[str, Any]:
+        """`name`, `version` and `extensions`, as the peer's `/v2` says them."""
+        return self._core.server_metadata()
+
+    def live(self) -> bool:
+        return self._core.live()
+
+    def ready(self) -> bool:
+        """Whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
+        return self._core.ready()
+
+    def metrics(self) -> str:
+        """Prometheus text, as on the peer's /metrics."""
+        return self._core.metrics_text()
+
+    def logs(self, model: str | None = None) -> list[LogRecord]:
+        """What models printed and logged, oldest first."""
+        return self._core.log.records(model)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """The requests in flight, oldest first.
+
+        `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
+        execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
+        since something happened to it last), `instance` and `pid` (empty and None while pending), `called_by` (the
+        instance whose model made it, empty for a client's).
+        """
+        return [held.to_dict() for held in self._core.requests()]
+
+    def prewarm(self) -> None:
+        """Starts the pool of warm stubs in the background, so that the first load is as quick as later ones."""
+        self._core.pool.prewarm()
+
+    def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
+        """Unloads all models and ends all processes. Safe to call twice.
+
+        Requests that still execute after `timeout` seconds fail.
+        """
+        self._core.stop(timeout)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        models = ", ".join(f"{e['name']} {e.get('state', 'not loaded')}" for e in self.index())
+        return f"<Server [{models or 'no models'}]>"

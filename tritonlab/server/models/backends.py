@@ -1,0 +1,170 @@
+"""Which code runs a model: the Python backend, or a Python-based backend, which is one model.py for many models
+(section 2.11 of the rule book)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ...core.model_config import ModelConfig
+from ...core.status import InternalError, InvalidArgumentError, ModelError, UnsupportedError
+from ...instances.model_stub import ModelSource
+from ...ipc.execution_env import PARAMETER as ENVIRONMENT
+from ...ipc.execution_env import ExecutionEnvironments
+from ...ipc.interpreter import Interpreter, InterpreterError, of_environment
+from ...ipc.own_stub import NAME as STUB_NAME
+from ...ipc.own_stub import find_own_stub
+from ...ipc.stub_launcher import KERNEL
+
+#: The peer's default of --backend-directory.
+DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
+
+_PYTHON = "python"
+_MODEL_FILE = "model.py"
+_PACKED_ENVIRONMENT = "pb_exec_env_model.py.tar.gz"
+_UTILS = "triton_python_backend_utils.py"
+_CPU_ONLY = "FORCE_CPU_ONLY_INPUT_TENSORS"
+_GPUS = Path("/proc/driver/nvidia/gpus")
+
+
+def visible_gpus() -> tuple[int, ...]:
+    """Ordinals of the NVIDIA GPUs a stub will see, without importing anything that would create a CUDA context."""
+    try:
+        count = len(list(_GPUS.iterdir()))
+    except OSError:
+        return ()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return tuple(range(count))
+    return tuple(range(len([part for part in chosen.split(",") if part.strip() and part.strip() != "-1"])))
+
+
+class Backends:
+    """Finds the code and the interpreter of models. `directory` holds one directory per backend; the Python backend
+    itself is this package and needs none there."""
+
+    def __init__(self, directory: str | Path | None = None) -> None:
+        self.directory = DEFAULT_DIRECTORY if directory is None else Path(directory)
+        self._environments = ExecutionEnvironments()
+
+    def resolve(self, config: ModelConfig, directory: Path, version: int) -> tuple[ModelConfig, ModelSource]:
+        """The configuration with what the backend adds to it, and where the model's code is.
+
+        `directory`: the model's. Raises TritonError with the peer's text where it has one: no such backend (rules
+        2.5.7, 2.11.4), a wrong parameter (rule 2.12.1), an environment that cannot be used (rule 2.10.3).
+        """
+        filled = ModelConfig()
+        filled.CopyFrom(config)
+        home = self._home(filled, directory, version)
+        if home is not None and ENVIRONMENT not in filled.parameters and (home / _PACKED_ENVIRONMENT).exists():
+            filled.parameters[ENVIRONMENT].string_value = str(home / _PACKED_ENVIRONMENT)
+        force_cpu_only(filled)
+        try:
+            interpreter = self._interpreter(filled, directory, home)
+        except InterpreterError as error:
+            raise ModelError(str(error)) from error
+        if home is None:
+            return filled, _source(filled, directory, version, interpreter)
+        return filled, _based_source(filled, directory, version, interpreter, home)
+
+    def _home(self, config: ModelConfig, directory: Path, version: int) -> Path | None:
+        """The directory of the Python-based backend, None for the Python backend. Fills in the runtime."""
+        home = self.directory / str(config.backend)
+        searched = (directory / str(version), directory, home)
+        if not config.runtime:
+            if config.backend == _PYTHON:
+                return None
+            _refuse_library(config, f"libtriton_{config.backend}.so", searched)
+            if not (home / _MODEL_FILE).exists():
+                raise InvalidArgumentError(
+                    f"unable to find backend library for backend '{config.backend}', "
+                    "try specifying runtime on the model configuration."
+                )
+            config.runtime = _MODEL_FILE
+        if config.runtime == _MODEL_FILE:
+            if not (home / _MODEL_FILE).exists():
+                raise InvalidArgumentError(
+                    f"unable to find Python backend based backend library '{_MODEL_FILE}' for model '{config.name}', "
+                    f"searched: '{home / _MODEL_FILE}'"
+                )
+            return home
+        if (config.backend, config.runtime) == (_PYTHON, "libtriton_python.so"):
+            return None
+        _refuse_library(config, config.runtime, searched)
+        places = "".join(f"'{place}' " for place in searched)
+        raise InvalidArgumentError(
+            f"unable to find backend library '{config.runtime}' for model '{config.name}', searched: {places}"
+        )
+
+    def _interpreter(self, config: ModelConfig, directory: Path, home: Path | None) -> Interpreter:
+        named = config.parameters[ENVIRONMENT].string_value if ENVIRONMENT in config.parameters else ""
+        environment = self._environments.find(named, directory) if named else None
+        own = find_own_stub(directory, config.name)
+        if own is None and home is not None and (home / _UTILS).exists() and (home / STUB_NAME).exists():
+            own = find_own_stub(home, config.name)  # only as a pair: rule 2.11.3
+        if own is not None:
+            return Interpreter(own, str(environment or ""))
+        return of_environment(environment) if environment is not None else KERNEL
+
+    def close(self) -> None:
+        """After the last model has ended."""
+        self._environments.close()
+
+
+def force_cpu_only(config: ModelConfig) -> bool:
+    """Whether inputs are delivered in CPU memory whatever the client sent (rule 2.12.1). Raises UnsupportedError."""
+    value = config.parameters[_CPU_ONLY].string_value if _CPU_ONLY in config.parameters else "yes"
+    if value not in ("yes", "no"):
+        raise UnsupportedError(f"Incorrect value for {_CPU_ONLY}: {value}'")
+    return bool(value == "yes")
+
+
+def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...]) -> None:
+    """A compiled backend is found before a model.py (rule 2.11.5). The peer would load it; nothing here can."""
+    for place in searched:
+        path = place / library
+        if not path.exists():
+            continue
+        if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(place)):
+            raise InvalidArgumentError(
+                f"backend library name '{library}' escapes backend directory '{place}', for model '{config.name}', "
+                "check model config runtime field"
+            )
+        raise UnsupportedError(
+            f"model '{config.name}' is run by the compiled backend '{path}'; tritonlab runs the Python backend and "
+            "Python-based backends only"
+        )
+
+
+def _source(config: ModelConfig, directory: Path, version: int, interpreter: Interpreter) -> ModelSource:
+    """Rules 2.1.2, 2.1.4, 2.1.5. A default_model_filename may have directories; then they count as the peer counts:
+    what is above the file is the version directory to the stub."""
+    name = config.default_model_filename
+    if not name.endswith(".py"):
+        # the peer's text, for more names than the peer: it looks at the last letter only, and fails at the import
+        raise InternalError(f"Model name must end with '.py'. Model name is \"{name}\".")
+    file = directory / str(version) / name
+    return ModelSource(
+        model=config.name,
+        version=version,
+        module=f"{file.parent.name}.{file.name.removesuffix('.py')}",
+        path=os.path.abspath(file),
+        paths=(str(file.parent), str(file.parent.parent)),
+        model_dir=str(file.parent),
+        interpreter=interpreter,
+    )
+
+
+def _based_source(
+    config: ModelConfig, directory: Path, version: int, interpreter: Interpreter, home: Path
+) -> ModelSource:
+    """Rule 2.11.2: the backend's code, the model's directory."""
+    return ModelSource(
+        model=config.name,
+        version=version,
+        module=_MODEL_FILE.removesuffix(".py"),
+        path=os.path.abspath(home / _MODEL_FILE),
+        paths=(str(home),),
+        model_dir=str(directory / str(version)),
+        interpreter=interpreter,
+    )

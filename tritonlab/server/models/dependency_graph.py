@@ -1,0 +1,115 @@
+"""Which ensembles contain which models: what a load needs first, and what an unload takes down (rule 5.7.4).
+
+Pure: built from configurations, whether their models are loaded or not. Ensembles may contain ensembles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ...core.model_config import ModelConfig
+from ...core.model_config_rules import is_ensemble, step_model
+
+
+def composing_models(config: ModelConfig) -> tuple[str, ...]:
+    """The identifiers of the models an ensemble's steps name, each once, in their order; nothing for other models."""
+    if not is_ensemble(config):
+        return ()
+    return tuple(dict.fromkeys(step_model(step) for step in config.ensemble_scheduling.step))
+
+
+def required_models(
+    configs: Mapping[str, ModelConfig], find: Callable[[str], ModelConfig | None]
+) -> dict[str, ModelConfig]:
+    """What must be loaded together with `configs`: their composing models, and those of these, without themselves.
+
+    `find` reads the configuration of a model that is not loaded yet; None if it is loaded, or cannot be read.
+    """
+    found: dict[str, ModelConfig] = {}
+    asked = set(configs)
+    waiting = [name for config in configs.values() for name in composing_models(config)]
+    while waiting:
+        name = waiting.pop(0)
+        if name in asked:
+            continue
+        asked.add(name)
+        config = find(name)
+        if config is not None:
+            found[name] = config
+            waiting += composing_models(config)
+    return found
+
+
+class DependencyGraph:
+    """The dependencies among `configs`, by identifier; a composing model that is not in it is a mere name."""
+
+    def __init__(self, configs: Mapping[str, ModelConfig]) -> None:
+        self._composing = {name: composing_models(config) for name, config in configs.items()}
+        self._ensembles: dict[str, list[str]] = {}
+        for name, models in self._composing.items():
+            for model in models:
+                self._ensembles.setdefault(model, []).append(name)
+
+    def composing(self, name: str) -> tuple[str, ...]:
+        """The direct composing models of an ensemble."""
+        return self._composing.get(name, ())
+
+    def dependents(self, names: Iterable[str]) -> list[str]:
+        """The ensembles that contain one of `names`, directly or not, without `names` themselves: what becomes
+        unavailable with them. What contains another comes after it: the order of a reload."""
+        given = set(names)
+        found: set[str] = set()
+        waiting = list(given)
+        while waiting:
+            for ensemble in self._ensembles.get(waiting.pop(), ()):
+                if ensemble not in found and ensemble not in given:
+                    found.add(ensemble)
+                    waiting.append(ensemble)
+        return self.load_order(found)
+
+    def load_order(self, names: Iterable[str]) -> list[str]:
+        """`names`, each after those of them that it contains, else by name. Ensembles that contain themselves come
+        too, at some place: `circle` tells them."""
+        wanted = sorted(set(names))
+        order: dict[str, None] = {}
+        entered: set[str] = set()
+
+        def visit(name: str) -> None:
+            if name in entered:
+                return
+            entered.add(name)
+            for model in self._composing.get(name, ()):
+                visit(model)
+            order[name] = None
+
+        for name in wanted:
+            visit(name)
+        return [name for name in order if name in wanted]
+
+    def circle(self, name: str) -> str:
+        """The text of the refusal if ensemble `name` contains itself, directly or not; else empty."""
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            current = waiting.pop()
+            for model in self._composing.get(current, ()):
+                if model == name:
+                    return f"circular dependency between ensembles: {name} -> ... -> {current} -> {name}"
+                if model not in seen:
+                    seen.add(model)
+                    waiting.append(model)
+        return ""
+
+    def needed_by_none_but(self, name: str, explicit: Iterable[str]) -> list[str]:
+        """What `unload_dependents` unloads with ensemble `name`: the models it contains, directly or not, that nobody
+        loaded by name (`explicit`) and that no other ensemble contains. Containing ensembles come before what they
+        contain: the order of unloading."""
+        kept = set(explicit)
+        going = {name}
+        waiting = [name]
+        while waiting:
+            for model in self._composing.get(waiting.pop(0), ()):
+                if model not in kept and model not in going and going.issuperset(self._ensembles[model]):
+                    going.add(model)
+                    waiting.append(model)
+        return self.load_order(going - {name})[::-1]

@@ -1,0 +1,58 @@
+"""The models a server knows, by identifier, and which of them a mere name means (rule 5.11.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...core.model_config import ModelConfig
+from ...core.status import InvalidArgumentError, NotFoundError
+from .dependency_graph import composing_models
+from .loaded_model import LoadedModel
+
+
+class GlobalMap(dict[str, LoadedModel]):
+    """By identifier; entries are never taken out, so that requests look here without a lock. `namespacing`: whether
+    several models may have one name."""
+
+    def __init__(self, namespacing: bool) -> None:
+        self.namespacing = namespacing
+
+    def named(self, name: str) -> list[LoadedModel]:
+        """The models of this name, or identifier, that were loaded, or tried, and that nobody has unloaded since."""
+        return [model for model in list(self.values()) if model.listed and name in (model.name, model.identifier)]
+
+    def only(self, name: str) -> LoadedModel:
+        """The one that a name means. Raises NotFoundError, InvalidArgumentError, with the peer's texts."""
+        found = self.named(name)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InvalidArgumentError(
+                f"There are {len(found)} identifiers of model '{name}' in global map, model namespace must be provided "
+                "to resolve ambiguity."
+            )
+        unknown = f"Request for unknown model: '{name}' is not found"
+        if not self.namespacing:
+            raise NotFoundError(unknown)
+        if any(model.name == name and model.ended for model in list(self.values())):
+            raise NotFoundError(f"Identifier of model '{name}' is not found in global map")
+        raise InvalidArgumentError(unknown)
+
+    def resolve(
+        self, config: ModelConfig, namespace: str, more: Callable[[str], Sequence[str]] = lambda name: ()
+    ) -> ModelConfig:
+        """The configuration of an ensemble with the namespaces of the models it contains: its own if that has the
+        model, else the only one that has. `more`: other namespaces that have a model of a name."""
+        resolved = ModelConfig()
+        resolved.CopyFrom(config)
+        for step in resolved.ensemble_scheduling.step:
+            found = {*(model.namespace for model in self.named(step.model_name)), *more(step.model_name)}
+            step.model_namespace = namespace if namespace in found else min(found) if len(found) == 1 else ""
+        return resolved
+
+    def resolves_anew(self, config: ModelConfig, namespace: str) -> bool:
+        """Whether an ensemble that was resolved names other models now, all of them known."""
+        if not self.namespacing:
+            return False
+        resolved = self.resolve(config, namespace)
+        return resolved != config and all(self.named(model) for model in composing_models(resolved))

@@ -1,0 +1,114 @@
+"""What a server knows of one model name, and what a load has to do with its versions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ...core.model_config_rules import config_differs, identifier
+from .model_lifecycle import ModelState, ModelVersion
+from .model_repository_manager import Fingerprint, ModelFiles
+
+#: Fields that a version need not be loaded again for (rule 5.11.2).
+_IN_PLACE = {"instance_group", "version_policy"}
+
+
+class LoadedModel:
+    """All a server knows of one model: its versions, and what became of those that are gone. `identifier`: its name, or
+    with namespacing its namespace and name."""
+
+    def __init__(self, name: str, namespace: str = "") -> None:
+        self.name = name
+        self.namespace = namespace
+        self.identifier = identifier(name, namespace)
+        #: whether it was loaded, or tried, and nobody has unloaded it since
+        self.listed = False
+        self.lock = threading.RLock()  # one load or unload of the model at a time
+        #: replaced whole, never changed, so that requests read it without the lock
+        self.versions: dict[int, ModelVersion] = {}
+        self.latest: ModelVersion | None = None
+        #: what `versions` were loaded from
+        self.files: ModelFiles | None = None
+        #: version -> (state, reason) of versions that do not serve: failed or unloaded
+        self.ended: dict[int, tuple[ModelState, str]] = {}
+        #: what the last load wanted, of an ensemble that nobody has unloaded since: it is loaded when it can be
+        self.wanted: ModelFiles | None = None
+        #: whether it was loaded by its own name, not as a part of an ensemble only
+        self.explicit = False
+
+    def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
+        """New requests go to these versions from now on."""
+        self.versions = versions
+        self.latest = versions[max(versions)] if versions else None
+        self.files = files
+
+    def states(self) -> dict[int, tuple[str, str]]:
+        """State and reason of every version that was loaded or tried, as the index says them, lowest first."""
+        states = {number: (state.value, reason) for number, (state, reason) in self.ended.items()}
+        states |= {number: (version.state.value, version.reason) for number, version in self.versions.items()}
+        return dict(sorted(states.items()))
+
+    def settled(self) -> bool:
+        """Whether every version serves or was unloaded on purpose (rule 5.11.9)."""
+        if not all(version.ready() for version in self.versions.values()):
+            return False
+        ended = [pair for number, pair in self.ended.items() if number not in self.versions]
+        return all(state is ModelState.UNAVAILABLE and reason == "unloaded" for state, reason in ended)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a load does: versions to load, and versions that stay; `update`: these get other instances."""
+
+    load: tuple[int, ...]
+    keep: tuple[int, ...] = ()
+    update: bool = False
+
+    def nothing(self, serving: Collection[int]) -> bool:
+        return bool(serving) and not self.load and not self.update and set(self.keep) == set(serving)
+
+
+def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelFiles) -> Changes:
+    """Compares what `serving` versions were loaded from with what was `found` (rule 5.11.2).
+
+    A version is loaded again if a file of its directory has changed; all are if a file above them has, or a field of
+    the configuration other than `instance_group` and `version_policy`.
+    """
+    if now is None or not serving or _is_other(now, found):
+        return Changes(found.versions)
+    if now.override is not None and found.override is None and now.fingerprint == found.fingerprint:
+        # the peer reads config.pbtxt again only if a file has changed: till then, what a load brought stays (measured)
+        return Changes((), tuple(serving))
+    differing = config_differs(now.config, found.config)
+    if differing - _IN_PLACE or ("instance_group" in differing and not _can_update(now, found)):
+        return Changes(found.versions)
+    keep = tuple(v for v in found.versions if v in serving and _part(now, str(v)) == _part(found, str(v)))
+    load = tuple(v for v in found.versions if v not in keep)
+    return Changes(load, keep, "instance_group" in differing)
+
+
+def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
+    """Not where slots of sequences belong to instances, nor where instances are passive: the peer can there, too."""
+    groups = [*now.config.instance_group, *found.config.instance_group]
+    return not found.config.HasField("sequence_batching") and not any(group.passive for group in groups)
+
+
+def _is_other(now: ModelFiles, found: ModelFiles) -> bool:
+    """Whether it lies elsewhere, or something above the versions has changed. A load that brings files makes a
+    directory of its own, so it always is; the peer ignores files of a version that serves already (measured)."""
+    return now.directory != found.directory or _part(now, "") != _part(found, "")
+
+
+def _part(files: ModelFiles, directory: str) -> Fingerprint:
+    """The fingerprint of a version's directory, or of all that is in none and is not the configuration."""
+    return {
+        path: stamp
+        for path, stamp in files.fingerprint.items()
+        if _version_of(path) == directory and not files.is_configuration(path)
+    }
+
+
+def _version_of(path: str) -> str:
+    first, slash, _ = path.partition("/")
+    return first if slash and first.isascii() and first.isdecimal() else ""

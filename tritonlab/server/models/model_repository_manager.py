@@ -1,0 +1,316 @@
+"""Model repositories on disk: which models there are, their configuration, versions and fingerprints. Nothing here
+loads anything."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt
+from ...core.model_config_rules import autofill, identifier, validate_poll
+from ...core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
+
+CONFIG_FILE = "config.pbtxt"
+#: Where a model has configurations of other names (rule 5.1.7).
+CONFIGS = "configs"
+#: What Python leaves behind while a model runs is no change of the model (server issue 7489: the peer reloads for it).
+_IGNORED = ("__pycache__",)
+
+#: path relative to the model directory -> (modification time ns, size)
+Fingerprint = dict[str, tuple[int, int]]
+
+
+class TemporaryFolder:
+    """A directory that goes with its last user; tempfile.TemporaryDirectory warns when left to the collector."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="tritonlab-model-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """One model as it lies on disk, read and filled in, before its own auto_complete_config.
+
+    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those
+    the policy selects, lowest first. `fingerprint` is of the directory alone: like the peer, a load does not see that
+    a Python-based backend's model.py or an archive elsewhere has changed (measured on 2.51); unload, then load does.
+    """
+
+    name: str
+    directory: Path
+    config: ModelConfig
+    versions: tuple[int, ...]
+    fingerprint: Fingerprint
+    #: the config JSON that was passed with the load, if any
+    override: str | None = None
+    #: the directory made for file overrides; it is removed when the last version that uses it is gone
+    temporary: TemporaryFolder | None = None
+    #: the file that says the configuration, whether it is there or not
+    config_file: str = CONFIG_FILE
+    #: the repository it is from, where models of one name are told apart by it
+    namespace: str = ""
+
+    @property
+    def identifier(self) -> str:
+        return identifier(self.name, self.namespace)
+
+    @property
+    def configured(self) -> bool:
+        """Whether there is a configuration, or one was passed; else the model's auto_complete_config has to say it
+        all."""
+        return self.override is not None or self.config_file in self.fingerprint
+
+    def is_configuration(self, path: str) -> bool:
+        """Whether `path` is there to configure: the file that does, and those beside it under other names."""
+        return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
+
+
+class ModelRepositoryManager:
+    """Reads models from one or more repositories, by their identifiers: the name, of which more than one repository can
+    have none (rule 5.11.10), or with `namespacing` the repository and the name (rule 5.11.12). `strict`: each needs a
+    configuration (rule 5.1.5), `config_name`: in a file of this name, if there is one (rule 5.1.7)."""
+
+    def __init__(
+        self,
+        repositories: Sequence[str | Path],
+        strict: bool = False,
+        config_name: str = "",
+        namespacing: bool = False,
+    ) -> None:
+        self.repositories = [Path(repository) for repository in repositories]
+        self._strict = strict
+        self._config_name = config_name
+        self.namespacing = namespacing
+        #: repository -> directory name -> model name, where they differ
+        self._mappings: dict[Path, dict[str, str]] = {}
+
+    def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
+        """One more repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
+        AlreadyExistsError, with the peer's texts."""
+        path, mapping = Path(repository), dict(name_mapping or {})
+        if not path.is_dir():
+            raise InvalidArgumentError(f"failed to register '{repository}', repository not found")
+        if path in self.repositories:
+            raise AlreadyExistsError(f"model repository '{repository}' has already been registered")
+        taken = {name for known in self._mappings.values() for name in known.values()}
+        for number, name in enumerate(mapping.values()):
+            if name in taken:
+                raise AlreadyExistsError(f"failed to register '{name}', there is a conflicting mapping for '{name}'")
+            if name in list(mapping.values())[:number]:
+                raise InvalidArgumentError(
+                    f"failed to register '{repository}', there is a conflicting mapping for '{name}'"
+                )
+        self._mappings[path] = mapping
+        self.repositories = [*self.repositories, path]
+
+    def unregister(self, repository: str | Path) -> None:
+        """Forgets a repository; what was loaded from it stays loaded. Raises InvalidArgumentError."""
+        path = Path(repository)
+        if path not in self.repositories:
+            raise InvalidArgumentError(f"failed to unregister '{repository}', repository not found")
+        self.repositories = [known for known in self.repositories if known != path]
+        self._mappings.pop(path, None)
+
+    def directories(self) -> dict[str, list[Path]]:
+        """Every model directory of every repository by the model's identifier, sorted by it.
+
+        Hidden ones are left out, unlike in the peer, where an `.ipynb_checkpoints` is a model that cannot be loaded.
+        """
+        found: dict[str, list[Path]] = {}
+        for repository in self.repositories:
+            mapping = self._mappings.get(repository, {})
+            for path in repository.iterdir() if repository.is_dir() else ():
+                if path.is_dir() and not path.name.startswith("."):
+                    name = mapping.get(path.name, path.name)
+                    found.setdefault(identifier(name, self._namespace(repository)), []).append(path)
+        return dict(sorted(found.items()))
+
+    def names(self) -> list[str]:
+        """Every model of every repository, sorted."""
+        return list(self.directories())
+
+    def _namespace(self, repository: Path) -> str:
+        return str(repository) if self.namespacing else ""
+
+    def split(self, identifier: str) -> tuple[str, str]:
+        """Namespace and name."""
+        for repository in self.repositories if self.namespacing else ():
+            if identifier.startswith(f"{repository}::"):
+                return str(repository), identifier.removeprefix(f"{repository}::")
+        return "", identifier
+
+    def namespaces(self, name: str) -> list[str]:
+        """Those that have a model of this name; without namespacing that is none."""
+        found = map(self._namespace, self.repositories) if self.namespacing else ()
+        return [namespace for namespace in found if self.holds(identifier(name, namespace))]
+
+    def identifiers(self, name: str) -> list[str]:
+        """What a load by this name is about: the model of every repository that has one."""
+        return [identifier(name, namespace) for namespace in self.namespaces(name)] or [name]
+
+    def holds(self, identifier: str) -> bool:
+        """Whether there is exactly one such model."""
+        return len(self._places(identifier)) == 1
+
+    def _places(self, identifier: str) -> list[Path]:
+        namespace, name = self.split(identifier)
+        found = []
+        for repository in self.repositories:
+            if self._namespace(repository) != namespace:
+                continue
+            mapping = self._mappings.get(repository, {})
+            named = next((directory for directory, model in mapping.items() if model == name), name)
+            # not Path.is_dir, which raises for a name that no directory can have
+            if os.path.isdir(repository / named) and mapping.get(named, named) == name:
+                found.append(repository / named)
+        return found
+
+    def _directory(self, identifier: str) -> Path:
+        """Where the model is. Raises ModelLoadError if it is nowhere, or at more than one place (rule 5.11.10)."""
+        found = self._places(identifier)
+        name = self.split(identifier)[1]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise _poll_failure(name, f"failed to poll model '{name}': not unique across all model repositories")
+        searched = ", ".join(f"'{repository}'" for repository in self.repositories) or "no repository"
+        raise _poll_failure(
+            name,
+            f"failed to poll model '{name}': model not found in any model repository: "
+            f"there is no directory '{name}' in {searched}",
+        )
+
+    def read(
+        self, identifier: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
+    ) -> ModelFiles:
+        """The model, with what a load request overrides (rule 5.11.3).
+
+        Raises ModelLoadError with the short text clients get; its `reason` is what the peer only logs (rule 2.5.3).
+        """
+        try:
+            return self._read(identifier, config, files)
+        except ConfigError as error:
+            detail = f" ({error.detail})" if error.detail else ""
+            reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"
+            raise _poll_failure(self.split(identifier)[1], reason) from None
+
+    def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
+        namespace, name = self.split(identifier)
+        _check_name(name)
+        override = json.dumps(config) if isinstance(config, dict) else config
+        temporary = None
+        if files:
+            if override is None:
+                raise _poll_failure(name, "Load parameter 'config' must be specified for model file override")
+            temporary = _write_files(files)
+            directory = Path(temporary.name)
+        else:
+            directory = self._directory(identifier)
+        before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
+        config_file = self._config_file(directory)
+        found = self._config(directory / config_file, override)
+        versions = _version_directories(directory)
+        first = sorted(str(version) for version in versions)[:1]
+        names = [p.name for p in (directory / first[0]).iterdir()] if first else []
+        filled = autofill(found, model_name=name, files=names)
+        validate_poll(filled, model_name=name)
+        chosen = _select(filled, versions)
+        return ModelFiles(name, directory, filled, chosen, before, override, temporary, config_file, namespace)
+
+    def _config_file(self, directory: Path) -> str:
+        named = f"{CONFIGS}/{self._config_name}.pbtxt"
+        return named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
+
+    def _config(self, path: Path, override: str | None) -> ModelConfig:
+        if override is not None:
+            return from_json(override)
+        if not path.is_file():
+            if self._strict:
+                raise ConfigError(f"failed to open text file for read {path}: No such file or directory")
+            return ModelConfig()
+        try:
+            return parse_pbtxt(path.read_text(encoding="utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"failed to read text proto from {path}", detail=str(error)) from error
+
+
+def fingerprint(directory: Path) -> Fingerprint:
+    """What a reload compares: every file with its modification time and size. Files that come or go meanwhile do no
+    harm."""
+    found: Fingerprint = {}
+    for path in sorted(directory.rglob("*")):
+        relative = path.relative_to(directory)
+        if any(part in _IGNORED for part in relative.parts):
+            continue
+        with contextlib.suppress(OSError):
+            if path.is_file():
+                status = path.stat()
+                found[str(relative)] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _check_name(name: str) -> None:
+    """Rule 5.11.4: a name must not lead out of the repository."""
+    if not name:
+        raise InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.")
+    if "/" in name or "\\" in name or name in (".", ".."):
+        raise InvalidArgumentError(
+            f"invalid model name '{name}', model name must not contain path traversal characters"
+        )
+
+
+def _version_directories(directory: Path) -> list[int]:
+    """Decimal names without a leading zero, `0` itself included (rule 2.1.1)."""
+    return sorted(
+        int(path.name)
+        for path in directory.iterdir()
+        if path.is_dir() and path.name.isascii() and path.name.isdecimal() and str(int(path.name)) == path.name
+    )
+
+
+def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
+    """The versions the policy wants of those there are (rule 5.11.6), lowest first."""
+    policy = config.version_policy
+    if policy.HasField("specific"):
+        return tuple(version for version in versions if version in policy.specific.versions)
+    if policy.HasField("latest"):
+        newest = policy.latest.num_versions
+        return tuple(versions[-newest:]) if newest else ()
+    return tuple(versions)  # `all`, and a policy that names none of the three
+
+
+def _write_files(files: dict[str, bytes]) -> TemporaryFolder:
+    """File overrides as a model directory of their own; keys without the prefix are ignored, as the peer does (rule
+    1.15.4)."""
+    temporary = TemporaryFolder()
+    directory = Path(temporary.name).resolve()
+    for key, content in files.items():
+        if not key.startswith("file:"):
+            continue
+        try:
+            path = (directory / key.removeprefix("file:")).resolve()
+            if not path.is_relative_to(directory):
+                raise InvalidArgumentError(
+                    f"Invalid file parameter '{key}' with normalized path '{path}' must stay within model directory."
+                )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except (OSError, ValueError) as error:  # 2.51 crashes, or writes nothing
+            cause = error.strerror if isinstance(error, OSError) else str(error)
+            raise InvalidArgumentError(f"Invalid file parameter '{key}' cannot be written: {cause}") from None
+    return temporary
+
+
+def _poll_failure(name: str, reason: str) -> ModelLoadError:
+    return ModelLoadError(
+        f"failed to load '{name}', failed to poll from model repository", code=Code.INTERNAL, reason=reason
+    )

@@ -1,0 +1,130 @@
+"""Poll mode: looks at the repositories now and then, and loads, reloads and unloads what has changed (rule 5.11.1).
+
+One bad model must not keep the others from being served (server issue 6534: in the peer one can): each load runs on a
+thread of its own, and a failure touches nothing but its model. The peer tries what failed again at every poll; here it
+is tried again when its files have changed, since nothing else can have made it good, and says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from ...core.clock import Clock
+from ...core.status import TritonError
+from ...schedulers.scheduler import WakeUp
+from .model_repository_manager import Fingerprint, ModelRepositoryManager, fingerprint
+
+_log = logging.getLogger(__name__)
+
+
+class Control(Protocol):
+    """What the poller has done: `model_control.ModelControl`, or a fake."""
+
+    def load_model(self, name: str) -> object: ...
+
+    def unload_model(self, name: str) -> object: ...
+
+
+def run_in_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="repository poll", daemon=True).start()
+
+
+class RepositoryPoller:
+    """Polls every `seconds`, 0 is never, from `start` on until `stop`. `run` starts work that must not hold up the
+    timer."""
+
+    def __init__(
+        self,
+        repository: ModelRepositoryManager,
+        control: Control,
+        clock: Clock,
+        timer: WakeUp,
+        seconds: float,
+        run: Callable[[Callable[[], None]], None] = run_in_thread,
+    ) -> None:
+        self._repository = repository
+        self._control = control
+        self._clock = clock
+        self._timer = timer
+        self._pause = int(seconds * 1e9)
+        self._run = run
+        self._lock = threading.Lock()  # guards all below; one poll at a time
+        #: what was seen of each model when it was last loaded, or tried
+        self._seen: dict[str, dict[str, Fingerprint]] = {}
+        self._busy: set[str] = set()
+        self._missed: set[str] = set()  # those of them that have changed again
+        self._stopped = False
+
+    def start(self) -> None:
+        """Takes what is there now as known: to be called before the models are loaded at the start."""
+        self._seen = self._look()
+        self._arm()
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def poll(self) -> None:
+        """Starts the loads and unloads that the changes since the last poll ask for."""
+        with self._lock:
+            found = self._look()
+            differing = [name for name, seen in found.items() if seen != self._seen.get(name)]
+            changed = [name for name in differing if name not in self._busy]
+            self._missed.update(self._busy.intersection(differing))
+            gone = [name for name, seen in self._seen.items() if name not in found and _is_gone(seen)]
+            for name in changed:
+                self._seen[name] = found[name]
+            for name in gone:
+                del self._seen[name]
+            self._busy.update(changed)
+        for name in gone:
+            self._run(lambda name=name: self._unload(name))  # type: ignore[misc]
+        for name in changed:
+            self._run(lambda name=name: self._load(name))  # type: ignore[misc]
+
+    def _look(self) -> dict[str, dict[str, Fingerprint]]:
+        directories = self._repository.directories()
+        return {name: {str(place): fingerprint(place) for place in places} for name, places in directories.items()}
+
+    def _arm(self) -> None:
+        if not self._pause:
+            return  # 0 seconds is never, as in the peer (measured)
+        self._timer.call_at(self._clock.now() + self._pause, lambda: self._run(self._due))
+
+    def _due(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self.poll()
+        except Exception:  # a repository that cannot be read now
+            _log.exception("the model repositories could not be polled")
+        self._arm()
+
+    def _load(self, name: str) -> None:
+        try:
+            self._control.load_model(name)
+        except TritonError:
+            pass  # it is in the log, and in the index
+        except Exception:
+            _log.exception("model '%s' could not be loaded", name)
+        finally:
+            with self._lock:
+                self._busy.discard(name)
+                missed = name in self._missed
+                self._missed.discard(name)
+            if missed and not self._stopped:
+                self.poll()
+
+    def _unload(self, name: str) -> None:
+        try:
+            self._control.unload_model(name)
+        except Exception:
+            _log.exception("model '%s' could not be unloaded", name)
+
+
+def _is_gone(seen: Iterable[str]) -> bool:
+    """Whether the model was removed; not so if its repository is away as a whole, as a network's may be for a while."""
+    return all(Path(place).parent.is_dir() for place in seen)

@@ -1,0 +1,239 @@
+"""The response cache: equal requests of a model with `response_cache { enable: true }` are executed once (rule 5.9).
+
+Where the peer's answers are wrong, ours differ on purpose (rules 5.9.2, 5.9.3): its key is the bytes of the inputs, so
+that a request of another shape, or for another output, gets an answer that is not its own; it stores errors as empty
+successes, drops the parameters of responses, and answers from what an earlier load of the model said. Here the key is
+all that a model may answer by, errors are not stored, parameters are, and what a load stored goes with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ...core.clock import Clock
+from ...core.infer_request import InferenceRequest, ResponseCallback
+from ...core.infer_response import InferenceResponse, ParameterValue
+from ...core.infer_stats import InferStats
+from ...core.instrument import Instruments
+from ...core.status import InvalidArgumentError, TritonError
+from ...core.tensor import Tensor
+
+#: Bytes an entry costs besides its tensors; the peer's has 165 for three small outputs.
+_OVERHEAD = 128
+
+
+def parse_cache_config(text: str) -> int:
+    """The bytes of `--cache-config=local,size=<bytes>`; 0 for an empty text. Raises InvalidArgumentError."""
+    if not text:
+        return 0
+    name, _, setting = text.partition(",")
+    key, equals, value = setting.partition("=")
+    if not (name and key and equals and value):
+        raise InvalidArgumentError(f"--cache-config option format is '<cache name>,<setting>=<value>'. Got {text}")
+    if name != "local":
+        raise InvalidArgumentError(f"there is no cache '{name}' here: the only one is 'local'")
+    if key != "size" or not value.isdecimal() or not int(value):
+        raise InvalidArgumentError(f"the local cache wants a size in bytes, 'local,size=1048576'. Got {text}")
+    return int(value)
+
+
+@dataclass(slots=True)
+class _Entry:
+    outputs: dict[str, Tensor]
+    parameters: dict[str, ParameterValue]
+    size: int
+
+
+class ResponseCache:
+    """Answers by key, at most `size` bytes of them; the one that was not asked for longest goes first. Any thread may
+    call any method. Entries are copies, so that none keeps a stub's region, or can be changed by a client."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()  # guards everything below
+        self._entries: OrderedDict[tuple[object, bytes], _Entry] = OrderedDict()
+        self._used = 0
+        self._hits = self._misses = self._evictions = 0
+        self._lookup_ns = self._insertion_ns = 0
+
+    def lookup(self, owner: object, key: bytes) -> InferenceResponse | None:
+        """A response that has the stored tensors and parameters."""
+        with self._lock:
+            entry = self._entries.get((owner, key))
+            if entry is None:
+                self._misses += 1
+                return None
+            self._hits += 1
+            self._entries.move_to_end((owner, key))
+        return InferenceResponse(outputs=_copies(entry.outputs), parameters=dict(entry.parameters))
+
+    def insert(self, owner: object, key: bytes, response: InferenceResponse) -> bool:
+        """Stores an answer; False if the key has one. Raises InvalidArgumentError for one that is larger than all of
+        the cache."""
+        size = _OVERHEAD + sum(len(name) + 8 * len(t.shape) + t.byte_size for name, t in response.outputs.items())
+        size += sum(len(str(item)) for pair in response.parameters.items() for item in pair)
+        if size > self._size:
+            raise InvalidArgumentError(
+                f"Requested byte_size: {size} is greater than total cache size: {self._size}"  # the peer's words
+            )
+        entry = _Entry(_copies(response.outputs), dict(response.parameters), size)
+        with self._lock:
+            if (owner, key) in self._entries:
+                return False
+            self._entries[owner, key] = entry
+            self._used += size
+            while self._used > self._size:
+                _, oldest = self._entries.popitem(last=False)
+                self._used -= oldest.size
+                self._evictions += 1
+        return True
+
+    def forget(self, owner: object) -> None:
+        """Drops all that was stored for `owner`."""
+        with self._lock:
+            for entry in [entry for entry in self._entries if entry[0] is owner]:
+                self._used -= self._entries.pop(entry).size
+
+    def took(self, lookup_ns: int = 0, insertion_ns: int = 0) -> None:
+        """For the metrics."""
+        with self._lock:
+            self._lookup_ns += lookup_ns
+            self._insertion_ns += insertion_ns
+
+    @property
+    def used(self) -> int:
+        """Bytes of the entries."""
+        return self._used
+
+    def metrics(self) -> dict[str, float]:
+        """The server's `nv_cache_` metrics without that prefix (rule 5.13.4); microseconds."""
+        with self._lock:
+            return {
+                "util": self._used / self._size,
+                "num_entries": len(self._entries),
+                "num_hits": self._hits,
+                "num_misses": self._misses,
+                "num_lookups": self._hits + self._misses,
+                "num_evictions": self._evictions,
+                "lookup_duration": self._lookup_ns // 1000,
+                "insertion_duration": self._insertion_ns // 1000,
+            }
+
+    def __repr__(self) -> str:
+        return f"<ResponseCache [{len(self._entries)} entries | {self._used} of {self._size} bytes]>"
+
+
+class CachedModel:
+    """Stands before the scheduler of a model version that uses the cache: made when it is loaded, so that others pay
+    nothing. `execute` is the scheduler's `enqueue`."""
+
+    def __init__(
+        self,
+        cache: ResponseCache,
+        name: str,
+        version: int,
+        execute: Callable[[InferenceRequest], None],
+        stats: InferStats,
+        clock: Clock,
+        instruments: Instruments,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._cache = cache
+        self._name = name
+        self._version = version
+        self._execute = execute
+        self._stats = stats
+        self._clock = clock
+        self._instruments = instruments
+        self._warn = warn
+
+    def enqueue(self, request: InferenceRequest) -> None:
+        """Answers a checked request at once, whatever is before it, or has it executed: with `preserve_ordering`, too,
+        the peer's answers from the cache do not wait for their turn (measured). Raises TritonError if the scheduler
+        refuses it."""
+        if any(tensor.memory_type for tensor in request.inputs.values()):
+            self._execute(request)  # of inputs in GPU memory the peer makes no key either
+            return
+        started = self._clock.now()
+        key = request_key(request)
+        found = self._cache.lookup(self, key)
+        took = self._clock.now() - started
+        self._cache.took(lookup_ns=took)
+        if found is not None:
+            self._answer(request, found, took)
+            return
+        callback = request.on_response
+        request.on_response = self._storing(key, took, callback)
+        try:
+            self._execute(request)
+        except TritonError:
+            request.on_response = callback
+            raise
+
+    def _answer(self, request: InferenceRequest, response: InferenceResponse, took: int) -> None:
+        now = self._clock.now()
+        self._stats.record_cache_hit(now - request.request_start, took, took, self._clock.wall() // 1_000_000)
+        response.model_name, response.model_version = self._name, self._version
+        response.request_id = request.request_id
+        if self._instruments.response_sent is not None:
+            self._instruments.response_sent(request, response, now)
+        request.respond(response)
+        if self._instruments.request_released is not None:
+            self._instruments.request_released(request, now)
+
+    def _storing(self, key: bytes, lookup_ns: int, callback: ResponseCallback | None) -> ResponseCallback:
+        """Passes the request's responses on and keeps the first, which is its only one, but for an empty final one of a
+        model that answers through its sender."""
+
+        first = True
+
+        def on_response(request: InferenceRequest, response: InferenceResponse) -> None:
+            nonlocal first
+            if first:
+                first = False
+                self._store(key, response, lookup_ns)
+            if callback is not None:
+                callback(request, response)
+
+        return on_response
+
+    def _store(self, key: bytes, response: InferenceResponse, lookup_ns: int) -> None:
+        started = self._clock.now()
+        new = True
+        if response.error is None and not response.empty:
+            try:
+                new = self._cache.insert(self, key, response)
+            except InvalidArgumentError as error:
+                self._warn(f"Failed to insert a response into response cache: {error.message}")
+        took = self._clock.now() - started
+        self._cache.took(insertion_ns=took)
+        if new:  # of equal requests that execute at a time only the first is a miss: measured
+            self._stats.record_cache_miss(lookup_ns + took)
+
+    def close(self) -> None:
+        """The version is gone; its answers may not be those of the next one."""
+        self._cache.forget(self)
+
+
+def request_key(request: InferenceRequest) -> bytes:
+    """Equal for requests that a model cannot tell apart, but by request id and timeout."""
+    digest = hashlib.blake2b(digest_size=16)
+    said = (
+        [(name, int(t.datatype), t.shape, t.byte_size) for name, t in sorted(request.inputs.items())],
+        sorted(request.requested_outputs),
+        sorted((request.parameters or {}).items()),
+        request.correlation_id,
+        request.flags,
+    )
+    digest.update(repr(said).encode())
+    for _, tensor in sorted(request.inputs.items()):
+        digest.update(tensor.data.reshape(-1).data)
+    return digest.digest()
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: Tensor(t.datatype, t.shape, t.data.copy()) for name, t in tensors.items()}

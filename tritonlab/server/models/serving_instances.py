@@ -1,0 +1,210 @@
+"""The instances of a version that serves, and how they become others while it does (rule 5.11.2)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ...core.infer_stats import InferStats
+from ...core.model_config import ModelConfig
+from ...core.model_config_rules import InstanceSpec, instance_args, instance_specs, is_decoupled
+from ...core.output_reshape import OutputReshapes
+from ...core.request_rules import RequestRules
+from ...core.status import ModelError, TritonError, UnavailableError
+from ...instances.instance_group import abort_instances, make_instances, start_instances, stop_instances
+from ...instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from ...instances.instance_state import InstanceState
+from ...instances.model_instance import ModelInstance
+from ...instances.model_stub import ModelSource, ModelStub
+from ...instances.warmup import Warmup
+from ...schedulers.scheduler import Scheduler
+from .backend_config import check_stub_name
+from .execution_options import ExecutionOptions
+
+#: Seconds between two looks for an instance that leaves and was about to be used when it was told to.
+_LOOK = 0.02
+
+Instance = TypeVar("Instance")
+#: What two instances must have in common for one to stand for the other: device, and the group but for name and count.
+Signature = tuple[int, bytes]
+
+
+class ServingInstances:
+    """Starts, changes and ends a version's instances, and tells its scheduler of them. `directory`: the model's."""
+
+    def __init__(
+        self,
+        source: ModelSource,
+        directory: Path,
+        rules: RequestRules,
+        scheduler: Scheduler,
+        services: InstanceServices,
+        stats: InferStats,
+        execution: ExecutionOptions,
+    ) -> None:
+        #: replaced whole, never changed
+        self.serving: list[ModelInstance] = []
+        #: those that finish their last requests while others serve
+        self.leaving: dict[ModelInstance, threading.Thread] = {}
+        self._source = source
+        self._directory = directory
+        self._rules = rules
+        self._scheduler = scheduler
+        self._services = services
+        self._stats = stats
+        self._execution = execution
+        self._signatures: dict[ModelInstance, Signature] = {}
+        self._starting: list[ModelInstance] = []
+
+    def start(self, config: ModelConfig, first: ModelStub) -> None:
+        """All instances of a final configuration; `first` already imports the model for the first of them. Blocking.
+        Raises TritonError; then none runs."""
+        self.serving = self._start(config, instance_specs(config), first)
+
+    def update(self, config: ModelConfig) -> None:
+        """Starts what `config` has more than there is, then lets go what it has less; what is equal goes on, whatever
+        its name. Blocking until they have started. Raises TritonError; then all is as it was."""
+        wanted = [(spec, _signature(config, spec)) for spec in instance_specs(config)]
+        kept, new = match_instances([(i, self._signatures[i]) for i in self.serving], wanted)
+        started = self._start(config, new) if new else []
+        leaving = [instance for instance in self.serving if instance not in kept]
+        self.serving = [*kept, *started]
+        for instance in leaving:
+            name = f"end {instance.plan.name}"
+            thread = threading.Thread(target=self._leave, args=(instance,), name=name, daemon=True)
+            self.leaving[instance] = thread
+            thread.start()
+
+    def stop(self) -> None:
+        """Lets all finish their requests and finalize; the scheduler has stopped. Blocking."""
+        stop_instances(self.serving)
+        for thread in list(self.leaving.values()):
+            thread.join()
+        self._unregister(self.serving)
+
+    def abort(self) -> None:
+        """Ends all at once, also those that start; requests that wait or execute fail."""
+        instances = [*self.serving, *self.leaving, *self._starting]
+        abort_instances(instances)
+        for instance in self.serving:
+            self._scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
+        self._unregister(instances)
+
+    def _start(
+        self, config: ModelConfig, specs: Sequence[InstanceSpec], first: ModelStub | None = None
+    ) -> list[ModelInstance]:
+        plans = self._plans(config, specs)
+        instances = make_instances(plans, self._services, self._stats, self._events(config))
+        self._starting = instances
+        try:
+            start_instances(instances, first)
+        finally:
+            self._starting = []
+        self._limit(instances, specs)
+        for instance, spec in zip(instances, specs, strict=True):
+            self._signatures[instance] = _signature(config, spec)
+            if not spec.passive:
+                self._scheduler.instance_ready(instance)
+        return instances
+
+    def _plans(self, config: ModelConfig, specs: Sequence[InstanceSpec]) -> list[InstancePlan]:
+        version = self._source.version
+        warmup = Warmup(config, self._directory, self._rules, counted=self._execution.count_warmup)
+        plans = [
+            InstancePlan(
+                source=self._source,
+                name=spec.name,
+                kind=spec.kind,
+                device_id=spec.device_id,
+                args=instance_args(config, spec, model_directory=str(self._directory), version=version),
+                outputs=tuple(output.name for output in config.output),
+                decoupled=is_decoupled(config),
+                reshapes=OutputReshapes.of(config),
+                warmup=warmup if config.model_warmup else None,
+                passive=spec.passive,
+            )
+            for spec in specs
+        ]
+        for plan in plans:
+            check_stub_name(plan.name)
+        return plans
+
+    def _events(self, config: ModelConfig) -> InstanceEvents:
+        events = InstanceEvents(
+            idle=self._scheduler.instance_idle,
+            away=self._scheduler.instance_away,
+            gone=self._instance_gone,
+            reschedule=self._scheduler.reschedule,
+            iterative=config.sequence_batching.iterative_sequence,
+            leads=not (config.dynamic_batching.preserve_ordering or config.sequence_batching.oldest.preserve_ordering),
+        )
+        limiter = self._execution.limiter
+        return events if limiter is None else limiter.events(events)
+
+    def _limit(self, instances: Sequence[ModelInstance], specs: Sequence[InstanceSpec]) -> None:
+        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as the
+        peer."""
+        limiter = self._execution.limiter
+        if limiter is None:
+            return
+        try:
+            for instance, spec in zip(instances, specs, strict=True):
+                if not spec.passive:
+                    limiter.register(instance, spec.rate_limiter, spec.device_id)
+        except TritonError:
+            self._unregister(instances)
+            stop_instances(instances)
+            raise
+
+    def _unregister(self, instances: Sequence[ModelInstance]) -> None:
+        if (limiter := self._execution.limiter) is not None:
+            for instance in instances:
+                limiter.unregister(instance)
+
+    def _instance_gone(self, instance: ModelInstance) -> None:
+        reason = instance.replacement.last_death
+        error = ModelError(f"Stub process '{instance.plan.name}' is not healthy.", reason=reason)
+        self._scheduler.instance_gone(instance, error)
+
+    def _leave(self, instance: ModelInstance) -> None:
+        """Takes one instance from a scheduler that goes on, and ends it."""
+        free = threading.Event()
+        instance.leave(free.set)
+        while not self._scheduler.instance_away(instance) and not free.wait(_LOOK):
+            if instance.state is InstanceState.FAILED:
+                break  # the scheduler knows already
+        else:
+            self._instance_gone(instance)
+        self._unregister([instance])
+        instance.stop()
+        self._signatures.pop(instance, None)
+        self.leaving.pop(instance, None)
+
+
+def match_instances(
+    running: Sequence[tuple[Instance, Signature]], wanted: Sequence[tuple[InstanceSpec, Signature]]
+) -> tuple[list[Instance], list[InstanceSpec]]:
+    """Which of the running instances stay, and which are to be started. The last of equal ones stays, as in the peer,
+    so the names may come out odd: of three `m_0_1` and `m_0_2` stay for two, a third is another `m_0_2` (measured)."""
+    free: dict[Signature, list[Instance]] = {}
+    for instance, signature in running:
+        free.setdefault(signature, []).append(instance)
+    kept: list[Instance] = []
+    new: list[InstanceSpec] = []
+    for spec, signature in wanted:
+        if free.get(signature):
+            kept.append(free[signature].pop())
+        else:
+            new.append(spec)
+    return kept, new
+
+
+def _signature(config: ModelConfig, spec: InstanceSpec) -> Signature:
+    group = next(group for group in config.instance_group if group.name == spec.group)
+    rest = type(group)()
+    rest.CopyFrom(group)
+    for field in ("name", "count", "gpus"):
+        rest.ClearField(field)
+    return spec.device_id, rest.SerializeToString(deterministic=True)

@@ -1,0 +1,59 @@
+"""The models a server loads when it starts: several at a time, ensembles after the models they contain."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ...core.model_config_rules import is_ensemble
+from ...core.status import InvalidArgumentError, TritonError
+from .dependency_graph import DependencyGraph
+from .model_control import ModelControl
+
+
+def load_startup_models(control: ModelControl, startup_models: Sequence[str], threads: int) -> dict[str, TritonError]:
+    """Loads all that can be, `threads` at a time; the failures by model name. `startup_models`: what the explicit mode
+    loads, `*` for everything. Raises InvalidArgumentError if `*` is named beside others."""
+    if "*" in startup_models and len(startup_models) > 1:
+        raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
+    every = not control.explicit or list(startup_models) == ["*"]
+    repository = control.repository
+    names = repository.names() if every else [each for name in startup_models for each in repository.identifiers(name)]
+    configs = {name: config for name in names if (config := control.config(name)) is not None}
+    ensembles = {name: config for name, config in configs.items() if is_ensemble(config)}
+    failed = _load_all(control, [name for name in names if name not in ensembles], threads)
+    for name in DependencyGraph(ensembles).load_order(ensembles):
+        failed |= _load_all(control, [name], 1)
+    return failed
+
+
+def _load_all(control: ModelControl, names: Sequence[str], threads: int) -> dict[str, TritonError]:
+    failed: dict[str, TritonError] = {}
+    unexpected: list[BaseException] = []
+    waiting = list(reversed(names))
+
+    def work() -> None:
+        while waiting:
+            try:
+                name = waiting.pop()
+            except IndexError:  # another thread was quicker
+                return
+            try:
+                control.load_model(name)
+            except TritonError as error:
+                failed[name] = error
+            except BaseException as error:  # an interrupt, or a defect
+                waiting.clear()
+                unexpected.append(error)
+
+    # daemons: an interrupt must not wait for the models that load meanwhile
+    workers = [threading.Thread(target=work, name="load", daemon=True) for _ in range(min(threads, len(names)) - 1)]
+    for worker in workers:
+        worker.start()
+    work()
+    for worker in workers:
+        if not unexpected:
+            worker.join()
+    if unexpected:
+        raise unexpected[0]
+    return dict(sorted(failed.items()))

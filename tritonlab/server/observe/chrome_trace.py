@@ -1,0 +1,192 @@
+"""Everything a server does for a while, as a file that Perfetto (https://ui.perfetto.dev) and chrome://tracing show.
+
+A model version is a process there. Its requests are spans with their time in the queue and their responses; each of its
+instances is a lane with the executions, and in each of them what was marshalling and what was the model's own time.
+Batches (why each was closed), states, log lines, custom metrics and the growth of shared memory are in it too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...core.clock import Clock
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.instrument import ExecuteTimes, Instrument, Instruments
+from ...ipc.stub_log import LogRecord
+
+#: The oldest go first when there are more.
+MAX_EVENTS = 1_000_000
+#: The lanes of a model besides those of its instances.
+_REQUESTS, _BATCHES = "requests", "batches"
+
+
+class ChromeTrace(Instrument):
+    """Listens from `start` to `stop`, or as a context manager; then it is written to `path`, if there is one."""
+
+    def __init__(self, instruments: Instruments, clock: Clock, path: str | Path | None = None) -> None:
+        self.path = Path(path) if path is not None else None
+        self._instruments = instruments
+        self._clock = clock
+        self._lock = threading.Lock()  # guards all of the below
+        self._events: deque[dict[str, Any]] = deque(maxlen=MAX_EVENTS)
+        self._names: list[dict[str, Any]] = []
+        self._processes: dict[str, int] = {}
+        self._lanes: dict[tuple[int, str], int] = {}
+        self._numbers = itertools.count(1)
+        #: requests that have begun here, by serial
+        self._open: set[int] = set()
+        #: executions by instance and batch: model, start, requests; two versions of a model may have the same
+        self._executing: dict[tuple[str, int], list[tuple[str, int, list[str]]]] = {}
+
+    def start(self) -> ChromeTrace:
+        self._instruments.add(self)
+        return self
+
+    def stop(self) -> None:
+        """Safe to call twice. Raises OSError if the file cannot be written."""
+        self._instruments.remove(self)
+        if self.path is not None:
+            self.save(self.path)
+
+    def __enter__(self) -> ChromeTrace:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def events(self) -> list[dict[str, Any]]:
+        """In the Trace Event Format: names of processes and lanes first, then what happened, in order."""
+        with self._lock:
+            return [*self._names, *sorted(self._events, key=lambda event: float(event["ts"]))]
+
+    def save(self, path: str | Path) -> None:
+        """Writes what was collected so far."""
+        text = json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}, ensure_ascii=False)
+        Path(path).write_text(text, encoding="utf-8")
+
+    def __repr__(self) -> str:
+        where = f" -> {self.path}" if self.path is not None else ""
+        return f"<ChromeTrace {len(self._events)} events{where}>"
+
+    # -- hooks
+
+    def request_queued(self, request: InferenceRequest, now: int) -> None:
+        self._begin(request)
+
+    def batch_formed(
+        self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
+    ) -> None:
+        shown = {"size": size, "requests": [_name(request) for request in requests]}
+        self._instant(model, _BATCHES, reason, now, shown)
+
+    def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
+        asked = [request for request in requests if not request.null]
+        for request in asked:
+            self._begin(request)
+            self._span(request, "b", "queue", request.queue_start)
+            self._span(request, "e", "queue", now)
+        model = requests[0].model_name
+        with self._lock:
+            execution = (model, now, [_name(request) for request in asked])
+            self._executing.setdefault((instance, batch_id), []).append(execution)
+
+    def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
+        with self._lock:
+            waiting = self._executing.get((instance, batch_id))
+            if not waiting:
+                return  # it had begun before this listened
+            model, started, requests = waiting.pop(0)
+            if not waiting:
+                del self._executing[instance, batch_id]
+        self._slice(model, instance, f"execute {batch_id}", started, now - started, {"requests": requests})
+        begin = started
+        for name, took in (
+            ("input", times.compute_input),
+            ("infer", times.compute_infer),
+            ("output", times.compute_output),
+        ):
+            self._slice(model, instance, name, begin, took, {})
+            begin += took
+
+    def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        self._begin(request)  # one that the response cache answers was never queued
+        error = {"error": response.error.message} if response.error is not None else {}
+        shown = {name: repr(tensor) for name, tensor in response.outputs.items()}
+        self._span(request, "n", "final response" if response.final else "response", now, {**shown, **error})
+
+    def request_released(self, request: InferenceRequest, now: int) -> None:
+        with self._lock:
+            known = request.serial in self._open
+            self._open.discard(request.serial)
+        if known:
+            self._span(request, "e", _name(request), now)
+
+    def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
+        self._instant(model, _REQUESTS, f"{state} version {version}", now, {"reason": reason} if reason else {})
+
+    def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
+        told = ",".join(f"{key}={text}" for key, text in sorted(labels.items()))
+        self._counter("custom metrics", f"{name}{{{told}}}" if told else name, now, {"value": value})
+
+    def log(self, record: LogRecord) -> None:
+        lane = record.instance or _REQUESTS
+        # records carry wall-clock time; a line is shown when it is heard, as everything else is
+        self._instant(record.model or "server", lane, record.text, self._clock.now(), {"level": record.level})
+
+    def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
+        self._counter("shared memory", f"{instance} {region}", now, {"bytes": size})
+
+    # -- events
+
+    def _begin(self, request: InferenceRequest) -> None:
+        with self._lock:
+            known = request.serial in self._open
+            self._open.add(request.serial)
+        if not known:
+            shown = {name: repr(tensor) for name, tensor in request.inputs.items()}
+            self._span(request, "b", _name(request), request.request_start, shown)
+
+    def _span(
+        self, request: InferenceRequest, phase: str, name: str, ns: int, shown: dict[str, Any] | None = None
+    ) -> None:
+        ident = {"cat": "request", "id": request.serial}
+        self._add(request.model_name, _REQUESTS, {"ph": phase, "name": name, **ident, "args": shown or {}}, ns)
+
+    def _slice(self, model: str, lane: str, name: str, ns: int, took: int, shown: dict[str, Any]) -> None:
+        self._add(model, lane, {"ph": "X", "name": name, "cat": "execute", "dur": took / 1000, "args": shown}, ns)
+
+    def _instant(self, model: str, lane: str, name: str, ns: int, shown: dict[str, Any]) -> None:
+        self._add(model, lane, {"ph": "i", "s": "t", "name": name, "args": shown}, ns)
+
+    def _counter(self, process: str, name: str, ns: int, values: dict[str, float]) -> None:
+        self._add(process, name, {"ph": "C", "name": name, "args": values}, ns)
+
+    def _add(self, process: str, lane: str, event: dict[str, Any], ns: int) -> None:
+        with self._lock:
+            pid = self._processes.get(process)
+            if pid is None:
+                pid = self._processes[process] = len(self._processes) + 1
+                self._names.append(_named("process_name", pid, 0, process))
+            tid = self._lanes.get((pid, lane))
+            if tid is None:
+                tid = self._lanes[pid, lane] = next(self._numbers)
+                self._names.append(_named("thread_name", pid, tid, lane))
+            self._events.append({**event, "pid": pid, "tid": tid, "ts": ns / 1000})
+
+
+def _named(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _name(request: InferenceRequest) -> str:
+    return request.request_id or f"request {request.serial}"

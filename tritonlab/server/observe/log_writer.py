@@ -1,0 +1,94 @@
+"""Writes a server's log as the peer does: one line per record, to stderr or to a file (rules 1.13.2, 5.14.3)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TextIO
+
+from ...core.instrument import Instrument
+from ...core.log_settings import LogSettings
+from ...ipc.stub_log import LogRecord
+
+#: Verbose records carry the letter of INFO (measured).
+_LETTERS = {"INFO": "I", "WARNING": "W", "ERROR": "E", "VERBOSE": "I"}
+#: Where the server says something itself: it has no C++ line to name.
+_OWN = "tritonlab:0"
+#: What a change of a model version's state says, by state; the reason tells an unload from a failure.
+_STATES = {
+    "LOADING": "loading: {model}:{version}",
+    "READY": "successfully loaded '{model}' version {version}",
+    "UNAVAILABLE": "successfully unloaded '{model}' version {version}",
+}
+
+
+class LogWriter(Instrument):
+    """Add it to a server's instruments. What models print goes to `stdout` and `stderr` as it is; records go to
+    `stderr`, or to the settings' `log_file`, if the settings show their level. A file that cannot be opened is an
+    error line, and `stderr` takes its place.
+    """
+
+    def __init__(self, settings: LogSettings, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
+        """`stdout`, `stderr`: this process's own if left out."""
+        self._settings = settings
+        self._stdout = stdout or sys.stdout
+        self._stderr = stderr or sys.stderr
+        self._lock = threading.Lock()  # lines of several threads must not mix
+        self._pid = os.getpid()
+        self._file: TextIO | None = None
+        name = settings.setting.log_file
+        if name:
+            try:
+                self._file = Path(name).open("a", encoding="utf-8")  # noqa: SIM115 - open until `close`
+            except OSError as error:
+                self.write("ERROR", f"the log file '{name}' cannot be opened: {error}")
+
+    def log(self, record: LogRecord) -> None:
+        if record.stream in ("stdout", "stderr"):
+            self._put(self._stdout if record.stream == "stdout" else self._stderr, record.text)
+            return
+        place = f"{os.path.basename(record.file)}:{record.line}" if record.file else _OWN
+        self.write(record.level, record.text, place, record.time_ns)
+
+    def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
+        if state in _STATES and (state != "UNAVAILABLE" or reason == "unloaded"):
+            self.write("INFO", _STATES[state].format(model=model, version=version))
+
+    def write(self, level: str, text: str, place: str = _OWN, time_ns: int | None = None) -> None:
+        """One record, if the settings show its level. `place` is `file:line`, `time_ns` wall-clock nanoseconds."""
+        setting = self._settings.setting
+        if setting.shows(level):
+            start = record_prefix(setting.log_format, level, time.time_ns() if time_ns is None else time_ns)
+            self._put(
+                self._file or self._stderr, f"{start} {self._pid} {place}] {json.dumps(text, ensure_ascii=False)}"
+            )
+
+    def write_table(self, text: str) -> None:
+        """Lines of a start-up table: INFO, without prefixes, as the peer prints its own."""
+        if self._settings.setting.shows("INFO"):
+            self._put(self._file or self._stderr, text)
+
+    def _put(self, stream: TextIO, line: str) -> None:
+        with self._lock:
+            stream.write(line + "\n")
+            stream.flush()
+
+    def close(self) -> None:
+        """Closes the file; what is written later goes to `stderr`."""
+        with self._lock:
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def record_prefix(log_format: str, level: str, time_ns: int) -> str:
+    """What stands before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
+    moment = time.gmtime(time_ns // 1_000_000_000)
+    letter = _LETTERS[level]
+    if log_format == "ISO8601":
+        return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', moment)} {letter}"
+    return f"{letter}{time.strftime('%m%d %H:%M:%S', moment)}.{time_ns // 1000 % 1_000_000:06d}"

@@ -1,0 +1,107 @@
+"""What a server measures by its metrics configuration, and the text of /metrics (rule 5.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...core.clock import Clock
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.infer_stats import InferStats
+from ...core.instrument import Instrument
+from ...core.latency_stats import Histogram, LatencyStats
+from ...core.metrics import MetricRegistry
+from ...core.metrics_config import MetricsConfig, first_response_buckets
+from ...core.model_config import ModelConfig
+from ...core.model_metrics import ModelMetrics
+from ...core.server_metrics import CpuUsage, GpuUsage, cache_families, cpu_families, gpu_families, pinned_families
+from ...core.status import TritonError
+from .machine_usage import MachineUsage
+
+if TYPE_CHECKING:
+    from ..models.model_lifecycle import ModelVersion
+
+
+class FirstResponses(Instrument):
+    """Measures how long requests wait for their first response, error or not (rule 5.13.2)."""
+
+    def __init__(self, find: Callable[[str, int], ModelVersion]) -> None:
+        self._find = find
+        #: serials of requests that have had a response and wait for more; one thread at a time has a request
+        self._begun: set[int] = set()
+
+    def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        first = request.serial not in self._begun
+        if response.final:
+            self._begun.discard(request.serial)
+        else:
+            self._begun.add(request.serial)
+        if first and not response.empty:
+            try:
+                histogram = self._find(request.model_name, response.model_version).first_response
+            except TritonError:
+                return  # unloaded meanwhile, and its lines with it
+            if histogram is not None:
+                histogram.observe((now - request.request_start) / 1e6)
+
+
+class ServerMetrics:
+    """Decides at load time what a model version counts: a feature that is off costs a request nothing."""
+
+    def __init__(self, config: MetricsConfig, registry: MetricRegistry, clock: Clock) -> None:
+        self._config = config
+        self._registry = registry
+        self._clock = clock
+        #: made at the first look at the metrics: opening the GPUs' driver takes longer than starting a server
+        self._machine: MachineUsage | None = None
+
+    def stats(self) -> InferStats:
+        """The counters of a new version."""
+        if self._config.summary_latencies:
+            return LatencyStats(self._config.summary_quantiles, self._clock.now)
+        return InferStats()
+
+    def first_response(self, config: ModelConfig) -> Histogram | None:
+        """The histogram of a new version with that configuration."""
+        return Histogram(first_response_buckets(config)) if self._config.histogram_latencies else None
+
+    def text(self, versions: Iterable[ModelVersion], cache: Mapping[str, float] | None = None) -> str:
+        """`cache`: the numbers of the local response cache, if there is one (`core.server_metrics.cache_families`)."""
+        cpu, gpus = self._usage()
+        models = [
+            ModelMetrics(
+                v.name,
+                v.version,
+                v.stats,
+                v.scheduler.pending,
+                v.config.metric_tags,
+                v.load_ns,
+                v.config.response_cache.enable,
+                v.first_response,
+                _gpu_uuid(v, gpus),
+                v.files.namespace,
+            )
+            for v in versions
+        ]
+        families = pinned_families() + gpu_families(gpus)
+        families += cpu_families(cpu) if self._config.cpu else []
+        families += cache_families(cache) if cache is not None else []
+        return self._registry.expose(models, families, self._config)
+
+    def _usage(self) -> tuple[CpuUsage, list[GpuUsage]]:
+        config = self._config
+        if not config.cpu and not config.gpu:
+            return CpuUsage(), []
+        if self._machine is None:
+            self._machine = MachineUsage(config.interval_ms, self._clock.now)
+        cpu, gpus = self._machine.read()
+        return cpu, gpus if config.gpu else []
+
+
+def _gpu_uuid(version: ModelVersion, gpus: Sequence[GpuUsage]) -> str:
+    """Of the GPU that the instances are on. The peer counts for each GPU apart; here a version has one set of counters,
+    so one with instances on several GPUs gets no label."""
+    devices = {instance.plan.device_id if instance.plan.kind == "GPU" else -1 for instance in version.instances}
+    device = devices.pop() if len(devices) == 1 else -1
+    return gpus[device].uuid if 0 <= device < len(gpus) else ""

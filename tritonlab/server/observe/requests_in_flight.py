@@ -1,0 +1,75 @@
+"""The requests a server has not answered yet: where they are, how long, who made them and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.infer_request import InferenceRequest
+from ...instances.blocked_calls import BlsCall
+from ...instances.model_instance import ModelInstance
+from ...schedulers.ensemble_scheduler import EnsembleScheduler
+from ..models.model_lifecycle import ModelVersion
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRequest:
+    """One request in flight. `instance` None: it waits in the queue of `version`, or for the steps of an ensemble.
+    `caller`: the instance whose model made it (BLS); None for a client's. Times are nanoseconds: since it came, and
+    since something happened to it last.
+    """
+
+    request: InferenceRequest
+    version: ModelVersion
+    instance: ModelInstance | None
+    caller: ModelInstance | None
+    age: int
+    waited: int
+
+    @property
+    def steps(self) -> bool:
+        """Whether it is an ensemble's: its steps are requests of their own."""
+        return isinstance(self.version.scheduler, EnsembleScheduler)
+
+    @property
+    def state(self) -> str:
+        """`pending` in a queue, `executing`, or `open`: its `execute` call has returned and left it to its sender."""
+        if self.instance is None:
+            return "executing" if self.steps else "pending"
+        return "executing" if self.instance.executes(self.request) else "open"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For people and views; times in seconds."""
+        request, instance, caller = self.request, self.instance, self.caller
+        return {
+            "model": self.version.name,
+            "version": self.version.version,
+            "request_id": request.request_id,
+            "serial": request.serial,
+            "state": self.state,
+            "age": self.age / 1e9,
+            "waited": self.waited / 1e9,
+            "instance": instance.plan.name if instance is not None else "",
+            "pid": instance.pid if instance is not None else None,
+            "called_by": caller.plan.name if caller is not None else "",
+        }
+
+
+def survey(versions: Iterable[ModelVersion], calls: Sequence[BlsCall], now: int) -> list[HeldRequest]:
+    """All requests in flight, oldest first. `calls`: the BLS calls that are not answered."""
+    callers = {id(call.request): call.caller for call in calls}
+    found: dict[int, HeldRequest] = {}
+    for version in versions:
+        # in this order: one that leaves the queue meanwhile is seen in execution too, not nowhere
+        places: list[tuple[InferenceRequest, ModelInstance | None]]
+        places = [(request, None) for request in version.scheduler.waiting()]
+        instances = [*version.instances, *version.leaving]
+        places += [(r, instance) for instance in instances for r in list(instance.inflight.values())]
+        for request, instance in places:
+            last = max(request.queue_start, request.execute_start, request.responded)
+            caller = callers.get(id(request))
+            found[request.serial] = HeldRequest(
+                request, version, instance, caller, now - request.request_start, now - last
+            )
+    return sorted(found.values(), key=lambda held: held.request.serial)

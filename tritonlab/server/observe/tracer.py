@@ -1,0 +1,263 @@
+"""Traces clients' requests by the trace settings, into the peer's trace file (rule 5.14.4).
+
+Nothing is added to the way of a request while nothing is traced: the server looks at requests, and this listens to its
+hooks, only while the settings let some of them be traced.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.instrument import ExecuteTimes, Instrument, Instruments
+from ...core.trace import Trace, TraceTree
+from ...core.trace_settings import TraceSettings
+
+#: Characters of a file without log frequency that wait in memory.
+_KEPT = 1 << 20
+
+
+class Reception:
+    """What a frontend knows of a request, before there is one and after its answer.
+
+    `context`: what the client's own trace is continued by in mode opentelemetry, as JSON text of its headers.
+    """
+
+    def __init__(self, context: str | None = None) -> None:
+        self.context = context
+        self.trace: Trace | None = None
+        self._early: list[tuple[str, int]] = []
+
+    def stamp(self, name: str, ns: int) -> None:
+        """Something happened: `HTTP_RECV_END`."""
+        if self.trace is not None:
+            self.trace.stamp(name, ns)
+        else:
+            self._early.append((name, ns))
+
+    def begin(self, trace: Trace) -> None:
+        """The request is traced; its trace waits for `end`."""
+        self.trace = trace
+        trace.hold()
+        for name, ns in self._early:
+            trace.stamp(name, ns)
+
+    def end(self) -> None:
+        """The answer went out, or never will."""
+        if self.trace is not None:
+            self.trace.release()
+
+
+#: Of the request that a frontend makes in this context; asked for only while requests are traced.
+RECEPTION: ContextVar[Reception | None] = ContextVar("RECEPTION", default=None)
+
+
+class Tracer(Instrument):
+    """Any thread may call any method; hooks come on the server's threads."""
+
+    def __init__(self, settings: TraceSettings, instruments: Instruments, say: Callable[[str, str], None]) -> None:
+        """`say(level, text)` writes to the server's log."""
+        self._settings = settings
+        self._instruments = instruments
+        self._say = say
+        #: whether clients' requests are looked at; what a frontend has to say of them is wanted then
+        self.active = False
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()  # guards all of the below
+        self._listening = False
+        self._warned = False
+        #: traces sampled, and not yet written or dropped
+        self._trees: set[TraceTree] = set()
+        self._live: dict[int, Trace] = {}
+        #: executions by instance name and batch; two versions of a model may have the same
+        self._executing: dict[tuple[str, int], list[list[Trace]]] = {}
+        self._files: dict[str, TraceFile] = {}
+
+    def refresh(self) -> bool:
+        """After a change of the settings: whether clients' requests must be looked at from now on."""
+        active = self._settings.active()
+        with self._lock:
+            files = list(self._files.values())
+            self.active = active
+            self._listen(active)
+        for file in files:
+            self._write(file.flush)
+        if active and not self._warned and self._settings.get()["trace_mode"] == ["opentelemetry"]:
+            self._warned = True
+            self._say(
+                "WARNING",
+                "trace mode opentelemetry: models and the requests they make get the context of their trace, but no "
+                "span is sent anywhere; mode triton writes a file",
+            )
+        return active
+
+    def _listen(self, active: bool) -> None:
+        """With the lock: hooks are heard while requests may be traced, and until the last that are have ended."""
+        wanted = active or bool(self._trees)
+        if wanted != self._listening:
+            self._listening = wanted
+            (self._instruments.add if wanted else self._instruments.remove)(self)
+
+    def begin(self, request: InferenceRequest) -> Trace | None:
+        """Traces a client's request if the settings say so, or if the client traces it in mode opentelemetry."""
+        reception = RECEPTION.get()
+        context = reception.context if reception is not None else None
+        setting = self._settings.sample(request.model_name, forced=context is not None)
+        if setting is None:
+            return None
+        tree = TraceTree(setting, self._new, self._on_join, self._on_leave)
+        with self._lock:
+            self._trees.add(tree)
+            self._listen(True)
+        request.trace = tree.new(None)
+        if context is not None and setting.mode == "opentelemetry":
+            request.trace.context = _continued(context)
+        if reception is not None and reception.trace is None:
+            reception.begin(request.trace)
+        return request.trace
+
+    def forget(self, trace: Trace) -> None:
+        """The request was refused: nothing is written, as by the peer."""
+        self._drop(trace.tree)
+
+    def adopt(self, request: InferenceRequest, parent: int) -> None:
+        """Traces a request that a model made with the trace of one of its own; ignored if that has ended."""
+        with self._lock:
+            trace = self._live.get(parent)
+        if trace is not None:
+            request.trace = trace.child()
+
+    def _new(self, tree: TraceTree, parent: Trace | None) -> Trace:
+        context = None
+        if tree.setting.mode == "opentelemetry":
+            context = _continued(parent.context if parent is not None else None)
+        return Trace(tree, next(self._ids), parent.ident if parent is not None else 0, context)
+
+    # -- hooks
+
+    def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
+        traces = []
+        for request in requests:
+            if request.trace is not None:
+                request.trace.take(request)
+                traces.append(request.trace)
+        if traces:
+            with self._lock:
+                self._executing.setdefault((instance, batch_id), []).append(traces)
+
+    def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
+        with self._lock:
+            waiting = self._executing.get((instance, batch_id))
+            if not waiting:
+                return
+            traces = waiting.pop(0)
+            if not waiting:
+                del self._executing[instance, batch_id]
+        for trace in traces:
+            trace.executed(times)
+
+    def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        if request.trace is not None:
+            request.trace.answered(response)
+
+    def request_released(self, request: InferenceRequest, now: int) -> None:
+        if request.trace is not None:
+            request.trace.ended(request, now)
+
+    # -- ends
+
+    def _on_join(self, trace: Trace) -> None:
+        with self._lock:
+            self._live[trace.ident] = trace
+
+    def _on_leave(self, trace: Trace) -> None:
+        with self._lock:
+            self._live.pop(trace.ident, None)
+        tree = trace.tree
+        traces = tree.finished()
+        if not traces:
+            return
+        setting = tree.setting
+        if setting.mode == "triton":
+            text = ",".join(_text(entry) for trace in traces for entry in trace.entries())
+            with self._lock:
+                file = self._files.setdefault(setting.file, TraceFile(setting.file))
+            self._write(lambda: file.add(text, setting.log_frequency))
+        self._drop(tree)
+
+    def _drop(self, tree: TraceTree) -> None:
+        with self._lock:
+            self._trees.discard(tree)
+            self._listen(self._settings.active())
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            self._say("ERROR", f"the trace file cannot be written: {error}")
+
+    def close(self) -> None:
+        """Writes what is left."""
+        with self._lock:
+            files = list(self._files.values())
+        for file in files:
+            self._write(file.flush)
+
+
+class TraceFile:
+    """A JSON array of entries: in one file, or, with a log frequency, in numbered files of that many traces each."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._lock = threading.Lock()  # guards all of the below, and the files
+        self._waiting: list[str] = []
+        self._frequency = 0
+        self._number = 0
+        self._begun = False
+
+    def add(self, text: str, frequency: int) -> None:
+        """One trace, as JSON objects with commas between them."""
+        with self._lock:
+            self._waiting.append(text)
+            self._frequency = frequency
+            if (len(self._waiting) >= frequency) if frequency else (sum(map(len, self._waiting)) > _KEPT):
+                self._flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            self._flush()
+
+    def _flush(self) -> None:
+        waiting, self._waiting = ",".join(self._waiting), []
+        if not waiting:
+            return
+        if self._frequency:
+            number, self._number = self._number, self._number + 1
+            Path(f"{self._path}.{number}").write_text(f"[{waiting}]", encoding="utf-8")
+        elif not self._begun:
+            self._path.write_text(f"[{waiting}]", encoding="utf-8")
+            self._begun = True
+        else:
+            with self._path.open("r+b") as file:  # it is valid JSON between two writes, unlike the peer's
+                file.seek(-1, 2)
+                file.write(f",{waiting}]".encode())
+
+
+def _text(entry: object) -> str:
+    return json.dumps(entry, separators=(",", ":"), ensure_ascii=False)
+
+
+def _continued(context: str | None) -> str:
+    """The headers of a span of its own in the trace of `context`, or in a new one (W3C Trace Context)."""
+    try:
+        trace_id = str(json.loads(context or "{}")["traceparent"]).split("-")[1]
+    except (ValueError, KeyError, IndexError, TypeError):
+        trace_id = secrets.token_hex(16)
+    return json.dumps({"traceparent": f"00-{trace_id}-{secrets.token_hex(8)}-01"}, separators=(",", ":"))

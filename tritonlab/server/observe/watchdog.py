@@ -1,0 +1,204 @@
+"""Says, once per request, what one that waits for long is waiting for: where it is, who waits for whom, and what the
+stubs on the way are doing. The peer says nothing, ever.
+
+There is no thread per request and nothing runs while none is in flight: the first request arms a timer, and the timer
+arms itself again as long as there are any.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from ...core.clock import Clock
+from ...core.infer_request import InferenceRequest, StepRequest
+from ...instances.blocked_calls import BlsCall
+from ...instances.model_instance import ModelInstance
+from ...schedulers.scheduler import WakeUp
+from .requests_in_flight import HeldRequest
+
+#: Looks are at least this share of the limit apart, so that many requests are looked at together.
+_SHARE = 20
+#: Requests of one model that are named one by one in a report.
+_NAMED = 5
+#: Stubs whose stacks go into one report (each into one of those that come together), and seconds each has to answer.
+_STUBS = 6
+_STACK_SECONDS = 2.0
+
+Survey = Callable[[], list[HeldRequest]]
+
+
+class Watchdog:
+    """Looks after `seconds` without a sign of life (0: never).
+
+    `survey` gives the requests in flight, `calls` the BLS calls that are not answered. `warn(held, text)` gets each
+    report with the first of its requests, on a thread of its own.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        clock: Clock,
+        timer: WakeUp,
+        survey: Survey,
+        calls: Callable[[], list[BlsCall]],
+        warn: Callable[[HeldRequest, str], None],
+    ) -> None:
+        #: whether a look is due; set it, by `arm`, when a request comes
+        self.armed = seconds <= 0
+        self._limit = int(seconds * 1e9)
+        self._clock = clock
+        self._timer = timer
+        self._survey = survey
+        self._calls = calls
+        self._warn = warn
+        self._reported: set[int] = set()  # serials, of requests in flight
+
+    def arm(self) -> None:
+        """A request came while nothing was in flight. Called by its thread; more than one look does no harm."""
+        self.armed = True
+        self._timer.call_at(self._clock.now() + self._limit, self._look)
+
+    def _look(self) -> None:
+        """On the timer's thread."""
+        self.armed = False  # first: a request that comes from here on arms it again
+        held = self._survey()
+        now = self._clock.now()
+        self._reported &= {one.request.serial for one in held}
+        overdue = [one for one in held if one.waited >= self._limit and one.request.serial not in self._reported]
+        self._reported.update(one.request.serial for one in overdue)
+        if held:
+            self.armed = True
+            self._timer.call_at(now + self._pause(held), self._look)
+        if overdue:
+            threading.Thread(target=self._report, args=(overdue, held), name="watchdog", daemon=True).start()
+
+    def _pause(self, held: Sequence[HeldRequest]) -> int:
+        """Until the next one of them could be overdue."""
+        left = [self._limit - one.waited for one in held if one.request.serial not in self._reported]
+        return max(min(left, default=self._limit), self._limit // _SHARE)
+
+    def _report(self, overdue: Sequence[HeldRequest], held: Sequence[HeldRequest]) -> None:
+        calls = self._calls()
+        groups: dict[int, list[HeldRequest]] = {}
+        for one in overdue:
+            groups.setdefault(id(one.version), []).append(one)
+        shown: set[ModelInstance] = set()
+        for group in groups.values():
+            way = Way(group, held, calls)
+            fresh = [instance for instance in way.instances if instance not in shown][:_STUBS]
+            shown.update(fresh)
+            self._warn(group[0], "\n".join([*_heads(group), *way.lines, *(_stacks(i, _STACK_SECONDS) for i in fresh)]))
+
+    def explain(self, request: InferenceRequest, seconds: float) -> str:
+        """What one request waits for now; empty if it is not in flight. `seconds`: what each stub has to answer."""
+        held = self._survey()
+        group = [one for one in held if one.request is request]
+        if not group:
+            return ""
+        way = Way(group, held, self._calls())
+        return "\n".join([*_heads(group), *way.lines, *(_stacks(i, seconds) for i in way.instances[:_STUBS])])
+
+
+def _heads(group: Sequence[HeldRequest]) -> list[str]:
+    lines = []
+    for one in group[:_NAMED]:
+        request = one.request
+        name = f"request {request.serial}" + (f" (id '{request.request_id}')" if request.request_id else "")
+        lines.append(f"{name} of model '{one.version.name}' waits for {one.waited / 1e9:.1f} s: {_whereabouts(one)}.")
+    if len(group) > _NAMED:
+        lines.append(f"and {len(group) - _NAMED} more requests of model '{group[0].version.name}'.")
+    return lines
+
+
+def _whereabouts(one: HeldRequest) -> str:
+    if one.instance is None:
+        return "its steps are not answered" if one.steps else "it is in the queue"
+    name = f"{one.instance.plan.name} (process {one.instance.pid})"
+    if one.state == "executing":
+        return f"{name} executes it"
+    return f"the execute call of {name} has returned, and its response sender has not sent the final flag"
+
+
+class Way:
+    """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way."""
+
+    def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:
+        self.lines: list[str] = []
+        self.instances: list[ModelInstance] = []
+        self._held = {id(one.request): one for one in held}
+        self._calls = calls
+        self._seen: set[int] = set()
+        if any(one.instance is None and not one.steps for one in group):
+            self._busy(group[0].version.name, group[0].version.instances)
+        for instance in _instances(group):
+            self._follow(instance, [])
+        for one in group:
+            self._follow_steps(one, [])
+
+    def _busy(self, model: str, instances: Sequence[ModelInstance]) -> None:
+        """What the instances that could take a queued request do instead."""
+        for instance in instances:
+            others = [one for one in self._held.values() if one.instance is instance and one.state == "executing"]
+            what = ", ".join(f"request {one.request.serial}" for one in others)
+            state = f"executes {what}" if what else f"is {instance.state.value} and executes nothing"
+            self.lines.append(f"  {instance.plan.name} of model '{model}' {state}.")
+            self._follow(instance, [])
+
+    def _follow(self, instance: ModelInstance, way: list[ModelInstance]) -> None:
+        """Adds what the instance waits for, and so on."""
+        if instance in way:
+            names = [on_way.plan.source.model for on_way in [*way[way.index(instance) :], instance]]
+            self.lines.append(f"  They may wait for one another: {' -> '.join(names)}.")
+            return
+        if id(instance) in self._seen:
+            return
+        self._seen.add(id(instance))
+        self.instances.append(instance)
+        for call in self._calls:
+            if call.caller is instance:
+                self._follow_call(call, [*way, instance])
+
+    def _follow_call(self, call: BlsCall, way: list[ModelInstance]) -> None:
+        one = self._held.get(id(call.request))
+        if one is None:
+            return  # answered meanwhile
+        self.lines.append(
+            f"  {call.caller.plan.name} has called model '{one.version.name}': request {call.request.serial}, "
+            f"{_place(one)} for {one.waited / 1e9:.1f} s."
+        )
+        self._follow_request(one, way)
+
+    def _follow_request(self, one: HeldRequest, way: list[ModelInstance]) -> None:
+        self._follow_steps(one, way)
+        for instance in one.version.instances if one.instance is None else [one.instance]:
+            self._follow(instance, way)
+
+    def _follow_steps(self, one: HeldRequest, way: list[ModelInstance]) -> None:
+        """The requests an ensemble has made of its steps' models for this one."""
+        for step in self._held.values():
+            if isinstance(step.request, StepRequest) and step.request.parent is one.request:
+                self.lines.append(
+                    f"  Ensemble '{one.version.name}' waits for model '{step.version.name}': request "
+                    f"{step.request.serial}, {_place(step)} for {step.waited / 1e9:.1f} s."
+                )
+                self._follow_request(step, way)
+
+
+def _place(one: HeldRequest) -> str:
+    if one.instance is None:
+        return "with its steps" if one.steps else "in the queue"
+    return f"with {one.instance.plan.name}"
+
+
+def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
+    """Those that have requests of the group, each once."""
+    return list({id(one.instance): one.instance for one in group if one.instance is not None}.values())
+
+
+def _stacks(instance: ModelInstance, seconds: float) -> str:
+    stub = instance.stub
+    text = stub.dump_stacks(seconds) if stub is not None else ""
+    if not text:
+        text = f"It did not say within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
+    return f"-- {instance.plan.name} (process {instance.pid}):\n{text}"
