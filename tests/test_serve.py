@@ -20,7 +20,7 @@ import tritonclient.http
 from tests.conformance.rules import rule
 from tests.serve_process import ServeProcess, failures
 from tests.serving import alive, config, eventually, write_model
-from tritonlab.frontends.listener import listen
+from tritonlab.frontends.shared.listener import listen
 
 #: Says what process it runs in, and what it was given at its start.
 TELLER = """

@@ -15,7 +15,7 @@ import pytest
 
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .clients import Client, Failure, Files
 from .grpc_messages import Rpc

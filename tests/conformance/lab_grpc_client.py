@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .grpc_client import GRPCClient
 from .lab_client import LabClient

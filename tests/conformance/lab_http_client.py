@@ -12,7 +12,7 @@ import numpy as np
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .clients import PLAIN, Answer, Failure, Inputs, Options, Pending, Raw, to_array
 from .lab_client import LabClient

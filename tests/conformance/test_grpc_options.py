@@ -13,7 +13,7 @@ from tritonclient.grpc.service_pb2 import RepositoryIndexRequest
 
 import tritonlab
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 from .grpc_messages import PAIR, Rpc, answer, message, ok, tensor
 from .models import ECHO, config, model

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.frontends.test_command_line import REFUSED
+from tests.frontends.cli.test_command_line import REFUSED
 from tests.serving import write_model
-from tritonlab.frontends.listener import listen
-from tritonlab.frontends.serve import serve
+from tritonlab.frontends.cli.serve import serve
+from tritonlab.frontends.shared.listener import listen
 
 from . import reference
 from .models import ADD_SUB, ADD_SUB_CONFIG

@@ -12,11 +12,11 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
-from tritonlab.frontends.access import AccessRules
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints, Place
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions
 from tritonlab.frontends.http.http_server import HTTPOptions
-from tritonlab.frontends.listener import listen
+from tritonlab.frontends.shared.access import AccessRules
+from tritonlab.frontends.shared.listener import listen
 from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.options import Options
 

@@ -18,7 +18,7 @@ import tritonclient.http
 
 import tritonlab
 from tritonlab.frontends.endpoints import Endpoints
-from tritonlab.frontends.listener import listen
+from tritonlab.frontends.shared.listener import listen
 from tritonlab.notebook.workspace import Workspace
 
 from .conftest import IDENTITY, IDENTITY_OPTIONS, Notebook

@@ -12,13 +12,13 @@ from typing import NamedTuple, Protocol
 
 from ..core.status import InvalidArgumentError, TritonError
 from ..server.inference_server import InferenceServer
-from .access import AccessRules
-from .asgi_server import ASGIServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer
+from .http.asgi_server import ASGIServer
 from .http.http_server import HTTPOptions, HTTPServer
-from .listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
-from .metrics_endpoint import metrics_app
-from .shared_memory_manager import SharedMemoryManager
+from .http.metrics_endpoint import metrics_app
+from .shared.access import AccessRules
+from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
+from .shared.shared_memory_manager import SharedMemoryManager
 
 #: Seconds requests under way get when nobody says how many.
 STOP_TIMEOUT = 5.0

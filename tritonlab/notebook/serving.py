@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..frontends.cli.flag_values import CommandLineError
+from ..frontends.cli.server_options import read_endpoint_options
 from ..frontends.endpoints import EndpointOptions, Endpoints
-from ..frontends.flag_values import CommandLineError
-from ..frontends.server_options import read_endpoint_options
 from ..server.inference_server import InferenceServer
 from .errors import OptionError
 

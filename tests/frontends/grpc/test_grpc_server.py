@@ -25,7 +25,7 @@ from tritonlab.core.status import InternalError, InvalidArgumentError, NotFoundE
 from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.grpc.calls import Call
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
 
 SECONDS = 10

@@ -30,7 +30,7 @@ from tritonlab.frontends.grpc.infer_response_writer import (
     stream_error,
     varint,
 )
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 Request = service_pb2.ModelInferRequest
 Response = service_pb2.ModelInferResponse

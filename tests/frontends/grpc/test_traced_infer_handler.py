@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 from tests.serving import Lab, lab
 from tritonlab.core.trace_settings import TraceSetting
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 __all__ = ["lab"]
 

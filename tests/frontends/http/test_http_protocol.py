@@ -18,14 +18,14 @@ from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
 from tests.conformance.rules import rule
 from tests.serving import Lab, config
 from tritonlab.core.trace_settings import TraceSetting
-from tritonlab.frontends.access import AccessRules
 from tritonlab.frontends.http import http_protocol
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_protocol import HTTPProtocol
 from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.http.infer_endpoint import InferEndpoint
-from tritonlab.frontends.lone_requests import LoneRequests
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.access import AccessRules
+from tritonlab.frontends.shared.lone_requests import LoneRequests
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 #: Returns its input and its parameters.
 ECHO = """

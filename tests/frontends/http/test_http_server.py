@@ -22,7 +22,7 @@ from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_protocol import HTTPProtocol
 from tritonlab.frontends.http.http_server import HTTPServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 IDENTITY = """
 import triton_python_backend_utils as pb_utils

@@ -15,7 +15,7 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import Code, TritonError
 from tritonlab.frontends.http.infer_decoder import InferDecoder
 from tritonlab.frontends.http.requested_outputs import BINARY, JSON, OutputInfo, RequestedOutputs
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 DECODER = InferDecoder(SharedMemoryManager(allowed=True), 1 << 20)
 IN = {"name": "IN", "shape": [2], "datatype": "FP32", "data": [1, 2]}

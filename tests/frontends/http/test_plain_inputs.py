@@ -14,7 +14,7 @@ from tritonlab.frontends.http import infer_decoder
 from tritonlab.frontends.http.infer_decoder import InferDecoder
 from tritonlab.frontends.http.plain_inputs import MAX_TEXT, MAX_TEXTS
 from tritonlab.frontends.http.requested_outputs import BINARY, JSON, OutputInfo
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 DECODER = InferDecoder(SharedMemoryManager(allowed=True), 1 << 20)
 IN = {"name": "IN", "shape": [2], "datatype": "FP32", "data": [1, 2]}

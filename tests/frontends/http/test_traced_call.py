@@ -15,7 +15,7 @@ import pytest
 from tests.serving import Lab
 from tritonlab.core.trace_settings import TraceSetting
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 TRACED = """
 import json

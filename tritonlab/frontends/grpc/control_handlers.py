@@ -14,7 +14,7 @@ from tritonclient.grpc import service_pb2
 from ...core.log_settings import FORMATS
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import UnaryCall
 from .errors import STATUS
 from .infer_request_reader import checked_version

@@ -13,7 +13,7 @@ import grpc
 
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...server.inference_server import InferenceServer
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import CallFactory, CallServer, Refusal
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall

@@ -12,8 +12,8 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import InternalError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
-from ..lone_requests import LoneRequests
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.lone_requests import LoneRequests
+from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
 from .errors import STATUS
 from .infer_request_reader import InferRequestReader, Raw, checked_version, parse

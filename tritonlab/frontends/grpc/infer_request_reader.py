@@ -17,8 +17,8 @@ from ...core.status import InvalidArgumentError
 from ...core.tensor import Tensor
 from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
-from ..request_parameters import check_forwarded, set_parameters
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.request_parameters import check_forwarded, set_parameters
+from ..shared.shared_memory_manager import SharedMemoryManager
 from .infer_response_writer import OutputPlan
 
 #: `raw_input_contents`: one per input that is neither typed nor in shared memory

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InternalError
 from ...core.tensor import Tensor
-from ..classification import classify
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.classification import classify
+from ..shared.shared_memory_manager import SharedMemoryManager
 
 FINAL = "triton_final_response"
 

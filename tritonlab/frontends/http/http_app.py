@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...core.status import InvalidArgumentError, TritonError
 from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
-from ..shared_memory_manager import SharedMemoryManager
-from .endpoints import Endpoints
+from ..shared.shared_memory_manager import SharedMemoryManager
+from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
 from .http_protocol import is_gone
 from .infer_endpoint import PATH, InferEndpoint
@@ -27,7 +27,7 @@ from .traced_call import TracedCall
 
 #: Bytes; the peer's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
-#: Endpoints that may block at the same time.
+#: ControlEndpoints that may block at the same time.
 _THREADS = 64
 
 
@@ -70,7 +70,7 @@ class HTTPApp:
             self._on_defect,
         )
         self._traced_infer = TracedCall(core, self._infer)
-        self._router = Router(self._routes(Endpoints(core, shared_memory)), redirect_slashes=False, default=_not_found)
+        self._router = Router(self._routes(ControlEndpoints(core, shared_memory)), redirect_slashes=False, default=_not_found)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -103,7 +103,7 @@ class HTTPApp:
         self._core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
         return failure(500, f"unexpected error: {type(error).__name__}: {error}")
 
-    def _routes(self, do: Endpoints) -> list[Route]:
+    def _routes(self, do: ControlEndpoints) -> list[Route]:
         model = "/v2/models/{model}"
         versions = (model, model + "/versions/{version:digits}")
         system, cuda = "/v2/systemsharedmemory", "/v2/cudasharedmemory"

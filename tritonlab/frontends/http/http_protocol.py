@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 from starlette.types import ASGIApp, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from ..http_connection import HTTPConnection
 from . import errors
+from .http_connection import HTTPConnection
 
 #: Pieces of a chunked body (rule 6.3.5).
 MAX_CHUNKS = 65536

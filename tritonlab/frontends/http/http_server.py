@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.types import ASGIApp
 
 from ...server.inference_server import InferenceServer
-from ..asgi_server import ASGIServer
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.shared_memory_manager import SharedMemoryManager
+from .asgi_server import ASGIServer
 from .http_app import HTTPApp, HTTPOptions
 from .http_protocol import HTTPProtocol
 

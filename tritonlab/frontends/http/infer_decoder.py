@@ -15,8 +15,8 @@ from ...core.infer_response import ParameterValue
 from ...core.model_config import dims_text
 from ...core.status import InternalError, InvalidArgumentError, TritonError
 from ...core.tensor import Tensor
-from ..request_parameters import set_parameters
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.request_parameters import set_parameters
+from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_tensor
 from .json_document import (
     INT64,

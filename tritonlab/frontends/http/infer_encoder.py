@@ -15,8 +15,8 @@ from ...core.model_config_rules import is_ensemble
 from ...core.status import InternalError, InvalidArgumentError
 from ...core.tensor import Tensor
 from ...server.models.model_lifecycle import ModelVersion
-from ..classification import classify
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.classification import classify
+from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_writer
 from .requested_outputs import OutputInfo, RequestedOutputs
 

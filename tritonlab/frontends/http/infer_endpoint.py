@@ -16,9 +16,9 @@ from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
-from ..lone_requests import LoneRequests
-from ..request_parameters import check_forwarded
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.lone_requests import LoneRequests
+from ..shared.request_parameters import check_forwarded
+from ..shared.shared_memory_manager import SharedMemoryManager
 from . import data_compressor
 from .http_protocol import rememberer
 from .infer_decoder import InferDecoder

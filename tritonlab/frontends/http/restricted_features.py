@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.status import InvalidArgumentError
-from ..flag_values import CATEGORIES
+from ..shared.access import CATEGORIES
 from .reply import TEXT, Headers, Reply, failure, header
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.data_type import DataType
-from ..core.status import InvalidArgumentError
-from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.serialization import encode_bytes_tensor
+from ...core.data_type import DataType
+from ...core.status import InvalidArgumentError
+from ...core.tensor import Tensor
+from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 
 #: Since 2026-01.
 MAX_ELEMENTS = 1_000_000

@@ -27,6 +27,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 ANY = "*"
 
+#: The parts of the protocols that can be restricted (rule 6.1.3).
+CATEGORIES = (
+    "health",
+    "metadata",
+    "inference",
+    "shared-memory",
+    "model-config",
+    "model-repository",
+    "statistics",
+    "trace",
+    "logging",
+)
+
 
 @dataclass(frozen=True)
 class AccessRules:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from ..core.infer_request import InferenceRequest
+from ...core.infer_request import InferenceRequest
 
 #: Seconds that every client needs from an answer to its next request; what comes earlier was there before.
 PAUSE = 150e-6

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, write_model
-from tritonlab.frontends.server_options import read_options
-from tritonlab.frontends.startup_tables import backend_table, model_table, option_table
+from tritonlab.frontends.cli.server_options import read_options
+from tritonlab.frontends.cli.startup_tables import backend_table, model_table, option_table
 
 BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        raise RuntimeError('no weights')\n"
 

@@ -8,8 +8,8 @@ import threading
 import uvicorn
 from starlette.types import ASGIApp
 
+from ..shared.listener import listen
 from .http_connection import HTTPConnection
-from .listener import listen
 
 #: Seconds an idle connection is kept: longer than clients keep theirs, or both would close one at the same time.
 KEEP_ALIVE = 3600

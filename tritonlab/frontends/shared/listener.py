@@ -9,7 +9,7 @@ import socket
 import weakref
 from pathlib import Path
 
-from ..core.status import InvalidArgumentError, UnavailableError
+from ...core.status import InvalidArgumentError, UnavailableError
 
 #: The peer listens on every address; a notebook's server lets in nobody it was not told to.
 LOOPBACK = "127.0.0.1"

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
-from tritonlab.frontends.listener import check_free, listen, port_owner
+from tritonlab.frontends.shared.listener import check_free, listen, port_owner
 
 
 def test_port_0_is_any_free_one() -> None:

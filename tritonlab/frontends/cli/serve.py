@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
-from ..core.status import InternalError, InvalidArgumentError, TritonError
-from ..server.inference_server import InferenceServer
-from ..server.observe.log_writer import LogWriter
+from ...core.status import InternalError, InvalidArgumentError, TritonError
+from ...server.inference_server import InferenceServer
+from ...server.observe.log_writer import LogWriter
+from ..endpoints import Endpoints
 from .command_line import usage
-from .endpoints import Endpoints
 from .flag_values import CommandLineError
 from .flags import GROUPS
 from .server_options import ServerOptions, read_options

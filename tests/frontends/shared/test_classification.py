@@ -9,7 +9,7 @@ from tests.conformance.rules import rule
 from tritonlab.core.data_type import DataType
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.core.tensor import Tensor
-from tritonlab.frontends.classification import MAX_ELEMENTS, classify
+from tritonlab.frontends.shared.classification import MAX_ELEMENTS, classify
 
 LABELS = ("cat", "dog")
 

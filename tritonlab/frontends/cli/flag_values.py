@@ -9,18 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: The parts of the protocols that can be restricted (rule 6.1.3).
-CATEGORIES = (
-    "health",
-    "metadata",
-    "inference",
-    "shared-memory",
-    "model-config",
-    "model-repository",
-    "statistics",
-    "trace",
-    "logging",
-)
+from ..shared.access import CATEGORIES
+
 _TRUE = ("true", "1", "on")
 _FALSE = ("false", "0", "off")
 _INT32 = 1 << 31

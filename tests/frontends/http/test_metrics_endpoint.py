@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.frontends.asgi_server import ASGIServer
-from tritonlab.frontends.metrics_endpoint import metrics_app
+from tritonlab.frontends.http.asgi_server import ASGIServer
+from tritonlab.frontends.http.metrics_endpoint import metrics_app
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.frontends.access import AccessRules, host_name
+from tritonlab.frontends.shared.access import AccessRules, host_name
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:

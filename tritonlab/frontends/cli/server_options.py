@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.log_settings import LogSetting
-from ..core.metrics_config import MetricsConfig
-from ..core.trace_settings import LEVELS, TraceSetting
-from ..instances.rate_limiter import Limits
-from ..server.inference_server import InferenceServer
-from ..server.options import Options
-from .access import AccessRules
+from ...core.log_settings import LogSetting
+from ...core.metrics_config import MetricsConfig
+from ...core.trace_settings import LEVELS, TraceSetting
+from ...instances.rate_limiter import Limits
+from ...server.inference_server import InferenceServer
+from ...server.options import Options
+from ..endpoints import EndpointOptions
+from ..grpc.grpc_server import GRPCOptions
+from ..http.http_server import HTTPOptions
+from ..shared.access import AccessRules
 from .command_line import CommandLine, Flag, Group
-from .endpoints import EndpointOptions
 from .flag_values import CommandLineError, restricted
 from .flags import GROUPS
-from .grpc.grpc_server import GRPCOptions
-from .http.http_server import HTTPOptions
 
 _ENDPOINT_PARTS = ("endpoints", "http", "grpc", "access")
 #: The flags about endpoints, not about the server behind them.

@@ -6,6 +6,7 @@ the start, with the reason that stands in its help.
 
 from __future__ import annotations
 
+from ..shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT
 from .command_line import Flag, Group
 from .flag_values import (
     BACKEND_SETTINGS,
@@ -30,7 +31,6 @@ from .flag_values import (
     Kind,
     one_of,
 )
-from .listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT
 
 
 def _inert(name: str, kind: Kind, why: str) -> Flag:

@@ -13,7 +13,7 @@ from ...core import trace_settings
 from ...core.model_config import to_dict
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
-from ..shared_memory_manager import SharedMemoryManager
+from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_writer
 from .json_document import (
     about,
@@ -39,7 +39,7 @@ def document(value: Any) -> Reply:
     return Reply(body=json_writer.value(value))
 
 
-class Endpoints:
+class ControlEndpoints:
     """The endpoints of one server."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:

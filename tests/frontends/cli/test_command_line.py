@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tritonlab.frontends.command_line import CommandLine, Flag, Group, usage
-from tritonlab.frontends.flag_values import BOOLEAN, INTEGER, SWITCH, TEXTS, CommandLineError, restricted
-from tritonlab.frontends.flags import GROUPS
+from tritonlab.frontends.cli.command_line import CommandLine, Flag, Group, usage
+from tritonlab.frontends.cli.flag_values import BOOLEAN, INTEGER, SWITCH, TEXTS, CommandLineError, restricted
+from tritonlab.frontends.cli.flags import GROUPS
 
 OWN = (
     Group(

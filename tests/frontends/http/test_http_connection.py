@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.raw_http import RawHTTP, read_reply
-from tritonlab.frontends.asgi_server import ASGIServer
+from tritonlab.frontends.http.asgi_server import ASGIServer
 
 UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 

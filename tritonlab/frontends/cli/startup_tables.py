@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..instances.rate_limiter import Limits
-from ..ipc.stub_launcher import STUB
-from ..server.inference_server import InferenceServer
-from ..server.models.backends import DEFAULT_DIRECTORY
+from ...instances.rate_limiter import Limits
+from ...ipc.stub_launcher import STUB
+from ...server.inference_server import InferenceServer
+from ...server.models.backends import DEFAULT_DIRECTORY
 from .table_printer import print_table
 
 

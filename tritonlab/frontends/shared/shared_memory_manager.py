@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
+from ...core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 
 _DISABLED = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
 #: What the peer's stubs call theirs; a client has no business there.

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.rules import rule
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, TritonError
-from tritonlab.frontends.request_parameters import check_forwarded, set_parameters
+from tritonlab.frontends.shared.request_parameters import check_forwarded, set_parameters
 
 
 class Plain:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.frontends import lone_requests
-from tritonlab.frontends.lone_requests import PAUSE, LoneRequests
+from tritonlab.frontends.shared import lone_requests
+from tritonlab.frontends.shared.lone_requests import PAUSE, LoneRequests
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.core.trace_settings import TraceSetting
-from tritonlab.frontends.access import AccessRules
-from tritonlab.frontends.flag_values import CommandLineError
-from tritonlab.frontends.server_options import EndpointOptions, read_endpoint_options, read_options
+from tritonlab.frontends.cli.flag_values import CommandLineError
+from tritonlab.frontends.cli.server_options import EndpointOptions, read_endpoint_options, read_options
+from tritonlab.frontends.shared.access import AccessRules
 
 
 def server(*arguments: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tritonlab.core.status import (
     TritonError,
     UnsupportedError,
 )
-from tritonlab.frontends.shared_memory_manager import SharedMemoryManager
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
