@@ -33,9 +33,9 @@ LEVELS: list[list[str]] = [
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, and
 #: uvicorn with what belongs to it, for notebooks that never serve.
 LAZY = {
-    ("tritonlab", "tritonlab.notebook.magics"),
-    ("tritonlab.notebook.workspace", "tritonlab.notebook.serving"),
-    ("tritonlab.runtime", "tritonlab.notebook.serving"),
+    ("tritonlab", "tritonlab.notebook.shell.magics"),
+    ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.serving"),
+    ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
 }
 
 #: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.

@@ -54,6 +54,6 @@ __all__ = [
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext tritonlab`. Imported here, because a headless server does without IPython."""
-    from .notebook import magics
+    from .notebook.shell import magics
 
     magics.register(shell, default_workspace)

@@ -35,10 +35,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .notebook.config_options import ConfigOptions
-from .notebook.draft import Files, Source
-from .notebook.playground import Playground
-from .notebook.workspace import Workspace
+from .notebook.authoring.config_options import ConfigOptions
+from .notebook.authoring.draft import Files, Source
+from .notebook.authoring.workspace import Workspace
+from .notebook.views.playground import Playground
 from .server.api.model import Model
 from .server.api.server import Server
 from .server.options import Options
@@ -117,7 +117,7 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     one. What is returned shows the addresses, and its `stop()` closes them; of a server of your own, do so before you
     stop that. Raises TritonError for a port in use.
     """
-    from .notebook import serving
+    from .notebook.authoring import serving
 
     if server is not None:
         return serving.open_endpoints(server.core, **options)

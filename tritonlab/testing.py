@@ -29,9 +29,9 @@ from .instances.payload import Payload
 from .ipc.link_reader import LinkReader
 from .ipc.stub_connection import StubConnection
 from .model_testing import FakeTriton, build_args, build_request, load_class
-from .notebook.config_options import ConfigOptions
-from .notebook.draft import Source
-from .notebook.workspace import Workspace
+from .notebook.authoring.config_options import ConfigOptions
+from .notebook.authoring.draft import Source
+from .notebook.authoring.workspace import Workspace
 from .server.api.model import Model
 from .server.api.server import Server
 from .stub._pb_stub.wire.connection import Connection, Message

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from traitlets.config import Config
 
 import tritonlab
-from tritonlab.notebook import magics
-from tritonlab.notebook.workspace import Workspace
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.shell import magics
 
 from .clients import Client, Failure, Files
 from .rules import rule

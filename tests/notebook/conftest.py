@@ -13,8 +13,8 @@ from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
 from tritonlab import Server
-from tritonlab.notebook import magics
-from tritonlab.notebook.workspace import Workspace
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.shell import magics
 
 IDENTITY = """\
 import triton_python_backend_utils as pb_utils

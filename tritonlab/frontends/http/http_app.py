@@ -70,7 +70,9 @@ class HTTPApp:
             self._on_defect,
         )
         self._traced_infer = TracedCall(core, self._infer)
-        self._router = Router(self._routes(ControlEndpoints(core, shared_memory)), redirect_slashes=False, default=_not_found)
+        self._router = Router(
+            self._routes(ControlEndpoints(core, shared_memory)), redirect_slashes=False, default=_not_found
+        )
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tritonlab.core.data_type import DataType
+from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.notebook.authoring.config_options import ConfigOptions, parse_tensor
+from tritonlab.notebook.authoring.config_text import ConfigText
+from tritonlab.notebook.authoring.errors import OptionError
+
+
+def test_every_option_lands_in_its_field() -> None:
+    options = ConfigOptions(
+        max_batch_size=8,
+        instances=2,
+        kind="cpu",
+        dynamic_batching=100,
+        preferred_batch_size=(4, 8),
+        decoupled=True,
+        inputs=("A:FP32[-1,4]", "B:STRING[1]?"),
+        outputs=("C:BF16[]",),
+        parameters={"k": "v=w"},
+    )
+    assert options.apply(ConfigText(), "m") == parse_pbtxt(
+        """
+        max_batch_size: 8
+        input { name: "A" data_type: TYPE_FP32 dims: [-1, 4] }
+        input { name: "B" data_type: TYPE_STRING dims: [1] optional: true }
+        output [ { name: "C" data_type: TYPE_BF16 } ]
+        dynamic_batching { preferred_batch_size: [4, 8] max_queue_delay_microseconds: 100 }
+        instance_group [ { count: 2 kind: KIND_CPU } ]
+        model_transaction_policy { decoupled: true }
+        parameters { key: "k" value { string_value: "v=w" } }
+        """,
+        "",
+    )
+
+
+def test_dynamic_batching_without_a_delay_is_there_and_empty() -> None:
+    config = ConfigOptions(dynamic_batching=True).apply(ConfigText(), "m")
+    assert config.HasField("dynamic_batching")
+    assert config.dynamic_batching.max_queue_delay_microseconds == 0
+
+
+def test_no_options_change_nothing() -> None:
+    said = ConfigText("max_batch_size: 4\n")
+    assert ConfigOptions().apply(said, "m") == said.parse("m")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("max_batch_size: 4", {"max_batch_size": 8}, "--max-batch-size and the cell, line 12, both set max_batch_size"),
+        # a scalar written with its default value is not in the message, but it is in the text
+        ("max_batch_size: 0", {"max_batch_size": 8}, "both set max_batch_size"),
+        ("instance_group [ { count: 3 } ]", {"instances": 2}, "--instances and the cell"),
+        ('input { name: "A" data_type: TYPE_FP32 dims: 1 }', {"inputs": ("A:FP32[2]",)}, "both set input"),
+        ("dynamic_batching { }\nmax_batch_size: 2", {"dynamic_batching": 5}, "both set dynamic_batching"),
+        ('parameters { key: "k" value { string_value: "a" } }', {"parameters": {"k": "b"}}, "--param k=b and the cell"),
+    ],
+)
+def test_an_option_that_contradicts_the_text_is_an_error(text: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)):
+        ConfigOptions.of(**options).apply(ConfigText("\n" + text, "the cell", 10), "m")
+
+
+def test_an_option_that_repeats_the_text_is_none() -> None:
+    config = ConfigOptions(max_batch_size=4).apply(ConfigText("# max_batch_size: 2\nmax_batch_size: 4"), "m")
+    assert config.max_batch_size == 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("IN:FP32[-1,4]", ("IN", DataType.FP32, [-1, 4], False)),
+        ("IN:TYPE_INT8[ 3 ]", ("IN", DataType.INT8, [3], False)),
+        ("a:b:string[1]?", ("a:b", DataType.BYTES, [1], True)),
+        ("S:BOOL[]", ("S", DataType.BOOL, [], False)),
+    ],
+)
+def test_tensors_are_read(spec: str, found: tuple[object, ...]) -> None:
+    assert parse_tensor(spec) == found
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("IN", "is not NAME:TYPE[DIMS]"),
+        ("IN:FLOAT[1]", "there is no datatype 'FLOAT'; there are BOOL"),
+        ("IN:INVALID[1]", "there is no datatype"),
+        ("IN:FP32[1,,2]", "are not integers"),
+    ],
+)
+def test_a_tensor_that_cannot_be_read_says_why(spec: str, message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)):
+        parse_tensor(spec)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_batch_size": -1}, {"instances": 0}, {"kind": "tpu"}, {"dynamic_batching": -1}, {"outputs": "O:FP32[1]?"}],
+)
+def test_values_no_config_can_hold(options: dict[str, object]) -> None:
+    with pytest.raises(OptionError):
+        ConfigOptions.of(**options).apply(ConfigText(), "m")
+
+
+def test_an_unknown_option_names_the_known_ones() -> None:
+    with pytest.raises(TypeError, match=r"no option 'max_batch'; a model takes max_batch_size, instances"):
+        ConfigOptions.of(max_batch=8)

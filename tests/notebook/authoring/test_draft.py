@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.ensembles import ensemble_text, step
+from tritonlab.notebook.authoring.config_text import ConfigText
+from tritonlab.notebook.authoring.draft import Draft, model_path
+from tritonlab.notebook.authoring.errors import FileError, OptionError
+from tritonlab.notebook.authoring.source_map import Segment
+
+SOURCE = "class TritonPythonModel:\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("h.py", "2/h.py"), ("a/b.txt", "2/a/b.txt"), ("../labels.txt", "labels.txt"), ("./h.py", "2/h.py")],
+)
+def test_paths_start_at_the_version_directory(path: str, found: str) -> None:
+    assert model_path(path, 2) == found
+
+
+@pytest.mark.parametrize("path", ["../../x", "/etc/passwd", "..", ".", "../config.pbtxt", "../../m/1/model.py"])
+def test_paths_do_not_leave_the_model(path: str) -> None:
+    with pytest.raises(FileError):
+        model_path(path, 1)
+
+
+def test_text_of_a_cell_knows_its_lines() -> None:
+    draft = Draft().with_source(SOURCE, "<cell>", 3)
+    assert draft.source is not None
+    assert draft.source.segments == (Segment(1, 4, "<cell>", 3),)
+    assert draft.tree()["1/model.py"].text() == SOURCE
+
+
+def test_a_new_source_drops_what_came_with_the_last_load_call(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(b"1")
+    draft = Draft().with_source(SOURCE).with_files([tmp_path / "w.bin"]).with_config("max_batch_size: 2")
+    assert "1/w.bin" in draft.tree()
+    assert draft.config.text == "max_batch_size: 2"
+    again = draft.with_source(SOURCE)
+    assert "1/w.bin" not in again.tree()
+    assert not again.config.says_something
+
+
+def test_another_version_leaves_the_first_where_it_is() -> None:
+    draft = Draft().with_source(SOURCE).with_files({"h.py": b"x = 1\n"}).with_version(2).with_source("import os\n")
+    assert {path: file.text() for path, file in draft.tree().items()} == {
+        "1/model.py": SOURCE,
+        "1/h.py": "x = 1\n",
+        "2/model.py": "import os\n",
+    }
+
+
+def test_two_whole_configs_are_one_too_many() -> None:
+    draft = replace(Draft(), cell_config=ConfigText("max_batch_size: 1", "Cell In[2]"))
+    with pytest.raises(OptionError, match=re.escape("Cell In[2] and config= both give the whole config")):
+        draft.with_config({"max_batch_size": 2})
+    assert draft.with_config("# nothing\n").config.source == "Cell In[2]"
+
+
+def test_files_that_are_not_there_are_named() -> None:
+    with pytest.raises(FileError, match=r"no file 'nowhere/w.pt' to be 'w.pt'"):
+        Draft().with_files(["nowhere/w.pt"])
+    with pytest.raises(FileError, match=r"no config file 'nowhere'"):
+        Draft().with_config("nowhere")
+
+
+def test_a_model_directory_is_read_whole(tmp_path: Path) -> None:
+    model = tmp_path / "models" / "m"
+    for path in ("1/model.py", "2/model.py", "2/helper.py", "labels.txt", "01/model.py", "2/__pycache__/x.pyc"):
+        (model / path).parent.mkdir(parents=True, exist_ok=True)
+        (model / path).write_text(f"# {path}\n")
+    (model / "config.pbtxt").write_text("max_batch_size: 4\n")
+    draft = Draft().with_source(model)
+    assert draft.version == 2
+    assert sorted(draft.tree()) == ["01/model.py", "1/model.py", "2/helper.py", "2/model.py", "labels.txt"]
+    assert draft.config.text == "max_batch_size: 4\n"
+    assert draft.source is not None
+    assert draft.source.segments[0].origin == str(model / "2" / "model.py")
+    with pytest.raises(FileError, match="it is a repository, load one of m"):
+        Draft().with_source(tmp_path / "models")
+
+
+ENSEMBLE = ensemble_text(step("part", "IN=X", "OUT=Y"))
+
+
+def test_an_ensemble_needs_no_source() -> None:
+    draft = Draft()
+    assert not draft.loadable("m")
+    draft = draft.with_config(ENSEMBLE)
+    assert draft.loadable("m")
+    assert draft.is_ensemble("m")
+    assert draft.tree() == {}
+
+
+def test_the_directory_of_an_ensemble_is_read_without_a_source(tmp_path: Path) -> None:
+    (tmp_path / "3").mkdir()
+    (tmp_path / "config.pbtxt").write_text(ENSEMBLE)
+    draft = Draft().with_source(tmp_path)
+    assert (draft.version, draft.source, draft.is_ensemble("m")) == (3, None, True)
+    (tmp_path / "config.pbtxt").write_text("max_batch_size: 4\n")
+    with pytest.raises(FileError, match="is not a model directory"):
+        Draft().with_source(tmp_path)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tritonlab.notebook.authoring.hints import hint
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "m": {"max_batch_size": 8, "input": [{"name": "A"}, {"name": "B"}]},
+    "flat": {"max_batch_size": 0, "input": []},
+}
+P = "[request id: <id_unknown>] "
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [4]. NOTE: Setting a non-zero",
+            "the first dimension is the batch: array[None] has shape [1, 4]",
+        ),
+        (P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [1,5].", "send [batch ≤ 8, 4]"),
+        (P + "unexpected shape for input 'A' for model 'flat'. Expected [-1,4], got [5].  ", "send [any, 4]"),
+        (
+            P + "inference input 'A' data-type is 'FP64', but model 'm' expects 'FP32'",
+            "convert it: array.astype(numpy.float32)",
+        ),
+        ("unexpected inference input 'X' for model 'm'", "its inputs are A, B"),
+        (
+            "TritonModelException: NumPy dtype is not supported.",
+            "text goes as objects: numpy.array([...], dtype=object)",
+        ),
+        (
+            "AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensor'",
+            "on a Triton server too, Tensor is there only once model.py has been imported: use it inside the methods; "
+            "for annotations begin with `from __future__ import annotations`",
+        ),
+        ("AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensr'", ""),
+        ("ImportError: cannot import name 'Tensor' from 'torch' (/torch.py)", ""),
+        (
+            "TritonModelException: Error when creating MetricFamily: Failed to process the request for model 'm_0', "
+            "message: Family name already exists with different type",
+            "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload "
+            "it and run the cell again, or give the metric another name",
+        ),
+        ("something nobody has seen", ""),
+    ],
+)
+def test_texts_of_the_peer_get_advice(text: str, expected: str) -> None:
+    assert hint(text, CONFIGS.get) == expected
+
+
+def test_an_unknown_model_gets_the_cell_to_run() -> None:
+    assert "%%triton_model x cell first" in hint("Request for unknown model: 'x' is not found", CONFIGS.get)

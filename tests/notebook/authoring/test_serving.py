@@ -1,0 +1,165 @@
+"""`%triton serve`: the notebook's server, asked by clients that know nothing of notebooks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+
+import tritonlab
+from tritonlab.frontends.endpoints import Endpoints
+from tritonlab.frontends.shared.listener import listen
+from tritonlab.notebook.authoring.workspace import Workspace
+
+from .conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+
+ANY_PORTS = "--http-port 0 --grpc-port=0 --metrics-port=0"
+
+
+@pytest.fixture
+def served(notebook: Notebook, workspace: Workspace) -> Iterator[Endpoints]:
+    notebook.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{IDENTITY}")
+    result = notebook.run(f"%triton serve {ANY_PORTS}")
+    assert result.success, result.text
+    yield result.result
+    workspace.stop_serving()
+
+
+def infer(protocol: Any, place: str) -> list[float]:
+    with protocol.InferenceServerClient(place) as client:
+        tensor = protocol.InferInput("IN", [1, 2], "FP32")
+        tensor.set_data_from_numpy(np.array([[1, 2]], np.float32))
+        found: list[float] = client.infer("m", [tensor]).as_numpy("OUT").reshape(-1).tolist()
+        return found
+
+
+def metrics(place: str) -> str:
+    with urllib.request.urlopen(f"http://{place}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_it_shows_where_clients_find_it(served: Endpoints) -> None:
+    assert repr(served).splitlines() == [
+        f"HTTP     http://{served.places['HTTP']}",
+        f"gRPC     {served.places['GRPC']}",
+        f"metrics  http://{served.places['Metrics']}/metrics",
+    ]
+
+
+def test_any_client_asks_the_cell_s_model(served: Endpoints) -> None:
+    assert infer(tritonclient.http, served.http) == [1, 2]
+    assert infer(tritonclient.grpc, served.grpc) == [1, 2]
+    assert 'nv_inference_count{model="m",version="1"} 2' in metrics(served.metrics)
+
+
+def test_a_cell_that_runs_again_changes_what_clients_get(served: Endpoints, notebook: Notebook) -> None:
+    notebook.run(f"%%triton_model m --quiet {IDENTITY_OPTIONS}\n{IDENTITY.replace('as_numpy()', 'as_numpy() * 2')}")
+    assert infer(tritonclient.http, served.http) == [2, 4]
+
+
+def test_the_status_shows_it_while_it_is_open(served: Endpoints, notebook: Notebook) -> None:
+    assert f"gRPC     {served.places['GRPC']}" in notebook.run("%triton status").text
+    assert served.grpc in notebook.run("%triton status").result._repr_html_()
+    notebook.run("%triton stop")
+    assert "gRPC" not in notebook.run("%triton status").text
+
+
+def test_stop_closes_the_ports_and_keeps_the_models(served: Endpoints, notebook: Notebook) -> None:
+    place = served.http
+    notebook.run("%triton stop")
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(f"http://{place}/v2/health/live", timeout=10)
+    assert repr(served) == "no endpoints"
+    assert notebook["m"].ready()
+    assert notebook.run("%triton stop").success
+
+
+def test_once_open_it_stays_until_other_ports_are_asked_for(served: Endpoints, notebook: Notebook) -> None:
+    assert notebook.run("%triton serve").result is served
+    again = notebook.run(f"%triton serve {ANY_PORTS} --allow-grpc=false").result
+    assert list(again.places) == ["HTTP", "Metrics"]
+    assert served.places == {}
+
+
+def test_a_busy_cell_does_not_stop_it(served: Endpoints) -> None:
+    """The cell holds the interpreter lock in Python code, and gives it away a few times per second only."""
+    over = threading.Event()
+
+    def cell() -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+
+    busy = threading.Thread(target=cell)
+    busy.start()
+    try:
+        assert infer(tritonclient.http, served.http) == [1, 2]
+        assert infer(tritonclient.grpc, served.grpc) == [1, 2]
+    finally:
+        over.set()
+        busy.join()
+
+
+def test_a_flag_that_does_not_exist_is_one_text(notebook: Notebook) -> None:
+    text = notebook.run("%triton serve --htp-port=1").text
+    assert "unrecognized option '--htp-port=1'; did you mean '--http-port'?" in text
+    assert "frontends/endpoints.py" not in text
+
+
+def test_a_port_in_use_says_what_to_do(notebook: Notebook, workspace: Workspace) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        text = notebook.run(f"%triton serve --http-port={taken.getsockname()[1]} --grpc-port=0 --metrics-port=0").text
+    assert "already in use by process" in text and "--http-port" in text
+    assert "frontends/endpoints.py" not in text
+    assert workspace.endpoints is None
+
+
+def test_closing_the_workspace_closes_the_ports(served: Endpoints, workspace: Workspace) -> None:
+    workspace.close()
+    assert served.places == {}
+
+
+def test_a_server_of_one_s_own_can_be_served(server: tritonlab.Server) -> None:
+    with (
+        tritonlab.serve(server, http_port=0, grpc=False, metrics=False) as endpoints,
+        tritonclient.http.InferenceServerClient(endpoints.http) as client,
+    ):
+        assert client.is_server_live()
+
+
+SCRIPT = """
+import http.client
+import tritonlab
+
+tritonlab.load("m", SOURCE, inputs=["IN:FP32[-1]"], outputs=["OUT:FP32[-1]"])
+endpoints = tritonlab.serve(http_port=0, grpc_port=0, metrics_port=0)
+connection = http.client.HTTPConnection(endpoints.http)  # stays open
+connection.request("GET", "/v2/models/m/ready")
+print(connection.getresponse().status)
+"""
+
+
+def test_the_end_of_the_process_closes_the_ports(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(f"SOURCE = {IDENTITY!r}\n{SCRIPT}")
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "200\n", "")
+
+
+def test_it_is_a_function_too() -> None:
+    endpoints = tritonlab.serve(http_port=0, grpc=False, metrics=False)
+    try:
+        with tritonclient.http.InferenceServerClient(endpoints.http) as client:
+            assert client.is_server_ready()
+    finally:
+        tritonlab.reset()
+    assert repr(endpoints) == "no endpoints"

@@ -1,0 +1,167 @@
+"""Through the real server and its stubs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritonlab.core.status import ModelLoadError, NotFoundError
+from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.authoring.config_text import ConfigTextError
+from tritonlab.notebook.authoring.errors import FileError, OptionError
+from tritonlab.notebook.authoring.workspace import Workspace
+
+IDENTITY = """\
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", self.answer(t))]) for t in tensors]
+    def answer(self, data):
+        return data
+"""
+OPTIONS = ConfigOptions(max_batch_size=8, inputs=("IN:FP32[-1]",), outputs=("OUT:FP32[-1]",))
+ROW = np.array([[1, 2, 3]], np.float32)
+
+
+def answer(workspace: Workspace, name: str = "m") -> list[float]:
+    return workspace.server.model(name)(IN=ROW)["OUT"][0].tolist()
+
+
+def replaced(text: str) -> str:
+    return IDENTITY.replace("return data", text)
+
+
+def test_a_model_answers(workspace: Workspace) -> None:
+    model = workspace.load("m", IDENTITY, options=OPTIONS)
+    assert model.state == "READY"
+    assert answer(workspace) == [1, 2, 3]
+    report = workspace.report("m")
+    assert report is not None and report.error is None and report.ready_at > 0
+
+
+def test_a_load_that_fails_leaves_files_and_lines_of_the_good_one(workspace: Workspace) -> None:
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    directory = workspace.repository / "m"
+    good = (directory / "1" / "model.py").read_text()
+    with pytest.raises(ModelLoadError):
+        workspace.load("m", "import notthere\n", options=OPTIONS)
+    assert answer(workspace) == [1, 2, 3]
+    assert (directory / "1" / "model.py").read_text() == good
+    assert workspace.sources.locate(str(directory / "1" / "model.py"), 1) == (str(directory / "1" / "model.py"), 1)
+    report = workspace.report("m")
+    assert report is not None and report.error is not None and report.ready_at > 0
+
+
+def test_a_first_load_that_fails_leaves_its_files_to_look_at(workspace: Workspace) -> None:
+    with pytest.raises(ModelLoadError) as caught:
+        workspace.load("m", "print('before')\nimport notthere\n")
+    assert caught.value.exception is not None
+    assert caught.value.exception.type_name == "ModuleNotFoundError"
+    assert "before" in caught.value.log
+    assert (workspace.repository / "m" / "1" / "model.py").is_file()
+    report = workspace.report("m")
+    assert report is not None and report.ready_at == 0.0
+
+
+def test_a_syntax_error_is_found_before_a_stub_is_asked(workspace: Workspace) -> None:
+    with pytest.raises(ModelLoadError) as caught:
+        workspace.load("m", "class TritonPythonModel:\n    def f(self)\n")
+    assert caught.value.message == (
+        "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: "
+        "SyntaxError: expected ':' (model.py, line 2);\n"
+    )
+    assert not (workspace.repository / "m").exists()
+    with pytest.raises(NotFoundError):
+        workspace.server.model("m").config()
+
+
+def test_a_helper_file_takes_effect_at_the_next_load(workspace: Workspace) -> None:
+    source = replaced("return data * factor.FACTOR").replace("import triton", "import factor\nimport triton", 1)
+    assert workspace.write_file("m", "factor.py", "FACTOR = 2\n") == "1/factor.py"
+    workspace.load("m", source, options=OPTIONS)
+    assert answer(workspace) == [2, 4, 6]
+    workspace.write_file("m", "factor.py", "FACTOR = 3\n")
+    workspace.load("m")
+    assert answer(workspace) == [3, 6, 9]
+    with pytest.raises(FileError, match="helper file needs another name"):
+        workspace.write_file("m", "model.py", "")
+
+
+def test_files_are_copied_beside_the_model(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "weights.npy").write_bytes(b"")
+    np.save(tmp_path / "weights.npy", np.float32(5))
+    source = replaced("return data * numpy.load(Path(__file__).with_name('weights.npy'))")
+    source = "import numpy\nfrom pathlib import Path\n" + source
+    workspace.load("m", source, files=[tmp_path / "weights.npy"], options=OPTIONS)
+    assert answer(workspace) == [5, 10, 15]
+
+
+def test_the_config_is_the_text_and_the_options(workspace: Workspace) -> None:
+    workspace.write_config("m", "# mine\nmax_batch_size: 8\n")
+    tensors = ConfigOptions(inputs=OPTIONS.inputs, outputs=OPTIONS.outputs)
+    assert workspace.load("m", IDENTITY, options=tensors).config()["max_batch_size"] == 8
+    with pytest.raises(OptionError, match="both set max_batch_size"):
+        workspace.load("m", IDENTITY, options=ConfigOptions(max_batch_size=2))
+    assert answer(workspace) == [1, 2, 3]
+
+
+def test_a_config_the_server_would_refuse_is_refused_at_once(workspace: Workspace) -> None:
+    workspace.write_config("m", "max_batch_size: 8\n")
+    with pytest.raises(ConfigTextError):
+        workspace.write_config("m", "max_batch_size: x\n")
+    assert workspace.draft("m").config.text == "max_batch_size: 8\n"
+
+
+def test_a_text_that_needs_nothing_is_written_as_it_is(workspace: Workspace) -> None:
+    text = '# a comment\nname: "m"\nbackend: "python"\n'
+    workspace.load("m", IDENTITY, config=text)
+    assert (workspace.repository / "m" / "config.pbtxt").read_text() == text
+
+
+def test_options_of_one_load_are_gone_with_the_next_source(workspace: Workspace) -> None:
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    assert workspace.load("m").config()["max_batch_size"] == 8
+    assert workspace.load("m", IDENTITY).config()["max_batch_size"] == 0
+
+
+def test_a_second_version_is_served_and_the_first_stays(workspace: Workspace) -> None:
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    workspace.load("m", replaced("return -data"), version=2, options=OPTIONS)
+    assert answer(workspace) == [-1, -2, -3]
+    assert (workspace.repository / "m" / "1" / "model.py").read_text() == IDENTITY
+
+
+def test_a_path_and_a_class_are_sources(workspace: Workspace, tmp_path: Path) -> None:
+    path = tmp_path / "doubler.py"
+    path.write_text(replaced("return data * 2"))
+    workspace.load("m", path, options=OPTIONS)
+    assert answer(workspace) == [2, 4, 6]
+    with pytest.raises(OSError, match="nowhere"):
+        workspace.load("m", "nowhere/model.py")
+
+
+def test_nothing_to_load_says_what_to_do(workspace: Workspace) -> None:
+    with pytest.raises(FileError, match="run a %%triton_model m cell first"):
+        workspace.load("m")
+
+
+def test_an_unloaded_model_can_be_loaded_again(workspace: Workspace) -> None:
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    workspace.unload("m")
+    with pytest.raises(NotFoundError):
+        answer(workspace)
+    workspace.load("m")
+    assert answer(workspace) == [1, 2, 3]
+
+
+def test_nothing_is_left_beside_the_repository(workspace: Workspace) -> None:
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    workspace.load("m", IDENTITY, options=OPTIONS)
+    spare: Any = workspace._spare.name
+    assert os.listdir(spare) == []
+    assert sorted(os.listdir(workspace.repository)) == ["m"]

@@ -1,0 +1,270 @@
+"""A real IPython shell, the real server and its stubs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritonlab.notebook.authoring.config_options import ConfigOptions
+
+ADD = """\
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data + 1)]))
+        return answers
+"""
+OPTIONS = "--max-batch-size 8 --input IN:FP32[-1] --output OUT:FP32[-1]"
+
+
+def test_a_cell_becomes_a_model_and_a_variable(notebook: Any) -> None:
+    result = notebook.run(f"%%triton_model add {OPTIONS}\n{ADD}")
+    assert result.success
+    assert result.text.startswith("add  READY  version 1 · ready in ")
+    assert "  send  IN   FP32   [batch ≤ 8, any]" in result.text
+    notebook.run("import numpy as np\nanswer = add(IN=np.ones((1, 2), np.float32))")
+    assert notebook["answer"]["OUT"].tolist() == [[2, 2]]
+
+
+def test_a_variable_that_is_something_else_is_left_alone(notebook: Any) -> None:
+    notebook.run("add = 5")
+    notebook.run(f"%%triton_model add {OPTIONS}\n{ADD}")
+    assert notebook["add"] == 5
+
+
+def test_every_option_reaches_the_config(notebook: Any, workspace: Any, tmp_path: Path) -> None:
+    helper = tmp_path / "my helper.txt"
+    helper.write_text("x")
+    result = notebook.run(
+        "%%triton_model m --max-batch-size 4 --dynamic-batching=150 --preferred-batch-size 2 4 "
+        f"--instances 2 --kind cpu --param a=b --param c=d=e --version 3 --quiet --file '{helper}' "
+        f"--input 'IN:FP32[-1, 2]' T:STRING[1]? --output OUT:FP32[-1]\n{ADD}"
+    )
+    assert result.success and result.text == ""
+    config = workspace.server.model("m").config()
+    assert config["max_batch_size"] == 4
+    assert config["dynamic_batching"]["preferred_batch_size"] == [2, 4]
+    assert config["dynamic_batching"]["max_queue_delay_microseconds"] == 150
+    assert config["instance_group"][0]["count"] == 2
+    assert config["parameters"] == {"a": {"string_value": "b"}, "c": {"string_value": "d=e"}}
+    assert [(t["name"], t["dims"], t["optional"]) for t in config["input"]] == [
+        ("IN", [-1, 2], False),
+        ("T", [1], True),
+    ]
+    assert (workspace.repository / "m" / "3" / "my helper.txt").read_text() == "x"
+
+
+def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace: Any) -> None:
+    kept = notebook.run("%%triton_config m\nmax_batch_size: 4\n")
+    assert kept.text == "The config is kept for m; it is used when the model is loaded.\n"
+    notebook.run("%%triton_file m factor.py\nFACTOR = 2\n")
+    source = ADD.replace("data + 1", "data * factor.FACTOR").replace("import triton", "import factor, triton", 1)
+    notebook.run(f"%%triton_model m --input IN:FP32[-1] --output OUT:FP32[-1]\n{source}")
+    one = np.ones((1, 1), np.float32)
+    assert notebook["m"](IN=one)["OUT"].tolist() == [[2]]
+    assert "m  READY" in notebook.run("%%triton_file m factor.py\nFACTOR = 7\n").text
+    assert notebook["m"](IN=one)["OUT"].tolist() == [[7]]
+    notebook.run("%%triton_config m\nmax_batch_size: 2\n")
+    assert notebook["m"].config()["max_batch_size"] == 2
+    notebook.run("%%triton_file m factor.py --no-load\nFACTOR = 9\n")
+    assert notebook["m"](IN=one)["OUT"].tolist() == [[7]]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ("%%triton_model m --max-batch-size x\npass\n", "UsageError: argument --max-batch-size: invalid int value"),
+        ("%%triton_model\npass\n", "UsageError: the following arguments are required: name"),
+        ("%%triton_model m --nonsense\npass\n", "UsageError: unrecognized arguments: --nonsense"),
+        ("%%triton_model m --param x\npass\n", "--param x: expected KEY=VALUE"),
+        ("%%triton_model m --input X\npass\n", "OptionError: 'X' is not NAME:TYPE[DIMS]"),
+        ("%%triton_model m --file nowhere.pt\npass\n", "FileError: there is no file 'nowhere.pt'"),
+        ("%triton nonsense", "UsageError: %triton has no command 'nonsense'; it has status, load"),
+        ("%triton load m", "FileError: there is no model.py for 'm' yet: run a %%triton_model m cell first"),
+        ("%triton infer", "OptionError: %triton infer NAME INPUT0=expression"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line_and_fails_the_cell(notebook: Any, cell: str, text: str) -> None:
+    result = notebook.run(cell)
+    assert not result.success
+    assert text in result.text
+    assert "Traceback" not in result.text
+    assert len(result.text.strip().splitlines()) <= 2
+
+
+def test_an_option_and_the_config_cell_that_disagree(notebook: Any) -> None:
+    notebook.run("%%triton_config m\n\nmax_batch_size: 4\n")
+    number = notebook.number()
+    result = notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
+    assert not result.success
+    assert f"--max-batch-size and Cell In[{number}], line 3, both set max_batch_size: keep one of them" in result.text
+    assert notebook.run("%triton config m --clear").success
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+
+
+def test_a_failed_load_keeps_the_last_good_version_and_says_so(notebook: Any) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
+    result = notebook.run("%%triton_model m\nimport notthere\n")
+    assert not result.success
+    assert "The last cell did not load. The version loaded at" in result.text
+    assert notebook["m"](IN=np.ones((1, 1), np.float32))["OUT"].tolist() == [[2]]
+
+
+def test_the_log_shows_where_the_logger_was_called(notebook: Any) -> None:
+    logging = "pb_utils.Logger.log_info('fine'); pb_utils.Logger.log_warn('careful'); print('plain')"
+    model = ADD.replace("    def execute", f"    def initialize(self, args):\n        {logging}\n\n    def execute", 1)
+    notebook.run(f"%%triton_model m {OPTIONS}\n{model}")
+    line = 1 + model[: model.index("pb_utils.Logger")].count("\n")
+    shown = repr(notebook.run("%triton logs m --lines 3").result).splitlines()  # prints come by another way than logs
+    assert set(shown) == {f"m_0  model.py:{line}  fine", f"m_0  WARNING  model.py:{line}  careful", "m_0  plain"}
+
+
+def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS}\nprint('hello')\n{ADD}")
+    notebook.run("import numpy as np")
+    assert "m      1        READY" in notebook.run("%triton").text
+    assert "m  READY" in notebook.run("%triton status m").text
+    assert "hello" in notebook.run("%triton logs m").text
+    assert "max_batch_size: 8" in notebook.run("%triton config m").text
+    answer = notebook.run("%triton infer m IN=np.zeros((1, 2), 'float32')")
+    assert answer.result["OUT"].tolist() == [[1, 1]]
+    report = notebook.run(f"%triton export m '{tmp_path}'")
+    assert report.success and (tmp_path / "m" / "config.pbtxt").is_file()
+    assert notebook.run("%triton unload m").success
+    assert "UNLOADED" in notebook.run("%triton status").text
+    assert "Request for unknown model: 'm' has no available versions" in notebook.run("%triton infer m IN=1").text
+    assert notebook.run(f"%triton load copy {tmp_path / 'm'}").success is False  # its config says name: "m"
+    assert notebook.run("%triton load m").success
+    assert f"{'m':<24}   1  READY" in notebook.run("%triton index").text
+    assert f"{'m':<24}   1  READY" in notebook.run("%triton index --ready").text
+    assert notebook.run("%triton unload m --dependents").success
+    assert f"{'m':<24}   1  UNAVAILABLE  unloaded" in notebook.run("%triton index").text
+    assert "--overwrite" in notebook.run("%triton help export").text
+    assert "%triton unload" in notebook.run("%triton help").text
+
+
+def test_a_repository_comes_back_into_the_notebook(notebook: Any, tmp_path: Path) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
+    notebook.run("%%triton_file m extra.txt --quiet\ncontent\n")
+    notebook.run(f"%triton export m '{tmp_path}/first'")
+    notebook.run("%triton unload m")
+    assert notebook.run(f"%triton load m '{tmp_path}/first/m'").success
+    assert notebook["m"](IN=np.ones((1, 1), np.float32))["OUT"].tolist() == [[2]]
+    notebook.run(f"%triton export m '{tmp_path}/second'")
+    for path in ("config.pbtxt", "1/model.py", "1/extra.txt"):
+        assert (tmp_path / "first" / "m" / path).read_bytes() == (tmp_path / "second" / "m" / path).read_bytes()
+    assert notebook.run("%triton edit m").success
+    payload = notebook.shell.payload_manager.read_payload()
+    notebook.shell.payload_manager.clear_payload()
+    texts = [item["text"] for item in payload] or [notebook.shell.rl_next_input]
+    assert texts[-1] == f"%%triton_model m\n{ADD}"
+
+
+def test_help_says_what_every_option_is_for(notebook: Any) -> None:
+    text = notebook.shell.find_cell_magic("triton_model").__doc__
+    for option in ("--max-batch-size", "--dynamic-batching", "--input", "--decoupled", "--file"):
+        assert option in text
+    assert "rows of the largest batch" in text
+    assert "%triton unload" in notebook.shell.find_line_magic("triton").__doc__
+
+
+def test_variables_are_expanded_in_the_line(notebook: Any) -> None:
+    notebook.run("i = 7")
+    assert notebook.run(f"%%triton_model m_{{i}} {OPTIONS}\n{ADD}").success
+    assert notebook["m_7"].state == "READY"
+
+
+def test_a_class_of_a_cell_is_a_source_and_keeps_its_lines(notebook: Any, workspace: Any) -> None:
+    notebook.run("import triton_python_backend_utils as pb_utils\nFACTOR = 3")
+    notebook.run(
+        "class Scaler:\n"
+        "    def execute(self, requests):\n"
+        "        return [self.one(pb_utils.get_input_tensor_by_name(r, 'IN').as_numpy()) for r in requests]\n"
+        "    def one(self, data):\n"
+        "        assert data.sum() >= 0\n"
+        "        return pb_utils.InferenceResponse([pb_utils.Tensor('OUT', data * FACTOR)])\n"
+    )
+    number = notebook.number()
+    notebook.shell.user_ns.update(
+        workspace=workspace, options=ConfigOptions.of(inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    )
+    notebook.run("m = workspace.load('m', Scaler, options=options)")
+    assert notebook["m"](IN=[2.0])["OUT"].tolist() == [6]
+    result = notebook.run("m(IN=[-1.0])")
+    assert f"Cell In[{number}], line 3, in execute()" in result.text
+    assert f"Cell In[{number}], line 5, in one()" in result.text
+
+
+def test_a_magic_that_code_calls_has_a_source_of_its_own(notebook: Any) -> None:
+    result = notebook.run("get_ipython().run_cell_magic('triton_model', 'm', 'import json\\nimport notthere\\n')")
+    assert not result.success
+    assert "----> 3 import notthere" in result.text
+
+
+def test_the_extension_can_be_loaded_again(notebook: Any, workspace: Any) -> None:
+    from tritonlab.notebook.shell import magics
+
+    magics.register(notebook.shell, lambda: workspace)
+    assert notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}").success
+    assert len([m for m in notebook.shell.Completer.custom_matchers if "tritonlab" in str(m.matcher_identifier)]) == 1
+
+
+CHAIN = """\
+platform: "ensemble"
+max_batch_size: 8
+input [{ name: "X" data_type: TYPE_FP32 dims: [-1] }]
+output [{ name: "Y" data_type: TYPE_FP32 dims: [-1] }]
+ensemble_scheduling {
+  step [
+    { model_name: "add" model_version: -1 input_map { key: "IN" value: "X" } output_map { key: "OUT" value: "MID" } },
+    { model_name: "add" model_version: -1 input_map { key: "IN" value: "MID" } output_map { key: "OUT" value: "Y" } }
+  ]
+}
+"""
+
+
+def test_the_config_of_an_ensemble_is_all_there_is_of_it(notebook: Any, workspace: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    result = notebook.run(f"%%triton_config chain\n{CHAIN}")
+    assert result.success
+    assert result.text.splitlines()[0].startswith("chain  READY  version 1 · ready in ")
+    assert "2 steps · requests of up to 8 rows" in result.text
+    assert "  step  add  X → MID\n  step  add  MID → Y" in result.text
+    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[3, 3]]
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('data + 1', 'data * 5')}")
+    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[25, 25]]
+    assert notebook.run("%triton load chain").success
+    notebook.run("%triton unload chain")
+    notebook.run("%triton edit chain")
+
+
+def test_an_ensemble_whose_models_are_not_there_says_so(notebook: Any) -> None:
+    result = notebook.run(f"%%triton_config chain\n{CHAIN.replace('add', 'nowhere')}")
+    assert not result.success
+    assert "ensemble chain contains models that are not available or ambiguous: nowhere" in result.text
+    assert notebook.run(f"%%triton_config chain --no-load\n{CHAIN}").text.startswith("The config is kept for chain")
+
+
+def test_an_ensemble_that_does_not_load_leaves_the_last_one_serving(notebook: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
+    result = notebook.run(f"%%triton_config chain\n{CHAIN.replace('OUT', 'NO')}")
+    assert "is mapped from non-existing output NO in model add" in result.text
+    assert "The last cell did not load." in result.text
+    assert notebook["chain"](X=np.ones((1, 2), np.float32))["Y"].tolist() == [[3, 3]]
+
+
+def test_an_error_in_a_step_shows_the_line_of_its_cell_and_names_the_step(notebook: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD.replace('data + 1', 'data + nothing')}")
+    notebook.run(f"%%triton_config chain --quiet\n{CHAIN}")
+    result = notebook.run("import numpy as np\nchain(X=np.ones((1, 2), np.float32))")
+    assert "nothing" in result.text
+    assert "name 'nothing' is not defined" in result.text
+    assert "step 0 (model 'add') of ensemble 'chain' failed" in result.text

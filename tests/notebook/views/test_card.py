@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.notebook.views.card import ModelCard, card_html, card_text
+from tritonlab.notebook.views.model_facts import ModelFacts, TensorFacts, duration_text, shape_text
+
+FACTS = ModelFacts(
+    name="add_sub",
+    version=1,
+    state="READY",
+    seconds=0.0412,
+    instances="2 instances on CPU",
+    batching="dynamic batching up to 8",
+    inputs=(TensorFacts("A", "FP32", "[batch ≤ 8, 4]"), TensorFacts("LONG", "BYTES", "[batch ≤ 8, any]", True)),
+    outputs=(TensorFacts("OUT", "FP32", "[batch, 4]"),),
+)
+LINE = LogRecord(0, "add_sub", 1, "add_sub_0", "stderr", "INFO", "<b>careful</b>")
+
+
+def test_the_text_says_what_to_send() -> None:
+    assert card_text(FACTS).splitlines() == [
+        "add_sub  READY  version 1 · ready in 41.2 ms · 2 instances on CPU · dynamic batching up to 8",
+        "  send  A     FP32   [batch ≤ 8, 4]",
+        "  send  LONG  BYTES  [batch ≤ 8, any]  optional",
+        "  get   OUT   FP32   [batch, 4]",
+    ]
+
+
+def test_warnings_output_and_the_kept_version_are_on_it() -> None:
+    facts = replace(FACTS, warnings=("be warned",), log=(LINE,), kept="The last cell did not load.")
+    text = card_text(facts)
+    assert "  warning: be warned" in text
+    assert "  | <b>careful</b>" in text
+    assert "  The last cell did not load." in text
+
+
+def test_html_escapes_what_the_author_wrote() -> None:
+    html = card_html(replace(FACTS, name="<script>", log=(LINE,), warnings=("1 < 2",)))
+    assert "<script>" not in html and "&lt;script&gt;" in html
+    assert "&lt;b&gt;careful&lt;/b&gt;" in html
+    assert "1 &lt; 2" in html
+    assert "batch ≤ 8" in html
+
+
+def test_a_card_has_both_forms_for_the_frontend() -> None:
+    card = ModelCard(FACTS)
+    assert repr(card) == card_text(FACTS)
+    assert card._repr_html_() == card_html(FACTS)
+
+
+def test_many_lines_are_folded() -> None:
+    html = card_html(replace(FACTS, log=(LINE,) * 300))
+    assert "300 lines printed while loading" in html and "and 100 more" in html
+    assert "<details class='tl-log'>" in html
+    assert "<details class='tl-log' open>" in card_html(replace(FACTS, log=(LINE,)))
+
+
+def test_shapes_and_durations_are_for_people() -> None:
+    assert shape_text([3, -1], 8) == "[batch ≤ 8, 3, any]"
+    assert shape_text([3, -1], 8, limit=False) == "[batch, 3, any]"
+    assert shape_text([], 0) == "[]"
+    assert [duration_text(s) for s in (2.0, 1.234, 0.5, 0.0123, 0.000004)] == [
+        "2 s",
+        "1.23 s",
+        "500 ms",
+        "12.3 ms",
+        "4 µs",
+    ]

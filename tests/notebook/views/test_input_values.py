@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tritonlab.core.data_type import DataType
+from tritonlab.notebook.views.input_values import (
+    InputSpec,
+    ValueProblem,
+    input_specs,
+    python_value,
+    random_value,
+    typed_value,
+)
+
+FP32 = InputSpec("X", DataType.FP32, (-1, 2), max_batch_size=8)
+TEXT = InputSpec("T", DataType.BYTES, (2,))
+
+
+def test_the_shape_has_the_batch_and_the_variable_sizes() -> None:
+    assert FP32.shape(3, [5]) == (3, 5, 2)
+    assert TEXT.shape(3, []) == (2,)
+
+
+@pytest.mark.parametrize("datatype", [t for t in DataType if t is not DataType.INVALID])
+def test_random_values_have_type_and_shape(datatype: DataType) -> None:
+    value = random_value(InputSpec("X", datatype, (2, 3)), (2, 3), np.random.default_rng(0))
+    assert value.dtype == datatype.numpy
+    assert value.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "expected"),
+    [
+        ("1.5", (2, 2), [[1.5, 1.5], [1.5, 1.5]]),
+        ("[1, 2, 3, 4]", (2, 2), [[1, 2], [3, 4]]),
+        ("[[1, 2]]", (1, 2), [[1, 2]]),
+        ("1, 2", (2,), [1, 2]),
+        # a list that does not fit keeps its shape: what the server says about it is to be seen
+        ("[1, 2, 3]", (2, 2), [1, 2, 3]),
+    ],
+)
+def test_typed_numbers(text: str, shape: tuple[int, ...], expected: object) -> None:
+    value = typed_value(FP32, text, shape)
+    assert value.dtype == np.float32
+    assert value.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hello world", ["hello world", "hello world"]),
+        ("['a', 'b']", ["a", "b"]),
+        ("b'\\x00'", [b"\x00", b"\x00"]),
+        ("42", ["42", "42"]),
+        ("'quoted'", ["quoted", "quoted"]),
+    ],
+)
+def test_typed_text(text: str, expected: list[object]) -> None:
+    assert typed_value(TEXT, text, (2,)).tolist() == expected
+
+
+@pytest.mark.parametrize("text", ["one", "[1, [2, 3]]", "['a']", ""])
+def test_what_is_no_number_is_said(text: str) -> None:
+    with pytest.raises(ValueProblem, match=r"^X: "):
+        typed_value(FP32, text, (1,))
+
+
+def test_a_typed_bf16_is_rounded_to_its_upper_half() -> None:
+    value = typed_value(InputSpec("B", DataType.BF16, (1,)), "1.5", (1,))
+    assert value.dtype == np.uint16 and value.tolist() == [0x3FC0]
+
+
+def test_an_expression_sees_the_notebook_and_keeps_its_type() -> None:
+    value = python_value(FP32, " np.zeros((1, 2), 'float64') ", {"np": np})
+    assert value.dtype == np.float64
+    with pytest.raises(ValueProblem, match=r"X: NameError: name 'nobody' is not defined"):
+        python_value(FP32, "nobody", {})
+    with pytest.raises(ValueProblem, match=r"X: type a Python expression"):
+        python_value(FP32, " ", {})
+
+
+def test_specs_come_from_the_config() -> None:
+    config = {
+        "max_batch_size": 4,
+        "input": [{"name": "A", "data_type": "TYPE_STRING", "dims": [1], "optional": True}],
+    }
+    assert input_specs(config) == (InputSpec("A", DataType.BYTES, (1,), 4, True),)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views.model_facts import model_facts
+
+SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
+
+
+def test_the_facts_of_a_loaded_model(workspace: Workspace) -> None:
+    options = ConfigOptions(
+        max_batch_size=8,
+        instances=2,
+        dynamic_batching=50,
+        inputs=("A:FP32[3,-1]", "B:STRING[1]?"),
+        outputs=("C:INT8[1]",),
+    )
+    facts = model_facts(workspace, workspace.load("m", "print('hello')\n" + SOURCE, options=options))
+    assert facts.state == "READY" and facts.version == 1 and facts.kept == ""
+    assert facts.instances == "2 instances on CPU"
+    assert facts.batching == "dynamic batching up to 8, delay 50 µs"
+    assert [(t.name, t.datatype, t.shape, t.optional) for t in facts.inputs] == [
+        ("A", "FP32", "[batch ≤ 8, 3, any]", False),
+        ("B", "BYTES", "[batch ≤ 8, 1]", True),
+    ]
+    assert [(t.name, t.shape) for t in facts.outputs] == [("C", "[batch, 1]")]
+    assert facts.warnings == ()
+    assert "hello" in [record.text for record in facts.log]
+
+
+def test_what_will_not_work_is_a_warning(workspace: Workspace) -> None:
+    model = workspace.load("m", "class TritonPythonModel:\n    pass\n", options=ConfigOptions(dynamic_batching=True))
+    warnings = "\n".join(model_facts(workspace, model).warnings)
+    assert "dynamic_batching does nothing while max_batch_size is 0" in warnings
+    assert "The config has no input" in warnings and "The config has no output" in warnings
+    assert "model.py has no execute()" in warnings
+
+
+def test_another_version_than_the_one_written_is_a_warning(workspace: Workspace) -> None:
+    workspace.load("m", SOURCE, version=3)
+    warnings = "\n".join(model_facts(workspace, workspace.load("m", SOURCE, version=2)).warnings)
+    assert "Version 3 is served; version 2 was written last" in warnings

@@ -1,0 +1,140 @@
+"""The widgets without a frontend: a click is a call. Through the real server and its stubs."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritonlab.notebook.authoring.config_options import ConfigOptions
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views.input_values import ValueProblem
+from tritonlab.notebook.views.playground import Playground
+
+SOURCE = """\
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            if data.sum() < 0:
+                raise ValueError("negative")
+            answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data * 2)]))
+        return answers
+"""
+FOREVER = """\
+import threading, time
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.answer, args=(request, request.get_response_sender())).start()
+    def answer(self, request, sender):
+        while not request.is_cancelled():
+            time.sleep(0.005)
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+@pytest.fixture
+def playground(workspace: Workspace) -> Playground:
+    options = ConfigOptions.of(max_batch_size=8, inputs="IN:FP32[-1,2]", outputs="OUT:FP32[-1,2]")
+    return Playground(workspace.load("m", SOURCE, options=options), lambda error: "the author's traceback")
+
+
+def click(playground: Playground, button: Any) -> str:
+    """What stands there when the request that the button sent is over."""
+    shown = threading.Event()
+    playground.result.observe(lambda change: shown.set(), names="value")
+    button.click()
+    assert shown.wait(30)
+    with playground._lock:
+        sending = playground._sending
+    assert sending is None or sending.wait(30)
+    for thread in threading.enumerate():
+        if thread.name.startswith("playground"):
+            thread.join(30)
+    return str(playground.result.value)
+
+
+def test_the_form_is_made_from_the_config(playground: Playground) -> None:
+    row = playground.inputs["IN"]
+    assert "[batch ≤ 8, any, 2]" in row.label.value
+    assert len(row.sizes) == 1
+    assert not playground.send_button.disabled and playground.cancel_button.disabled
+
+
+def test_send_is_a_call_too(playground: Playground) -> None:
+    playground.batch.value = 2
+    playground.inputs["IN"].sizes[0].value = 3
+    outcome = playground.send()
+    assert outcome.error is None
+    assert outcome.outputs["OUT"].shape == (2, 3, 2)
+    given = playground.send({"IN": np.ones((1, 1, 2), np.float32)})
+    assert given.outputs["OUT"].numpy().tolist() == [[[2, 2]]]
+
+
+def test_a_click_shows_the_answer(playground: Playground) -> None:
+    playground.inputs["IN"].mode.value = "Typed"
+    playground.inputs["IN"].text.value = "1.5"
+    assert "[[[3. 3.]]]" in click(playground, playground.send_button)
+    assert not playground.send_button.disabled
+
+
+def test_many_go_out_together(playground: Playground) -> None:
+    playground.count.value = 5
+    assert "<b>5</b> of 5 requests answered" in click(playground, playground.many_button)
+    assert len(playground.send_many(3)) == 3
+
+
+def test_errors_are_the_clients_and_the_authors(playground: Playground) -> None:
+    outcome = playground.send({"IN": -np.ones((1, 1, 2), np.float32)})
+    assert outcome.error is not None
+    assert "ValueError: negative" in playground.result.value
+    assert "the author&#x27;s traceback" in playground.result.value
+    playground.send({"IN": np.ones((1, 1, 2))})
+    assert "Hint: convert it: array.astype(numpy.float32)." in playground.result.value
+
+
+def test_a_field_that_cannot_be_read_sends_nothing(playground: Playground) -> None:
+    playground.inputs["IN"].mode.value = "Python"
+    playground.inputs["IN"].text.value = "1 +"
+    playground.send_button.click()
+    assert "IN: SyntaxError" in playground.result.value
+    playground.parameters.value = "nonsense"
+    playground.inputs["IN"].mode.value = "Random"
+    with pytest.raises(ValueProblem, match="parameters"):
+        playground.send()
+
+
+def test_id_and_parameters_travel(playground: Playground) -> None:
+    playground.request_id.value = "mine"
+    playground.parameters.value = '{"answer": 42, "flag": true}'
+    request = playground.send().request
+    assert request.request_id == "mine"
+    assert request.parameters == {"answer": 42, "flag": True}
+
+
+def test_cancel_reaches_the_model(workspace: Workspace) -> None:
+    options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    playground = Playground(workspace.load("m", FOREVER, options=options))
+    playground.send_button.click()
+    assert playground.send_button.disabled and not playground.cancel_button.disabled
+    with pytest.raises(ValueProblem, match="still in flight"):
+        playground.send()
+    with playground._lock:
+        sending = playground._sending
+    assert sending is not None and not sending.finished
+    playground.cancel_button.click()
+    assert sending.wait(30)
+
+
+def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:
+    options = ConfigOptions.of(inputs=["A:FP32[1]", "B:FP32[1]?"], outputs="OUT:FP32[1]")
+    playground = Playground(workspace.load("m", SOURCE.replace('"IN"', '"A"'), options=options))
+    assert sorted(playground.send().request.inputs) == ["A"]
+    playground.inputs["B"].given.value = True
+    assert sorted(playground.send().request.inputs) == ["A", "B"]

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from tritonlab.core.data_type import DataType
+from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.status import InvalidArgumentError, ModelError
+from tritonlab.core.tensor import Tensor
+from tritonlab.notebook.views.result_view import outcomes_html, value_text
+from tritonlab.notebook.views.sending import Arrival, Outcome, Split
+
+REQUEST = InferenceRequest("m", {})
+SPLIT = Split(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)
+
+
+def response(final: bool = True, empty: bool = False, **outputs: object) -> InferenceResponse:
+    tensors = {name: Tensor.from_numpy(np.asarray(value)) for name, value in outputs.items()}
+    return InferenceResponse("m", 1, outputs=tensors, final=final, empty=empty)
+
+
+def text_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", html).replace("&ensp;", " ").split())
+
+
+def test_outputs_have_type_shape_and_values() -> None:
+    outcome = Outcome(REQUEST, (Arrival(response(OUT=np.float32([[1.5, 2]])), 4_000_000),), split=SPLIT)
+    text = text_of(outcomes_html([outcome], finished=True))
+    assert "OUT FP32 [1, 2] [[1.5 2. ]]" in text
+    assert text.startswith("4 ms queue 1 µs input 20 µs execute 3 ms output 40 µs transport 939 µs")
+
+
+def test_an_error_is_what_the_client_gets() -> None:
+    error = ModelError("Failed: ValueError: <no>\n\nAt:\n  model.py(3): execute\n", reason="killed by signal 9")
+    text = outcomes_html([Outcome(REQUEST, error=error)], finished=True)
+    assert "INTERNAL" in text and "killed by signal 9" in text
+    assert "Failed: ValueError: &lt;no&gt;\n\nAt:\n  model.py(3): execute" in text
+    hinted = outcomes_html([Outcome(REQUEST, error=InvalidArgumentError("bad"))], finished=True, hint="do better")
+    assert "INVALID_ARG" in hinted and "Hint: do better." in hinted
+
+
+def test_a_stream_lists_its_responses() -> None:
+    arrivals = (
+        Arrival(response(final=False, I=np.int32([1])), 1_000_000),
+        Arrival(response(final=False, I=np.int32([2])), 2_000_000),
+        Arrival(response(empty=True), 3_000_000),
+    )
+    text = text_of(outcomes_html([Outcome(REQUEST, arrivals)], finished=True))
+    assert "1 1 ms I INT32 [1] [1] 2 2 ms I INT32 [1] [2] 3 3 ms FINAL empty" in text
+
+
+def test_many_requests_are_summed_up() -> None:
+    good = Outcome(REQUEST, (Arrival(response(), 2_000_000),), split=SPLIT, batch_size=4)
+    bad = Outcome(REQUEST, error=InvalidArgumentError("bad"))
+    text = text_of(outcomes_html([good, good, bad], finished=True))
+    assert text.startswith("2 of 3 requests answered, 1 failed , in batches of 4")
+    assert "total 2 ms 2 ms 2 ms" in text
+    assert "bad" in text
+
+
+def test_what_is_under_way_says_so() -> None:
+    assert "waiting for the final response" in outcomes_html([Outcome(REQUEST)], finished=False)
+
+
+def test_values_are_previews() -> None:
+    assert "..." in value_text(Tensor.from_numpy(np.arange(1000)))
+    bits = Tensor(DataType.BF16, (1,), np.array([0x3FC0], np.uint16))
+    assert value_text(bits) == "[1.5]"
+    assert value_text(Tensor.from_numpy(np.array(["é"], dtype=object))) == str([("é").encode()])

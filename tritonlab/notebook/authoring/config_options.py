@@ -1,0 +1,177 @@
+"""What a model configuration can say in one line: the options of `%%triton_model` and of `tritonlab.load`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ...core.data_type import DataType
+from ...core.model_config import ModelConfig
+from .config_text import ConfigText
+from .errors import OptionError
+
+KINDS = ("auto", "cpu", "gpu", "model")
+
+_TENSOR = re.compile(r"^(?P<name>.+?):(?P<type>\w+)\[(?P<dims>[-\d,\s]*)\](?P<optional>\??)$")
+
+
+@dataclass(frozen=True)
+class ConfigOptions:
+    """The part of a config that is given as options. `None` and empty say nothing.
+
+    dynamic_batching: True, or the maximal queue delay in microseconds. inputs, outputs: `NAME:FP32[-1,4]`, dims as in
+    config.pbtxt, so without the batch dimension of a batching model; a `?` at the end makes an input optional.
+    Raises OptionError for a value that no config can hold.
+    """
+
+    max_batch_size: int | None = None
+    instances: int | None = None
+    kind: str | None = None
+    dynamic_batching: bool | int | None = None
+    preferred_batch_size: Sequence[int] = ()
+    decoupled: bool | None = None
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.max_batch_size is not None and self.max_batch_size < 0:
+            raise OptionError(f"max_batch_size must be 0 (the model does not batch) or more, not {self.max_batch_size}")
+        if self.instances is not None and self.instances < 1:
+            raise OptionError(f"instances must be 1 or more, not {self.instances}")
+        if self.kind is not None and self.kind not in KINDS:
+            raise OptionError(f"kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        if isinstance(self.dynamic_batching, int) and self.dynamic_batching < 0:
+            raise OptionError(f"the delay of dynamic batching is 0 microseconds or more, not {self.dynamic_batching}")
+
+    @staticmethod
+    def of(**options: Any) -> ConfigOptions:
+        """The options of a call's keyword arguments. Raises TypeError naming those that exist for one that does not."""
+        known = [f.name for f in fields(ConfigOptions)]
+        for name in options:
+            if name not in known:
+                raise TypeError(f"there is no option {name!r}; a model takes {', '.join(known)}")
+        for name in ("inputs", "outputs"):
+            if isinstance(options.get(name), str):
+                options[name] = (options[name],)
+        if isinstance(options.get("preferred_batch_size"), int):
+            options["preferred_batch_size"] = (options["preferred_batch_size"],)
+        return ConfigOptions(**options)
+
+    def apply(self, said: ConfigText, model: str) -> ModelConfig:
+        """The config of the text `said` with the options in it.
+
+        Raises ConfigTextError, and OptionError where an option and the text give the same field different values: one
+        of them would have to be dropped silently.
+        """
+        config = said.parse(model)
+        merged = ModelConfig()
+        merged.CopyFrom(config)
+        for option, name, part in self._parts():
+            if name == "parameters":
+                _merge_parameters(merged, part, said.source)
+                continue
+            given = _only(config, name)
+            line = said.line_of(name)
+            # a scalar that is written with its default value is not to be told from one that is not written, but by its
+            # line
+            if given != part and (given != ModelConfig() or line):
+                raise OptionError(
+                    f"{option} and {said.place(line)} both set {name}: keep one of them\n"
+                    f"  the option means  {_one_line(part) or f'{name}: 0'}\n"
+                    f"  the config says   {_one_line(given) or f'{name}: 0'}"
+                )
+            merged.ClearField(name)
+            merged.MergeFrom(part)
+        return merged
+
+    def _parts(self) -> Iterator[tuple[str, str, ModelConfig]]:
+        """(option as typed, field of the config it sets, config with only that field)."""
+        if self.max_batch_size is not None:
+            yield "--max-batch-size", "max_batch_size", ModelConfig(max_batch_size=self.max_batch_size)
+        for option, field_name, specs in (("--input", "input", self.inputs), ("--output", "output", self.outputs)):
+            if specs:
+                part = ModelConfig()
+                for spec in specs:
+                    _add_tensor(part, field_name, spec)
+                yield option, field_name, part
+        if self.dynamic_batching not in (None, False) or self.preferred_batch_size:
+            yield "--dynamic-batching", "dynamic_batching", self._dynamic_batching()
+        if self.instances is not None or self.kind is not None:
+            part = ModelConfig()
+            kind = "KIND_" + (self.kind or "auto").upper()
+            part.instance_group.add(count=self.instances or 1, kind=kind)
+            yield "--instances" if self.instances is not None else "--kind", "instance_group", part
+        if self.decoupled is not None:
+            part = ModelConfig()
+            part.model_transaction_policy.decoupled = self.decoupled
+            yield "--decoupled", "model_transaction_policy", part
+        if self.parameters:
+            part = ModelConfig()
+            for key, value in self.parameters.items():
+                part.parameters[key].string_value = str(value)
+            yield "--param", "parameters", part
+
+    def _dynamic_batching(self) -> ModelConfig:
+        part = ModelConfig()
+        part.dynamic_batching.SetInParent()
+        part.dynamic_batching.preferred_batch_size.extend(self.preferred_batch_size)
+        if self.dynamic_batching is not None and not isinstance(self.dynamic_batching, bool):
+            part.dynamic_batching.max_queue_delay_microseconds = self.dynamic_batching
+        return part
+
+
+def _merge_parameters(merged: ModelConfig, part: ModelConfig, source: str) -> None:
+    for key, value in part.parameters.items():
+        if key in merged.parameters and merged.parameters[key] != value:
+            raise OptionError(
+                f"--param {key}={value.string_value} and {source} both set the parameter {key!r} "
+                f"(there: {merged.parameters[key].string_value!r}): keep one of them"
+            )
+        merged.parameters[key].CopyFrom(value)
+
+
+def parse_tensor(spec: str) -> tuple[str, DataType, list[int], bool]:
+    """`NAME:FP32[-1,4]` -> (name, datatype, dims, optional). Raises OptionError that says what is wrong with `spec`."""
+    found = _TENSOR.match(spec.strip())
+    if not found:
+        raise OptionError(f"{spec!r} is not NAME:TYPE[DIMS], for example INPUT0:FP32[-1,4]")
+    word = found["type"].upper()
+    try:
+        datatype = DataType.BYTES if word == "STRING" else DataType.from_config_name(word)
+        if datatype is DataType.INVALID:
+            raise KeyError(word)
+    except KeyError:
+        names = ", ".join(t.name for t in DataType if t is not DataType.INVALID)
+        raise OptionError(f"{spec!r}: there is no datatype {found['type']!r}; there are {names}") from None
+    try:
+        dims = [int(d) for d in found["dims"].split(",")] if found["dims"].strip() else []
+    except ValueError:
+        raise OptionError(f"{spec!r}: the dims [{found['dims']}] are not integers with commas between") from None
+    return found["name"], datatype, dims, bool(found["optional"])
+
+
+def _add_tensor(part: ModelConfig, field_name: str, spec: str) -> None:
+    name, datatype, dims, optional = parse_tensor(spec)
+    # the protocol buffer's enum has the numbers of DataType
+    tensor = getattr(part, field_name).add(name=name, data_type=int(datatype), dims=dims)
+    if optional:
+        if field_name == "output":
+            raise OptionError(f"{spec!r}: only inputs can be optional")
+        tensor.optional = True
+
+
+def _only(config: ModelConfig, name: str) -> ModelConfig:
+    """A config that has nothing but the field `name` of `config`."""
+    part = ModelConfig()
+    part.CopyFrom(config)
+    for field_descriptor, _ in config.ListFields():
+        if field_descriptor.name != name:
+            part.ClearField(field_descriptor.name)
+    return part
+
+
+def _one_line(config: ModelConfig) -> str:
+    return " ".join(str(config).split())

@@ -1,0 +1,124 @@
+"""config.pbtxt text as an author writes it in a cell: parsed and checked, with the line of every complaint."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.model_config import ConfigError, ModelConfig, parse_pbtxt
+from ...core.model_config_rules import autofill
+from ...core.model_config_validation import validate_poll
+
+_PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
+_NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
+_NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
+
+
+@dataclass(frozen=True)
+class ConfigText:
+    """A config as its author wrote it.
+
+    `source` is what a person calls it; line n of `text` is line `n + offset` there.
+    """
+
+    text: str = ""
+    source: str = "the config text"
+    offset: int = 0
+
+    def parse(self, model: str) -> ModelConfig:
+        """The message. Raises ConfigTextError for what the server would refuse when it reads the file (table 5.3.1)."""
+        try:
+            config = parse_pbtxt(self.text, f"{model}/config.pbtxt")
+            validate_poll(autofill(config, model_name=model, files={"model.py"}), model_name=model)
+        except ConfigError as error:
+            raise ConfigTextError(error, self) from None
+        return config
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything but blanks and comments."""
+        return any(line.split("#", 1)[0].strip() for line in self.text.splitlines())
+
+    def line_of(self, word: str) -> int:
+        """The line of the source on which `word` first stands outside a comment; 0 if it does not."""
+        for number, line in enumerate(self.text.splitlines(), start=1 + self.offset):
+            if re.search(rf"\b{re.escape(word)}\b", line.split("#", 1)[0]):
+                return number
+        return 0
+
+    def place(self, line: int) -> str:
+        return f"{self.source}, line {line}," if line else self.source
+
+
+class ConfigTextError(ConfigError):
+    """A config text that Triton would refuse.
+
+    `said`: the text. `line` and `column`: where in its source, from 1, or 0 if the complaint has no place. `advice`:
+    what to write instead, if that is known.
+    """
+
+    def __init__(self, error: ConfigError, said: ConfigText) -> None:
+        super().__init__(error.reason, detail=error.detail, code=error.code)
+        self.said = said
+        if found := _PLACE.match(error.detail):
+            self.line, self.column = int(found[1]) + said.offset, int(found[2])
+            # protobuf repeats the line before it says what is wrong with it; the excerpt shows that
+            self.complaint = re.sub(r"^'.*?' ?: (?=\S)", "", found[3].strip(), count=1, flags=re.DOTALL)
+        else:
+            self.line, self.column = _line_of_reason(error.reason, said), 0
+            self.complaint = error.detail or error.reason
+        self.advice = _advice(self.complaint)
+
+    def __str__(self) -> str:
+        place = f", line {self.line}" + (f":{self.column}" if self.column else "") if self.line else ""
+        return f"{self.said.source}{place}: {self.complaint}" + (f" {self.advice}" if self.advice else "")
+
+    def excerpt(self, context: int = 2) -> list[str]:
+        """The lines around the complaint, with an arrow, as a traceback has them; empty if it has no place."""
+        if not self.line:
+            return []
+        lines = self.said.text.splitlines()
+        index = min(self.line - self.said.offset, len(lines)) - 1
+        shown = [""]
+        for number in range(max(0, index - context), min(len(lines), index + context + 1)):
+            line = number + 1 + self.said.offset
+            arrow = f"{'-' * (5 - len(str(line)))}> {line} " if number == index else f"{line:>7} "
+            shown.append(arrow + lines[number])
+            if number == index and self.column:
+                shown.append(" " * (7 + self.column) + "^")
+        return shown
+
+
+def _line_of_reason(reason: str, said: ConfigText) -> int:
+    """The line a rule's reason is about, if it names a field or value that stands in the text; else 0."""
+    words = re.findall(r"'(\w+)'", reason)
+    words += [f"{word}_batch_size" for word in re.findall(r"\b(preferred) size", reason)]
+    return next((line for word in words if (line := said.line_of(word))), 0)
+
+
+def _advice(complaint: str) -> str:
+    """ "Did you mean ...?" for a misspelt field or enum value."""
+    if found := _NO_FIELD.search(complaint):
+        kinds = [m for m in _messages() if m.name == found[1]]
+        names = [field.name for kind in kinds for field in kind.fields]
+    elif found := _NO_ENUM.search(complaint):
+        file = ModelConfig.DESCRIPTOR.file
+        enums = [*file.enum_types_by_name.values(), *(e for m in _messages() for e in m.enum_types)]
+        names = [value.name for enum in enums if enum.name == found[1] for value in enum.values]
+    else:
+        return ""
+    word = found[2]
+    close = [name for name in names if name.endswith(f"_{word}")] or difflib.get_close_matches(word, names, n=2)
+    return f"Did you mean {' or '.join(close)}?" if close else ""
+
+
+def _messages() -> Iterator[Any]:
+    """Every message type of model_config.proto, nested ones too."""
+    pending = list(ModelConfig.DESCRIPTOR.file.message_types_by_name.values())
+    while pending:
+        message = pending.pop()
+        yield message
+        pending.extend(message.nested_types)

@@ -1,0 +1,184 @@
+"""What a notebook has said about one model so far: its source, its config, its helper files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ...core.model_config import from_json, parse_pbtxt, print_pbtxt
+from ...core.model_config_rules import is_ensemble
+from ...export.repository import model_files
+from .class_source import model_file_of
+from .config_options import ConfigOptions
+from .config_text import ConfigText
+from .errors import FileError, OptionError
+from .source_map import Segment, whole
+
+Source = str | type | PathLike[str]
+Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]
+
+CONFIG_FILE = "config.pbtxt"
+MODEL_FILE = "model.py"
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """One file of a model: its bytes, or the path it is copied from at each load.
+
+    `segments` say where its lines were written.
+    """
+
+    content: bytes | Path
+    segments: tuple[Segment, ...] = ()
+
+    def text(self) -> str:
+        return (self.content if isinstance(self.content, bytes) else self.content.read_bytes()).decode()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Cells make new drafts from old ones; a load writes and sends all of it.
+
+    `files` are relative to the model directory, `beside` and `given_files` to the version directory of whatever version
+    is loaded next. `given_*` and `options` belong to one load call and are gone with the next source; the rest stays.
+    """
+
+    version: int = 1
+    source: ModelFile | None = None
+    files: Mapping[str, ModelFile] = field(default_factory=dict)
+    beside: Mapping[str, ModelFile] = field(default_factory=dict)
+    cell_config: ConfigText = field(default_factory=ConfigText)
+    given_config: ConfigText = field(default_factory=ConfigText)
+    given_files: Mapping[str, ModelFile] = field(default_factory=dict)
+    options: ConfigOptions = field(default_factory=ConfigOptions)
+
+    @property
+    def model_path(self) -> str:
+        return f"{self.version}/{MODEL_FILE}"
+
+    @property
+    def config(self) -> ConfigText:
+        """The one config text there is: the cell's, or the one given with the load."""
+        return self.given_config if self.given_config.says_something else self.cell_config
+
+    def is_ensemble(self, name: str) -> bool:
+        """Whether its config says so: an ensemble has no model.py. Raises ConfigTextError."""
+        return is_ensemble(self.config.parse(name))
+
+    def loadable(self, name: str) -> bool:
+        """Whether all is there that a load needs. Raises ConfigTextError."""
+        return self.source is not None or self.is_ensemble(name)
+
+    def tree(self) -> dict[str, ModelFile]:
+        """All files of the model but config.pbtxt, paths relative to the model directory."""
+        beside = {**self.beside, **self.given_files}
+        tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
+        if self.source is not None:
+            tree[self.model_path] = self.source
+        return tree
+
+    def with_source(self, source: Source, origin: str = "", offset: int = 0) -> Draft:
+        """The draft with another model.py and nothing of the last load call.
+
+        `source`: text, whose line n is line `n + offset` of `origin`; a class; or a path to a model.py or to a model
+        directory, which brings its config and files too.
+
+        Raises SourceError, FileError, OSError.
+        """
+        if isinstance(source, type):
+            text, segments = model_file_of(source)
+        elif isinstance(source, str) and "\n" in source:
+            text, segments = source, whole(source, origin, offset) if origin else ()
+        elif Path(source).is_dir():
+            return read_model(Path(source))
+        else:
+            text = Path(source).read_text(encoding="utf-8")
+            segments = whole(text, str(Path(source).resolve()), 0)
+        file = ModelFile(text.encode(), segments)
+        return replace(self, source=file, given_config=ConfigText(), given_files={}, options=ConfigOptions())
+
+    def with_version(self, version: int) -> Draft:
+        """The draft with its next source in another version directory; what is in the present one stays there."""
+        return self if version == self.version else replace(self, version=version, source=None, files=self.tree())
+
+    def with_files(self, files: Files) -> Draft:
+        """The draft with helper files: paths to copy, or name -> bytes or path. FileError if one is not there."""
+        named = files.items() if isinstance(files, Mapping) else [(Path(f).name, f) for f in _paths(files)]
+        return replace(self, given_files={name: _model_file(name, value) for name, value in named})
+
+    def with_config(self, config: str | Mapping[str, Any] | PathLike[str]) -> Draft:
+        """The draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
+
+        Raises OptionError if a cell's config text is there already: neither may be dropped silently.
+        """
+        if isinstance(config, Mapping):
+            given = ConfigText(print_pbtxt(from_json(dict(config))), "config=")
+        elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
+            given = ConfigText(config, "config=")
+        elif Path(config).is_file():
+            given = ConfigText(Path(config).read_text(encoding="utf-8"), os.fspath(config))
+        else:
+            raise FileError(f"there is no config file {os.fspath(config)!r}")
+        if self.cell_config.says_something and given.says_something:
+            raise OptionError(
+                f"{self.cell_config.source} and {given.source} both give the whole config: keep one of them "
+                f"(%triton config NAME --clear takes the first back)"
+            )
+        return replace(self, given_config=given)
+
+
+def model_path(path: str, version: int) -> str:
+    """`path` as an author gives it, relative to the version directory, as a path in the model directory.
+
+    `helper.py` -> `1/helper.py`; `../labels.txt` -> `labels.txt`. Raises FileError for a path that leaves the model
+    directory, and for config.pbtxt.
+    """
+    given = PurePosixPath(path.replace("\\", "/"))
+    parts = os.path.normpath(f"{version}/{given}").split("/")
+    if parts == [CONFIG_FILE]:
+        raise FileError(f"{CONFIG_FILE} is written from the model's config: use %%triton_config or config=")
+    if given.is_absolute() or parts[0] == ".." or parts in ([str(version)], ["."]):
+        raise FileError(f"{path!r} is not a file below the model's directory (paths start at the version's)")
+    return "/".join(parts)
+
+
+def read_model(path: Path) -> Draft:
+    """The draft of a model directory that exists: the newest version's model.py is the source. An ensemble has none.
+
+    Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
+    """
+    folders = [p for p in path.iterdir() if p.is_dir()]
+    versions = sorted(int(p.name) for p in folders if p.name.isdecimal() and str(int(p.name)) == p.name)  # rule 2.1.1
+    sources = [version for version in versions if (path / str(version) / MODEL_FILE).is_file()]
+    config = path / CONFIG_FILE
+    text = config.read_text(encoding="utf-8") if config.is_file() else ""
+    ensemble = bool(versions) and not sources and is_ensemble(parse_pbtxt(text, str(config)))
+    if not sources and not ensemble:
+        models = sorted(p.parent.parent.name for p in path.glob(f"*/*/{MODEL_FILE}"))
+        inside = f"; it is a repository, load one of {', '.join(dict.fromkeys(models))}" if models else ""
+        raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{MODEL_FILE}{inside}")
+    version = (sources or versions)[-1]
+    draft = Draft(
+        version=version,
+        files={file: ModelFile((path / file).resolve()) for file in model_files(path) if file != CONFIG_FILE},
+        cell_config=ConfigText(text, str(config)),
+    )
+    return draft if ensemble else draft.with_source(path / str(version) / MODEL_FILE)
+
+
+def _paths(files: Sequence[str | PathLike[str]]) -> Sequence[str | PathLike[str]]:
+    return (files,) if isinstance(files, (str, PathLike)) else files
+
+
+def _model_file(name: str, value: bytes | str | PathLike[str]) -> ModelFile:
+    if isinstance(value, bytes):
+        return ModelFile(value)
+    path = Path(value)
+    if not path.is_file():
+        raise FileError(f"there is no file {os.fspath(value)!r} to be {name!r} of the model (bytes give a content)")
+    segments = whole(path.read_text("utf-8"), str(path.resolve()), 0) if path.suffix == ".py" else ()
+    return ModelFile(path.resolve(), segments)

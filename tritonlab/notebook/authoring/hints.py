@@ -1,0 +1,118 @@
+"""What to do about an error a client gets or a model raises: one line, for the texts where it is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ...core.data_type import DataType
+from ...stub.c_python_backend_utils import JOINS_LATE
+
+ConfigOf = Callable[[str], "dict[str, Any] | None"]
+
+#: What joins triton_python_backend_utils late, for a pattern.
+_COMPILED = "|".join((*JOINS_LATE, "get_model_dir"))
+
+
+def hint(text: str, config_of: ConfigOf) -> str:
+    """One line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name.
+
+    `text` is what a client gets, or `<type>: <text>` of the author's exception.
+    """
+    for pattern, advise in _ADVICE:
+        if found := pattern.search(text):
+            return advise(found, config_of)
+    return ""
+
+
+def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
+    config = config_of(found["model"]) or {}
+    expected, got = _dims(found["expected"]), _dims(found["got"])
+    if config.get("max_batch_size", 0) > 0 and len(got) == len(expected) - 1:
+        shape = ", ".join(str(d) for d in [1, *got])
+        return f"the first dimension is the batch: array[None] has shape [{shape}]"
+    variable = [str(d) if d >= 0 else "any" for d in expected]
+    if config.get("max_batch_size", 0) > 0:
+        variable[0] = f"batch ≤ {config['max_batch_size']}"
+    return f"send [{', '.join(variable)}]"
+
+
+def _data_type(found: re.Match[str], config_of: ConfigOf) -> str:
+    try:
+        wanted = DataType[found["expected"]]
+    except KeyError:
+        return ""
+    if wanted is DataType.BF16:
+        return "send a torch tensor: tensor.to(torch.bfloat16)"
+    if wanted is DataType.BYTES:
+        return "send text: an array of str, bytes or objects"
+    return f"convert it: array.astype(numpy.{wanted.numpy.name})"
+
+
+def _batch_size(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "send it in several requests, or raise max_batch_size"
+
+
+def _unknown_input(found: re.Match[str], config_of: ConfigOf) -> str:
+    config = config_of(found["model"]) or {}
+    names = ", ".join(str(tensor["name"]) for tensor in config.get("input", ()))
+    return f"its inputs are {names}" if names else ""
+
+
+def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
+    return f"run the %%triton_model {found['model']} cell first; %triton status lists the models that are loaded"
+
+
+def _decoupled(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never"
+
+
+def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
+    return (  # rule 1.1.2
+        f"on a Triton server too, {found['name']} is there only once model.py has been imported: use it inside the "
+        f"methods; for annotations begin with `from __future__ import annotations`"
+    )
+
+
+def _no_array(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "Tensor(name, array) takes a numpy array, such as numpy.array([value]), and no keywords"
+
+
+def _no_dtype(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "text goes as objects: numpy.array([...], dtype=object)"
+
+
+def _other_kind(found: re.Match[str], config_of: ConfigOf) -> str:
+    return (  # rule 1.14.6
+        "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload it "
+        "and run the cell again, or give the metric another name"
+    )
+
+
+def _dims(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part.strip()]
+
+
+_ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] = [
+    (
+        re.compile(
+            r"unexpected shape for input '.*?' for model '(?P<model>.*?)'\. "
+            r"Expected \[(?P<expected>[-\d,]*)\], got \[(?P<got>[-\d,]*)\]"
+        ),
+        _shape,
+    ),
+    (re.compile(r"data-type is '(?P<got>\w+)', but model '(?P<model>.*?)' expects '(?P<expected>\w+)'"), _data_type),
+    (re.compile(r"inference request batch-size must be <= \d+ for '(?P<model>.*?)'"), _batch_size),
+    (re.compile(r"unexpected inference input '.*?' for model '(?P<model>.*?)'"), _unknown_input),
+    (
+        re.compile(r"Request for unknown model: '(?P<model>.*?)' (is not found|has no available versions)"),
+        _unknown_model,
+    ),
+    (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
+    (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),
+    (re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)"), _no_array),
+    (re.compile(r"TritonModelException: NumPy dtype is not supported"), _no_dtype),
+    (re.compile(r"Family name already exists with different type"), _other_kind),
+    (re.compile(r"doesn't support models with decoupled transaction policy"), _decoupled),
+]

@@ -1,0 +1,252 @@
+"""The models a notebook is writing: their files on disk, and the server that runs them.
+
+Every magic, button and public function for writing models is a call of `Workspace`; nothing here needs IPython.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...core.model_config import ModelConfig, print_pbtxt
+from ...core.status import ModelError, TritonError
+from .config_options import ConfigOptions
+from .config_text import ConfigText
+from .draft import CONFIG_FILE, MODEL_FILE, Draft, Files, ModelFile, Source, model_path
+from .errors import FileError
+from .model_directory import ModelDirectory
+from .source_map import SourceMap, located, whole
+from .syntax import check_syntax
+
+if TYPE_CHECKING:
+    from ...frontends.endpoints import Endpoints
+    from ...ipc.stub_log import LogRecord
+    from ...server.api.model import Model
+    from ...server.api.server import Server
+    from ...server.observe.chrome_trace import ChromeTrace
+    from .cells import CellBody
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """How the last load of a model went: what its card shows.
+
+    `seconds`: from the call to READY, or to the failure. `log`: what the model printed and logged meanwhile.
+    `ready_at`: when the version that serves now became ready, wall clock seconds, 0 if none does. `error`: why the last
+    load failed.
+    """
+
+    name: str
+    seconds: float
+    log: tuple[LogRecord, ...]
+    ready_at: float
+    error: BaseException | None = None
+
+
+class Workspace:
+    """The notebook's models: one draft and one directory of `repository` each, served by `server`.
+
+    Guarantees: a load that fails leaves the files of the last good one on disk, as the server leaves its version
+    serving (rule 2.5.8). One lock: loads run one after the other, from any thread.
+    """
+
+    def __init__(self, server: Server, repository: Path) -> None:
+        self.server = server
+        self.repository = repository
+        self.sources = SourceMap()
+        #: the author's traceback of an error as plain text; set by whoever can show cells
+        self.describe_error: Callable[[BaseException], str] = lambda error: ""
+        #: the open ports of the server, while there are any
+        self.endpoints: Endpoints | None = None
+        #: what `%triton trace` collects, while it does
+        self.tracing: ChromeTrace | None = None
+        self._lock = threading.RLock()  # guards everything below and the directories
+        self._reports: dict[str, LoadReport] = {}
+        self._drafts: dict[str, Draft] = {}
+        self._directories: dict[str, ModelDirectory] = {}
+        self._spare = tempfile.TemporaryDirectory(
+            prefix=f"{repository.name}.", dir=repository.parent, ignore_cleanup_errors=True
+        )
+
+    def load(
+        self,
+        name: str,
+        source: Source | None = None,
+        *,
+        config: str | Mapping[str, Any] | PathLike[str] | None = None,
+        files: Files | None = None,
+        version: int | None = None,
+        options: ConfigOptions | None = None,
+        body: CellBody | None = None,
+    ) -> Model:
+        """Writes the model, loads it, and returns it READY.
+
+        source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
+        there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
+        paths to copy or a dict of name -> bytes or path. options: None keeps those of the last load if `source` is
+        None. body: the cell `source` is from.
+
+        Raises ModelLoadError, ConfigError, NotebookError or OSError; whatever served before still does.
+        """
+        started = time.perf_counter()
+        with self._lock:
+            draft = self._drafts.get(name, Draft())
+            if version is not None:
+                draft = draft.with_version(version)
+            if source is not None:
+                draft = draft.with_source(source, body.origin if body else "", body.offset if body else 0)
+            if options is not None:
+                draft = replace(draft, options=options)
+            if config is not None:
+                draft = draft.with_config(config)
+            if files is not None:
+                draft = draft.with_files(files)
+            self._drafts[name] = draft
+            return self._load(name, draft, started)
+
+    def write_file(self, name: str, path: str, content: bytes | str, *, body: CellBody | None = None) -> str:
+        """Adds a helper file to the model, used from the next load on. Returns its path in the model directory.
+
+        `path` is relative to the version directory, where `import` finds it (rule 2.1.5). Raises FileError.
+        """
+        data = content.encode() if isinstance(content, str) else content
+        segments = whole(data.decode(), body.origin, body.offset) if body is not None else ()
+        with self._lock:
+            draft = self._drafts.get(name, Draft())
+            relative = model_path(path, draft.version)
+            if relative == draft.model_path:
+                raise FileError(f"{MODEL_FILE} is what %%triton_model {name} writes; a helper file needs another name")
+            self._drafts[name] = replace(draft, beside={**draft.beside, path: ModelFile(data, segments)})
+        return relative
+
+    def write_config(self, name: str, text: str, *, body: CellBody | None = None) -> ModelConfig:
+        """Makes `text` the model's config from the next load on; an empty one takes the former back.
+
+        Raises ConfigTextError with line and column; then the former text stays.
+        """
+        said = ConfigText(text, body.label, body.offset) if body is not None else ConfigText(text)
+        config = said.parse(name)
+        with self._lock:
+            self._drafts[name] = replace(self._drafts.get(name, Draft()), cell_config=said)
+        return config
+
+    def draft(self, name: str) -> Draft:
+        """What the notebook has said about the model so far."""
+        with self._lock:
+            return self._drafts.get(name, Draft())
+
+    def report(self, name: str) -> LoadReport | None:
+        """How the model's last load went; None for one this workspace never loaded."""
+        with self._lock:
+            return self._reports.get(name)
+
+    def unload(self, name: str, *, unload_dependents: bool = False) -> None:
+        """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft
+        stay: it can be loaded again. `unload_dependents`: of an ensemble, also the models loaded for it alone."""
+        self.server.unload(name, unload_dependents)
+        with self._lock:
+            if name in self._reports:
+                self._reports[name] = replace(self._reports[name], ready_at=0.0, error=None)
+
+    def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
+        """Opens the server's endpoints, in the place of those that are open; without any argument those may stay.
+
+        `arguments`: flags of `tritonlab serve` about endpoints. `options`: fields of `EndpointOptions`. Raises
+        OptionError, or TritonError for a port that cannot be opened.
+        """
+        from . import serving
+
+        with self._lock:
+            if self.endpoints is None or arguments or options:
+                self.stop_serving()
+                self.endpoints = serving.open_endpoints(self.server.core, arguments, **options)
+            return self.endpoints
+
+    def stop_serving(self) -> None:
+        """Closes the endpoints; models stay loaded."""
+        with self._lock:
+            if self.endpoints is not None:
+                self.endpoints.stop()
+                self.endpoints = None
+
+    def close(self) -> None:
+        """Closes the endpoints and removes what it keeps beside the repository. Models keep serving; nothing can be
+        loaded any more."""
+        self.stop_serving()
+        if self.tracing is not None:
+            self.tracing.stop()
+        self._spare.cleanup()
+
+    def names(self) -> list[str]:
+        """The models this notebook has written and those the server knows, in alphabetical order."""
+        with self._lock:
+            written = set(self._drafts)
+        return sorted(written | {name for name, _ in self.server.models()})
+
+    def _load(self, name: str, draft: Draft, started: float) -> Model:
+        if not draft.loadable(name):
+            raise FileError(f"there is no {MODEL_FILE} for {name!r} yet: run a %%triton_model {name} cell first")
+        config_text = _config_to_write(name, draft)
+        directory = self._directory(name)
+        before = self._reports.get(name)
+        ready_at = before.ready_at if before is not None else 0.0
+        tree = draft.tree()
+        known = self.sources.replace(
+            str(directory.path), {str(directory.path / path): file.segments for path, file in tree.items()}
+        )
+        wall, error = time.time_ns(), None
+        try:
+            # another interpreter may know a syntax this one does not
+            foreign = "EXECUTION_ENV_PATH" in config_text or "triton_python_backend_stub" in tree
+            if draft.source is not None and not foreign:
+                path = str(directory.path / draft.model_path)
+                check_syntax(draft.source.text(), path, model=name, version=draft.version, sources=self.sources)
+            directory.replace({**tree, CONFIG_FILE: ModelFile(config_text.encode())}, draft.version)
+            model = self.server.load(name)
+        except BaseException as failure:
+            error = failure
+            if isinstance(failure, ModelError):
+                failure.log = tuple(record.text for record in self._output(name, wall))
+                if failure.exception is not None:
+                    failure.exception = located(failure.exception, self.sources.locate)
+            if ready_at:
+                directory.restore()
+                self.sources.replace(str(directory.path), known)
+                if draft.source is None and not self.server.model(name).ready():
+                    # an ensemble that no longer fits its models is taken down, as by the peer (rule 5.7.3)
+                    with contextlib.suppress(TritonError):
+                        self.server.load(name)
+            raise
+        else:
+            ready_at = time.time()
+            return model
+        finally:
+            directory.forget()
+            log = self._output(name, wall)
+            self._reports[name] = LoadReport(name, time.perf_counter() - started, log, ready_at, error)
+
+    def _output(self, name: str, since_ns: int) -> tuple[LogRecord, ...]:
+        """What the model itself printed and logged since then."""
+        records = self.server.logs(name)
+        return tuple(record for record in records if record.time_ns >= since_ns and record.stream != "server")
+
+    def _directory(self, name: str) -> ModelDirectory:
+        if name not in self._directories:
+            self._directories[name] = ModelDirectory(self.repository / name, Path(self._spare.name))
+        return self._directories[name]
+
+
+def _config_to_write(name: str, draft: Draft) -> str:
+    """The text of config.pbtxt: as its author wrote it, where name, backend and options add nothing."""
+    config = draft.options.apply(draft.config, name)
+    config.name = config.name or name
+    if not config.platform:
+        config.backend = config.backend or "python"
+    return draft.config.text if config == draft.config.parse(name) else print_pbtxt(config)

@@ -1,0 +1,306 @@
+"""The subcommands of `%triton`: what each is called with, and the one call it makes."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic_arguments import MagicArgumentParser
+
+from ...export.repository import export
+from ..authoring.cells import user_namespace
+from ..authoring.errors import FileError, OptionError
+from ..authoring.workspace import Workspace
+from ..views.actions import DEFAULT_DIRECTORY
+from ..views.card_display import show_card
+from ..views.playground import Playground
+from ..views.statistics_text import statistics_text
+from ..views.status_table import status_table
+from ..views.theme import STYLE
+
+if TYPE_CHECKING:
+    from ...frontends.endpoints import Endpoints
+    from ...ipc.stub_log import LogRecord
+    from ...server.api.model import Model
+    from ...server.observe.chrome_trace import ChromeTrace
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a subcommand may use."""
+
+    shell: Any
+    workspace: Workspace
+
+    def model(self, name: str) -> Model:
+        """The loaded model. Raises the client's NotFoundError for one that is not."""
+        model = self.workspace.server.model(name)
+        model.config()
+        return model
+
+
+def run(context: Context, line: str) -> Any:
+    """Runs `%triton <line>` and returns what the cell shows. Raises UsageError for a line that cannot be read."""
+    name, _, rest = line.strip().partition(" ")
+    command = COMMANDS.get(name or "status")
+    if command is None:
+        COMMANDS["help"].parser.error(f"%triton has no command {name!r}; it has {', '.join(COMMANDS)}")
+        raise AssertionError  # error() raised
+    if command.parser.get_default("raw"):
+        return command.run(context, argparse.Namespace(rest=rest))
+    return command.run(context, command.parser.parse_args(shlex.split(rest)))
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand. `parser` reads its arguments; `run` does it and returns what the cell shows, or None."""
+
+    parser: Any
+    run: Callable[[Context, argparse.Namespace], Any]
+
+
+def _status(context: Context, arguments: argparse.Namespace) -> Any:
+    if arguments.name is None:
+        return status_table(context.workspace)
+    return show_card(context.shell, context.workspace, context.model(arguments.name))
+
+
+def _load(context: Context, arguments: argparse.Namespace) -> None:
+    model = context.workspace.load(arguments.name, arguments.path, config=arguments.config)
+    bind(context.shell, model)
+    show_card(context.shell, context.workspace, model)
+
+
+def _unload(context: Context, arguments: argparse.Namespace) -> None:
+    context.workspace.unload(arguments.name, unload_dependents=arguments.dependents)
+
+
+def _index(context: Context, arguments: argparse.Namespace) -> Text:
+    return Text("\n".join(map(_index_line, context.workspace.server.index(arguments.ready))) or "no models")
+
+
+def _index_line(entry: dict[str, str]) -> str:
+    """Of a reason the first line: the rest is a traceback, which the load showed."""
+    state, reason = entry.get("state", "not loaded"), entry.get("reason", "").partition("\n")[0]
+    return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
+
+
+def _logs(context: Context, arguments: argparse.Namespace) -> Log:
+    return Log(context.workspace.server.logs(arguments.name)[-arguments.lines :])
+
+
+def _config(context: Context, arguments: argparse.Namespace) -> Any:
+    if arguments.clear:
+        context.workspace.write_config(arguments.name, "")
+        return None
+    return Text(context.model(arguments.name).config_pbtxt())
+
+
+def _export(context: Context, arguments: argparse.Namespace) -> Any:
+    return export(context.model(arguments.name), arguments.directory, overwrite=arguments.overwrite)
+
+
+def _infer(context: Context, arguments: argparse.Namespace) -> Any:
+    name, _, rest = arguments.rest.strip().partition(" ")
+    if not name:
+        raise OptionError("%triton infer NAME INPUT0=expression, INPUT1=expression")
+    model = context.model(name)
+    try:
+        inputs = eval(f"dict({rest})", dict(user_namespace()))
+    except SyntaxError:
+        raise OptionError(f"{rest!r} is not INPUT0=expression, INPUT1=expression") from None
+    responses = [
+        {name: tensor.numpy() for name, tensor in response.outputs.items()} for response in model.infer(inputs=inputs)
+    ]
+    decoupled = model.config().get("model_transaction_policy", {}).get("decoupled")
+    return responses if decoupled or len(responses) != 1 else responses[0]
+
+
+def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
+    return Playground(context.model(arguments.name), context.workspace.describe_error)
+
+
+def _edit(context: Context, arguments: argparse.Namespace) -> None:
+    draft = context.workspace.draft(arguments.name)
+    source = draft.source
+    if source is None and draft.is_ensemble(arguments.name):
+        context.shell.set_next_input(f"%%triton_config {arguments.name}\n{draft.config.text}")
+        return
+    if source is None:
+        raise FileError(f"this notebook has no source of {arguments.name!r}: load it first")
+    context.shell.set_next_input(f"%%triton_model {arguments.name}\n{source.text()}")
+
+
+def _serve(context: Context, arguments: argparse.Namespace) -> Endpoints:
+    return context.workspace.serve(shlex.split(arguments.rest))
+
+
+def _stop(context: Context, arguments: argparse.Namespace) -> None:
+    context.workspace.stop_serving()
+
+
+def _trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | None:
+    workspace = context.workspace
+    running, workspace.tracing = workspace.tracing, None
+    if arguments.file is None:
+        if running is None:
+            raise OptionError("nothing is traced: %triton trace FILE begins")
+        running.stop()
+        return running
+    if running is not None:
+        running.stop()
+    workspace.tracing = workspace.server.trace(arguments.file).start()
+    return None
+
+
+def _metrics(context: Context, arguments: argparse.Namespace) -> Text:
+    lines = context.workspace.server.metrics().splitlines()
+    if arguments.name is not None:
+        context.model(arguments.name)
+        lines = [line for line in lines if f'model="{arguments.name}"' in line]
+    return Text("\n".join(lines))
+
+
+def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
+    return Text(statistics_text(context.workspace.server.core.statistics(arguments.name or "")))
+
+
+def _help(context: Context, arguments: argparse.Namespace) -> Text:
+    if arguments.command is not None:
+        return Text(COMMANDS[arguments.command].parser.format_help())
+    return Text("\n".join(summary()))
+
+
+def summary() -> Iterator[str]:
+    """One line for each subcommand."""
+    for name, command in COMMANDS.items():
+        yield f"%triton {name:<11}{command.parser.description}"
+
+
+def bind(shell: Any, model: Model) -> None:
+    """Makes the model a variable of its name, if that is a name and holds nothing else yet."""
+    if not model.name.isidentifier():
+        return
+    holds = shell.user_ns.get(model.name)
+    if holds is None or type(holds) is type(model):
+        shell.user_ns[model.name] = model
+
+
+class Text:
+    """Text that a cell shows as it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Log:
+    """Lines models printed and logged; those of pb_utils.Logger with their level and place in model.py."""
+
+    def __init__(self, records: list[LogRecord]) -> None:
+        self.records = records
+
+    def __repr__(self) -> str:
+        lines = (f"{r.instance or r.model}  {_place(r, level=True)}{r.text}" for r in self.records)
+        return "\n".join(lines) or "no output"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<div class='tl-{record.stream} tl-{record.level.lower()}'>"
+            f"<span class='tl-dim'>{escape(f'{record.instance or record.model}  {_place(record)}'.strip())}</span>  "
+            f"{escape(record.text)}</div>"
+            for record in self.records
+        )
+        return f"{STYLE}<div class='tl-panel'><div class='tl-lines'>{lines or 'no output'}</div></div>"
+
+
+def _place(record: LogRecord, level: bool = False) -> str:
+    """Where a Logger record was written, "model.py:7  ", with its level in front unless it is INFO; "" for others."""
+    if not record.line:
+        return ""
+    shown = f"{record.level}  " if level and record.level != "INFO" else ""
+    return f"{shown}{PurePath(record.file).name}:{record.line}  "
+
+
+def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Command:
+    parser = MagicArgumentParser(f"triton {name}", description=about)
+    for flags, settings in arguments:
+        parser.add_argument(*flags, **settings)
+    return Command(parser, run)
+
+
+def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return ("name",), {"help": "a model", **settings}
+
+
+COMMANDS = {
+    "status": _command("status", _status, "all models, or the card of one", _name(nargs="?")),
+    "load": _command(
+        "load",
+        _load,
+        "load a model again, or one from a model directory or a model.py",
+        _name(),
+        (("path",), {"nargs": "?", "help": "a model directory or a model.py"}),
+        (("--config",), {"help": "a config.pbtxt file, or its text"}),
+    ),
+    "unload": _command(
+        "unload",
+        _unload,
+        "take a model out of service, and the ensembles that contain it",
+        _name(),
+        (("--dependents",), {"action": "store_true", "help": "of an ensemble, also the models loaded for it alone"}),
+    ),
+    "index": _command(
+        "index",
+        _index,
+        "the repository index: every model of the repositories, its versions, their states and reasons",
+        (("--ready",), {"action": "store_true", "help": "READY versions only"}),
+    ),
+    "playground": _command("playground", _playground, "a form for sending requests", _name()),
+    "infer": _command("infer", _infer, "send one request: NAME INPUT0=expression, INPUT1=expression"),
+    "logs": _command(
+        "logs",
+        _logs,
+        "what a model printed and logged",
+        _name(nargs="?"),
+        (("-n", "--lines"), {"type": int, "default": 50, "help": "how many lines, the last ones"}),
+    ),
+    "config": _command(
+        "config",
+        _config,
+        "the complete config a model runs with",
+        _name(),
+        (("--clear",), {"action": "store_true", "help": "forget the config text that was given"}),
+    ),
+    "export": _command(
+        "export",
+        _export,
+        "write a model repository for a real server",
+        _name(),
+        (("directory",), {"nargs": "?", "default": DEFAULT_DIRECTORY, "help": "the repository"}),
+        (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
+    ),
+    "serve": _command(
+        "serve", _serve, "open HTTP, gRPC and metrics ports: --http-port 8000 and other flags of `tritonlab serve`"
+    ),
+    "stop": _command("stop", _stop, "close the ports; models stay loaded"),
+    "statistics": _command("statistics", _statistics, "how often models ran, and how long", _name(nargs="?")),
+    "metrics": _command("metrics", _metrics, "the text of /metrics, or one model's lines of it", _name(nargs="?")),
+    "trace": _command(
+        "trace",
+        _trace,
+        "write what the server does from now on to FILE, for ui.perfetto.dev; without FILE: end it",
+        (("file",), {"nargs": "?", "help": "a JSON file, written when the trace ends"}),
+    ),
+    "edit": _command("edit", _edit, "put a model's source into the next cell", _name()),
+    "help": _command("help", _help, "this list, or one command's arguments", (("command",), {"nargs": "?"})),
+}
+COMMANDS["infer"].parser.set_defaults(raw=True)
+COMMANDS["serve"].parser.set_defaults(raw=True)

@@ -1,0 +1,65 @@
+"""Completion inside the magics' lines: options, subcommands, model names, values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..authoring.workspace import Workspace
+from .commands import COMMANDS
+
+CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
+
+
+def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspace]) -> None:
+    """Adds a matcher to the shell's completer. Shells before IPython 8.6 have none; there it does nothing."""
+    try:
+        from IPython.core.completer import SimpleCompletion, context_matcher
+    except ImportError:
+        return
+    identifier = "tritonlab.magics"
+
+    @context_matcher(identifier=identifier)
+    def matcher(context: Any) -> Any:
+        found = completions(context.text_until_cursor, magics, workspace)
+        if found is None:
+            return {"completions": [], "suppress": False}
+        fragment, words = found
+        return {
+            "completions": [SimpleCompletion(word) for word in words],
+            "matched_fragment": fragment,
+            "suppress": True,
+            "ordered": True,
+        }
+
+    matchers = shell.Completer.custom_matchers
+    matchers[:] = [m for m in matchers if getattr(m, "matcher_identifier", "") != identifier] + [matcher]
+
+
+def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
+    """(the word at the end of `line`, what it may become), or None if the line is none of ours."""
+    words = line.lstrip().split(" ")
+    fragment = words[-1]
+    if words[0].startswith("%%") and words[0][2:] in CELL_MAGICS and len(words) > 1:
+        parser = getattr(magics, words[0][2:]).parser
+        offered = _arguments(parser, words[1:], workspace)
+    elif words[0] == "%triton" and len(words) == 2:
+        offered = iter(COMMANDS)
+    elif words[0] == "%triton" and len(words) > 2 and words[1] in COMMANDS:
+        offered = _arguments(COMMANDS[words[1]].parser, words[2:], workspace)
+    else:
+        return None
+    return fragment, [word for word in offered if word.startswith(fragment)]
+
+
+def _arguments(parser: Any, words: list[str], workspace: Callable[[], Workspace]) -> Iterator[str]:
+    """What the last of `words` may be: a value of the option before it, an option, or at first a model's name."""
+    options = {flag: action for action in parser._actions for flag in action.option_strings}
+    before = options.get(words[-2]) if len(words) > 1 else None
+    if before is not None and before.nargs is None and before.choices:
+        yield from before.choices
+    elif words[-1].startswith("-"):
+        repeatable = {flag for flag, action in options.items() if type(action).__name__ == "_ExtendAction"}
+        yield from (flag for flag in options if flag not in words[:-1] or flag in repeatable)
+    elif len(words) == 1:
+        yield from workspace().names() if parser.prog != "triton help" else COMMANDS

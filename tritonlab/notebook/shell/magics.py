@@ -1,0 +1,203 @@
+"""The IPython magics: each reads its line, makes one call of the workspace, and shows the result."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from ...core.status import NotFoundError
+from ..authoring.cells import cell_label, running_body
+from ..authoring.config_options import KINDS, ConfigOptions
+from ..authoring.draft import Source
+from ..authoring.workspace import Workspace
+from ..views.card_display import show_card
+from . import commands
+from .completion import install_completion
+from .tracebacks import Tracebacks, install
+from .waiting import CellPlaces, WaitingNotice
+
+
+def config_arguments(magic: Any) -> Any:
+    """The options that say something about the config, as `%%triton_model` takes them."""
+    for option in reversed(
+        [
+            argument("--max-batch-size", type=int, metavar="N", help="rows of the largest batch; 0: no batching"),
+            argument(
+                "--dynamic-batching",
+                nargs="?",
+                type=int,
+                const=True,
+                metavar="DELAY",
+                help="join requests to batches; wait up to DELAY microseconds for more of them",
+            ),
+            argument(
+                "--preferred-batch-size",
+                type=int,
+                nargs="+",
+                action="extend",
+                metavar="N",
+                help="batch sizes to prefer",
+            ),
+            argument("--instances", type=int, metavar="N", help="how many processes run the model"),
+            argument("--kind", choices=KINDS, help="what the instances run on"),
+            argument(
+                "--decoupled",
+                action="store_true",
+                default=None,
+                help="the model sends any number of responses per request",
+            ),
+            argument(
+                "--input",
+                nargs="+",
+                action="extend",
+                metavar="SPEC",
+                help="inputs as NAME:FP32[-1,4], without the batch dimension; a ? at the end: optional",
+            ),
+            argument("--output", nargs="+", action="extend", metavar="SPEC", help="outputs, in the same form"),
+            argument("--param", nargs="+", action="extend", metavar="KEY=VALUE", help="parameters of the config"),
+            argument("--config", metavar="FILE", help="a config.pbtxt file, or its text"),
+            argument("--file", nargs="+", action="extend", metavar="PATH", help="files to lie beside model.py"),
+            argument("--version", type=int, metavar="N", help="the version directory to write (1)"),
+            argument("--quiet", action="store_true", help="no card"),
+        ]
+    ):
+        magic = option(magic)
+    return magic
+
+
+@magics_class
+class TritonMagics(Magics):
+    """`%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
+
+    def __init__(self, shell: Any, workspace: Callable[[], Workspace]) -> None:
+        super().__init__(shell)
+        self._workspace = workspace
+
+    @magic_arguments()
+    @argument("name", help="the model's name")
+    @config_arguments
+    @cell_magic
+    def triton_model(self, line: str, cell: str) -> None:
+        """Write the cell as model.py of a Triton model, load it, and show its card.
+
+        The model is then a variable of its name: add_sub(INPUT0=..., INPUT1=...).
+        """
+        args = _parse(self.triton_model, line)
+        body = running_body(self.shell, "triton_model", line, cell)
+        options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
+        self._load(args.name, quiet=args.quiet, source=cell, **options)
+
+    @magic_arguments()
+    @argument("name", help="the model's name")
+    @argument("--no-load", action="store_true", help="keep the text for the next load")
+    @argument("--quiet", action="store_true", help="no card")
+    @cell_magic
+    def triton_config(self, line: str, cell: str) -> None:
+        """Give a model the cell as its config.pbtxt; load the model again if it is there already.
+
+        The config of an ensemble is all there is of it: it is loaded at once, after the models that its steps name.
+        """
+        args = _parse(self.triton_config, line)
+        body = running_body(self.shell, "triton_config", line, cell)
+        self._workspace().write_config(args.name, cell, body=body)
+        self._load_again(args, "The config")
+
+    @magic_arguments()
+    @argument("name", help="the model's name")
+    @argument("path", help="the file, relative to the version directory; ../labels.txt is in the model's directory")
+    @argument("--no-load", action="store_true", help="keep the file for the next load")
+    @argument("--quiet", action="store_true", help="no card")
+    @cell_magic
+    def triton_file(self, line: str, cell: str) -> None:
+        """Put the cell beside model.py as a helper file; load the model again if it is there already."""
+        args = _parse(self.triton_file, line)
+        body = running_body(self.shell, "triton_file", line, cell)
+        path = self._workspace().write_file(args.name, args.path, cell, body=body)
+        self._load_again(args, path)
+
+    @line_magic
+    def triton(self, line: str) -> Any:
+        return commands.run(commands.Context(self.shell, self._workspace()), line)
+
+    triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
+
+    def _load_again(self, args: argparse.Namespace, what: str) -> None:
+        if not args.no_load and self._workspace().draft(args.name).loadable(args.name):
+            self._load(args.name, quiet=args.quiet)
+        elif not args.quiet:
+            print(f"{what} is kept for {args.name}; it is used when the model is loaded.")
+
+    def _load(self, name: str, *, quiet: bool, source: Source | None = None, **settings: Any) -> None:
+        """Loads and shows the card. Where a failed load leaves the last good version serving, the card says so."""
+        workspace = self._workspace()
+        try:
+            model = workspace.load(name, source, **settings)
+        except Exception:
+            report = workspace.report(name)
+            if report is not None and report.error is not None and report.ready_at:
+                show_card(self.shell, workspace, workspace.server.model(name))
+            raise
+        commands.bind(self.shell, model)
+        if not quiet:
+            show_card(self.shell, workspace, model)
+
+
+def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
+    """Makes the magics, their completion and the tracebacks part of `shell`. Called by `%load_ext tritonlab`."""
+
+    def locate(file: str, line: int) -> tuple[str, int]:
+        return workspace().sources.locate(file, line)
+
+    places = CellPlaces(locate, lambda origin: cell_label(shell, origin))
+    tracebacks = Tracebacks(shell, locate, lambda name: _config_of(workspace(), name), places)
+    install(tracebacks)
+    notice = WaitingNotice(places)
+
+    def current() -> Workspace:
+        found = workspace()  # a new one after runtime.reset()
+        found.describe_error = tracebacks.text
+        notice.listen_to(found.server.core.instruments)
+        return found
+
+    current()
+    magics = TritonMagics(shell, current)
+    shell.register_magics(magics)
+    install_completion(shell, magics, current)
+
+
+def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:
+    try:
+        return workspace.server.model(name).config()
+    except NotFoundError:
+        return None
+
+
+def _parse(magic: Any, line: str) -> argparse.Namespace:
+    arguments: argparse.Namespace = magic.parser.parse_args(shlex.split(line))
+    return arguments
+
+
+def _options(args: argparse.Namespace) -> ConfigOptions:
+    parameters = {}
+    for pair in args.param or ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            functools.partial(TritonMagics.triton_model.parser.error)(f"--param {pair}: expected KEY=VALUE")
+        parameters[key] = value
+    return ConfigOptions(
+        max_batch_size=args.max_batch_size,
+        instances=args.instances,
+        kind=args.kind,
+        dynamic_batching=args.dynamic_batching,
+        preferred_batch_size=tuple(args.preferred_batch_size or ()),
+        decoupled=args.decoupled,
+        inputs=tuple(args.input or ()),
+        outputs=tuple(args.output or ()),
+        parameters=parameters,
+    )

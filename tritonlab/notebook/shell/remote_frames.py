@@ -1,0 +1,77 @@
+"""An exception of the stub process as one that Python and IPython can show here."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from types import TracebackType
+from typing import Any
+
+from ...core.status import Frame, RemoteException
+
+
+def as_exception(remote: RemoteException, callers: TracebackType | None = None) -> BaseException:
+    """An exception of the same type name, text, notes, frames and causes. Nothing of the author's code runs.
+
+    `callers`: frames of this process above the author's, outermost first.
+    """
+    exception = _syntax_error(remote) if remote.detail.get("filename") else _stand_in(remote)
+    for note in remote.notes:
+        exception.add_note(note)
+    if remote.cause is not None:
+        cause = as_exception(remote.cause)
+        if remote.is_context:
+            exception.__context__ = cause
+        else:
+            exception.__cause__ = cause
+    return exception.with_traceback(_chain(callers, remote.frames))
+
+
+def _stand_in(remote: RemoteException) -> BaseException:
+    """One that prints the same. Not the real class: it may not exist here, and making one may do anything."""
+    module, _, name = remote.type_name.rpartition(".")
+    members = {"__str__": lambda self: remote.text, "__module__": module or "builtins", "__qualname__": name}
+    exception: BaseException = type(name, (Exception,), members)()
+    return exception
+
+
+def _syntax_error(remote: RemoteException) -> BaseException:
+    kind: Any = getattr(builtins, remote.type_name, SyntaxError)
+    detail = remote.detail
+    place = [detail.get(key) for key in ("filename", "lineno", "offset", "text", "end_lineno", "end_offset")]
+    error: BaseException = kind(detail.get("msg") or remote.text, tuple(place))
+    return error
+
+
+def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> TracebackType | None:
+    trace = None
+    for frame in reversed(frames):
+        there = _traceback_at(frame)
+        trace = TracebackType(trace, there.tb_frame, there.tb_lasti, there.tb_lineno)
+    local = []
+    while callers is not None:
+        local.append(callers)
+        callers = callers.tb_next
+    for caller in reversed(local):
+        trace = TracebackType(trace, caller.tb_frame, caller.tb_lasti, caller.tb_lineno)
+    return trace
+
+
+def _traceback_at(frame: Frame) -> TracebackType:
+    """The traceback entry of a `raise` that was compiled to stand at `frame`."""
+    tree = ast.parse("raise signal")
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.stmt, ast.expr)):
+            node.lineno = node.end_lineno = max(frame.line, 1)
+            node.col_offset = node.end_col_offset = -1  # no columns, else they would be marked in the author's line
+    code = compile(tree, frame.file, "exec", dont_inherit=True)
+    try:
+        exec(code.replace(co_name=frame.function, co_qualname=frame.function), {"signal": _Signal()})
+    except _Signal as raised:
+        assert raised.__traceback__ is not None and raised.__traceback__.tb_next is not None
+        return raised.__traceback__.tb_next
+    raise AssertionError("the signal did not come back")
+
+
+class _Signal(Exception):
+    pass

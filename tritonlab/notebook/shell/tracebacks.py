@@ -1,0 +1,151 @@
+"""How errors look in a notebook: the author's exceptions with the cell's own lines, everything else in a few words.
+
+IPython asks an exception for its traceback (`_render_traceback_`); `install` gives that method to our error classes. A
+cell that raises one fails as any cell does, so Run All and nbclient stop there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from ...core.model_config import ConfigError
+from ...core.status import EnsembleError, ModelError, ModelLoadError, TritonError
+from ...server.api.response_iterator import RequestInterrupted
+from ..authoring.config_text import ConfigTextError
+from ..authoring.errors import NotebookError
+from ..authoring.hints import ConfigOf, hint
+from ..authoring.source_map import Locate, located
+from .remote_frames import as_exception
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LOG_LINES = 10
+_MAGIC = "%%triton_"  # a comment in linecache, see cells.running_body
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Tracebacks:
+    """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` those in a text, `config_of`
+    gives a model's config."""
+
+    def __init__(self, shell: Any, locate: Locate, config_of: ConfigOf, places: Callable[[str], str]) -> None:
+        self._shell = shell
+        self._locate = locate
+        self._config_of = config_of
+        self._places = places
+
+    def render(self, error: BaseException) -> list[str]:
+        """The lines IPython prints for `error`."""
+        return [line.replace(f"#{_MAGIC}", _MAGIC) for line in self._lines(error)]
+
+    def _lines(self, error: BaseException) -> list[str]:
+        if isinstance(error, ModelError) and error.exception is not None:
+            return self._author(error)
+        if isinstance(error, ConfigTextError):
+            return [*self._only(error), *error.excerpt()]
+        if isinstance(error, RequestInterrupted):
+            report = self._places(str(error))
+            return [*self._calling(error, ""), *([report] if report else [])]
+        lines = self._calling(error, str(error).rstrip("\n"))
+        if isinstance(error, ModelError):
+            if error.reason and error.reason != error.message:
+                lines += ["", error.reason]
+            lines += _printed(error)
+        # what a step was given is no client's: it could not send anything else
+        if not isinstance(error, EnsembleError) and (advice := hint(str(error), self._config_of)):
+            lines += ["", f"Hint: {advice}."]
+        return lines
+
+    def text(self, error: BaseException) -> str:
+        """The author's traceback without colours; "" if the error is none of the author's."""
+        if not isinstance(error, ModelError) or error.exception is None:
+            return ""
+        text = _COLOUR.sub("", "\n".join(self._trace(error, None)))
+        return text.replace(f"#{_MAGIC}", _MAGIC).strip("-\n")
+
+    def _author(self, error: ModelError) -> list[str]:
+        """The author's traceback, below the frames that called the model, and what a client is told."""
+        lines = self._trace(error, self._callers(error)) + _printed(error)
+        if not isinstance(error, ModelLoadError):
+            told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
+            lines += ["", f"A client gets ({error.code.text}): {told}"]
+        if isinstance(error, EnsembleError):
+            lines += ["", error.reason]
+        if advice := hint(str(error.exception), self._config_of):
+            lines += ["", f"Hint: {advice}."]
+        return lines
+
+    def _trace(self, error: ModelError, callers: TracebackType | None) -> list[str]:
+        assert error.exception is not None
+        remote = located(error.exception, self._locate)
+        exception = as_exception(remote, callers)
+        if isinstance(exception, SyntaxError):
+            frames = traceback.extract_tb(exception.__traceback__)
+            lines: list[str] = self._shell.SyntaxTB.structured_traceback(type(exception), exception, frames)
+            return list(lines)
+        return self._traceback(exception)
+
+    def _calling(self, error: BaseException, text: str) -> list[str]:
+        """The error, as `text`, with the line of the author's that led to it, if there is one."""
+        callers = self._callers(error)
+        if callers is None:
+            return self._only(error)
+        # a stand-in, because IPython would follow the causes of the error itself into our code
+        exception = type(type(error).__name__, (Exception,), {"__module__": "builtins"})(text)
+        return self._traceback(exception.with_traceback(callers))
+
+    def _only(self, error: BaseException) -> list[str]:
+        kind = type(type(error).__name__, (Exception,), {"__module__": "builtins"})
+        lines: list[str] = self._shell.InteractiveTB.get_exception_only(kind, kind(str(error).rstrip("\n")))
+        return [line.rstrip("\n") for line in lines]
+
+    def _traceback(self, exception: BaseException) -> list[str]:
+        lines: list[str] = self._shell.InteractiveTB.structured_traceback(
+            type(exception), exception, exception.__traceback__, tb_offset=0
+        )
+        return lines
+
+    def _callers(self, error: BaseException) -> TracebackType | None:
+        """The author's frames above ours, from the cell to the call of tritonlab. None if a magic was what they ran."""
+        kept = []
+        trace = error.__traceback__
+        while trace is not None and not _below(trace, _PACKAGE):
+            kept.append(trace)
+            trace = trace.tb_next
+        while kept and _of_ipython(kept[0]):
+            kept.pop(0)
+        if any(_of_ipython(frame) for frame in kept):
+            return None
+        callers = None
+        for frame in reversed(kept):
+            callers = TracebackType(callers, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        return callers
+
+
+def install(tracebacks: Tracebacks) -> None:
+    """Makes IPython show our errors through `tracebacks`, in place of any that was installed before."""
+
+    def _render_traceback_(error: BaseException) -> list[str]:
+        return tracebacks.render(error)
+
+    for kind in (TritonError, ConfigError, NotebookError, RequestInterrupted):
+        setattr(kind, _render_traceback_.__name__, _render_traceback_)
+
+
+def _printed(error: ModelError) -> list[str]:
+    if not error.log:
+        return []
+    return ["", "The model's last output:", *(f"    {line}" for line in error.log[-_LOG_LINES:])]
+
+
+def _below(trace: TracebackType, directory: str) -> bool:
+    return trace.tb_frame.f_code.co_filename.startswith(directory + os.sep)
+
+
+def _of_ipython(trace: TracebackType) -> bool:
+    module = str(trace.tb_frame.f_globals.get("__name__", ""))
+    return module.partition(".")[0] in ("IPython", "ipykernel")

@@ -1,0 +1,52 @@
+"""What is said of requests that wait for long, shown where the author waits too: below the running cell."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from collections.abc import Callable
+
+from ...core.instrument import Instrument, Instruments
+from ..authoring.source_map import Locate
+
+_PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in [^\n]*\n {4}(?P<text>[^\n]*))?')
+
+
+class CellPlaces:
+    """Puts the lines of cells into a text that names lines of model files. `locate` maps those, `label` names a cell
+    (`Cell In[3]`)."""
+
+    def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
+        self._locate = locate
+        self._label = label
+
+    def __call__(self, text: str) -> str:
+        return _PLACE.sub(self._place, text)
+
+    def _place(self, found: re.Match[str]) -> str:
+        origin, line = self._locate(found["file"], int(found["line"]))
+        if origin == found["file"]:
+            return found[0]
+        text = found["text"]
+        if text is not None and text.strip() != linecache.getline(origin, line).strip():
+            return found[0]  # a version from before the cell was changed, which still executes
+        return f"{self._label(origin)}, line {line}{found['rest'] or ''}"
+
+
+class WaitingNotice(Instrument):
+    """Prints each report once."""
+
+    def __init__(self, places: CellPlaces) -> None:
+        self._places = places
+
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        print(self._places(text), file=sys.stderr, flush=True)
+
+    def listen_to(self, instruments: Instruments) -> None:
+        """In place of any other: a notebook has one."""
+        others = [one for one in instruments if isinstance(one, WaitingNotice)]
+        if others != [self]:
+            for other in others:
+                instruments.remove(other)
+            instruments.add(self)

@@ -1,0 +1,171 @@
+"""What a person needs to know about a model that was just loaded: the content of its card, as plain data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.data_type import DataType
+from ..authoring.draft import Draft
+from ..authoring.workspace import Workspace
+
+if TYPE_CHECKING:
+    from ...ipc.stub_log import LogRecord
+    from ...server.api.model import Model
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """One input or output. `shape` is what a client sends or gets, with the batch dimension spelled out."""
+
+    name: str
+    datatype: str
+    shape: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """One step of an ensemble. `reads`, `writes`: ensemble tensors."""
+
+    model: str
+    reads: str
+    writes: str
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A model version as its card shows it. `seconds`: how long this notebook took to load it, else None."""
+
+    name: str
+    version: int
+    state: str
+    seconds: float | None
+    instances: str
+    batching: str
+    inputs: tuple[TensorFacts, ...] = ()
+    outputs: tuple[TensorFacts, ...] = ()
+    #: of an ensemble, which has steps instead of instances
+    steps: tuple[StepFacts, ...] = ()
+    warnings: tuple[str, ...] = ()
+    log: tuple[LogRecord, ...] = ()
+    #: why the last load failed, if the version shown here is an earlier one
+    kept: str = ""
+
+    @property
+    def call(self) -> str:
+        """The Python call that sends a request."""
+        variable = self.name if self.name.isidentifier() else "model"
+        return f"{variable}({', '.join(f'{tensor.name}=…' for tensor in self.inputs if not tensor.optional)})"
+
+
+def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
+    """The facts about `model` now, and about how its last load went."""
+    config = model.config()
+    version = max(int(number) for number in model.metadata()["versions"])
+    report = workspace.report(model.name)
+    draft = workspace.draft(model.name)
+    steps = _steps(config)
+    kept = ""
+    if report is not None and report.error is not None and report.ready_at:
+        since = time.strftime("%H:%M:%S", time.localtime(report.ready_at))
+        kept = f"The last cell did not load. The version loaded at {since} keeps serving."
+    return ModelFacts(
+        name=model.name,
+        version=version,
+        state=model.state,
+        seconds=report.seconds if report is not None and not kept else None,
+        instances=_count(len(steps), "step") if steps else _instances(model.instances()),
+        batching=_batching(config) + (", decoupled" if _decoupled(config) else ""),
+        inputs=_tensors(config, "input"),
+        outputs=_tensors(config, "output"),
+        steps=steps,
+        warnings=tuple(_warnings(config, version, draft)) if not kept else (),
+        log=report.log if report is not None else (),
+        kept=kept,
+    )
+
+
+def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
+    """`[batch ≤ 8, 3, any]`: the shape a client sends for `dims` of the config, `[batch, 3, any]` without the limit."""
+    batch = [f"batch ≤ {max_batch_size}" if limit else "batch"] if max_batch_size > 0 else []
+    return "[" + ", ".join(batch + ["any" if dim < 0 else str(dim) for dim in dims]) + "]"
+
+
+def duration_text(seconds: float) -> str:
+    """`41 ms`, `1.3 s`, `180 µs`: three digits are enough for a person."""
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:
+    return tuple(
+        TensorFacts(
+            str(tensor["name"]),
+            DataType.from_config_name(tensor["data_type"]).name,
+            shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input"),
+            bool(tensor.get("optional")),
+        )
+        for tensor in config[key]
+    )
+
+
+def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
+    """ "2 instances on CPU", "1 instance on GPU 0, 1 instance on GPU 1"."""
+    places: dict[str, int] = {}
+    for instance in instances:
+        kind = str(instance["kind"]).removeprefix("KIND_")
+        place = f"GPU {instance['device_id']}" if kind == "GPU" else kind
+        places[place] = places.get(place, 0) + 1
+    return ", ".join(f"{_count(n, 'instance')} on {place}" for place, n in places.items()) or "no instance"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
+
+
+def _steps(config: Mapping[str, Any]) -> tuple[StepFacts, ...]:
+    return tuple(
+        StepFacts(
+            str(step["model_name"]) + (f"/{step['model_version']}" if step["model_version"] != -1 else ""),
+            ", ".join(sorted(set(step["input_map"].values()))),
+            ", ".join(sorted(step["output_map"].values())),
+        )
+        for step in config.get("ensemble_scheduling", {}).get("step", ())
+    )
+
+
+def _decoupled(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("model_transaction_policy", {}).get("decoupled"))
+
+
+def _batching(config: Mapping[str, Any]) -> str:
+    """How requests become batches, in words."""
+    limit = config["max_batch_size"]
+    if "sequence_batching" in config:
+        return "sequence batching"
+    if "dynamic_batching" not in config:
+        return f"requests of up to {limit} row{'s' if limit > 1 else ''}" if limit else "no batching"
+    delay = config["dynamic_batching"].get("max_queue_delay_microseconds", 0)
+    return f"dynamic batching up to {limit}" + (f", delay {delay} µs" if delay else "")
+
+
+def _warnings(config: Mapping[str, Any], version: int, draft: Draft) -> list[str]:
+    found = []
+    if "dynamic_batching" in config and not config["max_batch_size"]:
+        found.append("dynamic_batching does nothing while max_batch_size is 0.")
+    if not config["input"]:
+        found.append("The config has no input, so no request can carry one: add --input or auto_complete_config().")
+    if not config["output"]:
+        found.append("The config has no output: add --output or auto_complete_config().")
+    if draft.source is not None:
+        if "def execute" not in draft.source.text():
+            found.append("model.py has no execute(): every request will fail.")
+        if version != draft.version:
+            found.append(
+                f"Version {version} is served; version {draft.version} was written last (version_policy decides)."
+            )
+    return found

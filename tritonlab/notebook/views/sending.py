@@ -1,0 +1,198 @@
+"""Sending requests and watching where their time goes: what the playground does when a person presses Send."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.instrument import ExecuteTimes, Instrument
+from ...core.status import TritonError
+from ...core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ...server.api.model import Model
+from ...server.api.response_iterator import ResponseIterator
+
+#: how long the times of an `execute` call that has answered already are waited for
+_SETTLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Split:
+    """Nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out (rule 3.11.3)."""
+
+    queue: int
+    compute_input: int
+    compute_infer: int
+    compute_output: int
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One response and when the server sent it, nanoseconds after the request came."""
+
+    response: InferenceResponse
+    after_ns: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was in."""
+
+    request: InferenceRequest
+    arrivals: tuple[Arrival, ...] = ()
+    error: TritonError | None = None
+    split: Split | None = None
+    batch_size: int = 0
+
+    @property
+    def total_ns(self) -> int:
+        """From the request to its last response so far."""
+        return self.arrivals[-1].after_ns if self.arrivals else 0
+
+    def __repr__(self) -> str:
+        what = type(self.error).__name__ if self.error is not None else ", ".join(self.outputs)
+        return f"<Outcome {self.request.model_name} [{len(self.arrivals)} responses | {what or 'no outputs'}]>"
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        """The outputs of the last response that has some."""
+        found = [arrival.response.outputs for arrival in self.arrivals if arrival.response.outputs]
+        return dict(found[-1]) if found else {}
+
+
+class RequestWatch(Instrument):
+    """Notes what happens to some requests. In `server.instruments` only while they are under way.
+
+    Guarantees: hooks come on any thread; `changed` is called after each response, on that thread, and must not block.
+    """
+
+    def __init__(self, requests: Sequence[InferenceRequest], changed: Callable[[], None]) -> None:
+        self._lock = threading.Lock()  # guards everything below
+        self._executed = threading.Condition(self._lock)
+        self._changed = changed
+        self._arrivals: dict[int, list[Arrival]] = {id(request): [] for request in requests}
+        self._executing: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        self._splits: dict[int, Split] = {}
+        self._batch_sizes: dict[int, int] = {}
+
+    def batch_formed(
+        self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
+    ) -> None:
+        with self._lock:
+            self._batch_sizes.update((id(r), size) for r in requests if id(r) in self._arrivals)
+
+    def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
+        with self._lock:
+            ours = [(id(r), max(0, now - r.queue_start)) for r in requests if id(r) in self._arrivals]
+            if ours:
+                self._executing[instance, batch_id] = ours
+
+    def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
+        with self._lock:
+            for ident, queue in self._executing.pop((instance, batch_id), ()):
+                self._splits[ident] = Split(queue, times.compute_input, times.compute_infer, times.compute_output)
+            self._executed.notify_all()
+
+    def wait_executed(self, timeout: float) -> None:
+        """Until the `execute` calls of our requests returned; a decoupled model's may do so after its last response."""
+        with self._lock:
+            self._executed.wait_for(lambda: not self._executing, timeout)
+
+    def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        with self._lock:
+            arrivals = self._arrivals.get(id(request))
+            if arrivals is None:
+                return
+            arrivals.append(Arrival(response, now - request.request_start))
+        self._changed()
+
+    def received(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        """Notes a response that came without the hook: one to a request that no instance ever had."""
+        with self._lock:
+            known = any(arrival.response is response for arrival in self._arrivals[id(request)])
+        if not known:
+            self.response_sent(request, response, time.monotonic_ns())
+
+    def outcome(self, request: InferenceRequest, refused: TritonError | None) -> Outcome:
+        """What has happened to `request` so far; `refused` if the server did not take it."""
+        with self._lock:
+            arrivals = tuple(self._arrivals[id(request)])
+            errors = [arrival.response.error for arrival in arrivals if arrival.response.error is not None]
+            error = refused or (errors[0] if errors else None)
+            split, batch_size = self._splits.get(id(request)), self._batch_sizes.get(id(request), 0)
+        return Outcome(request, arrivals, error, split, batch_size)
+
+
+class Sending:
+    """Some requests to one model, in flight together.
+
+    Guarantees: `start` returns at once; a thread of its own sends and waits. Everything may be called from any thread.
+    """
+
+    def __init__(self, model: Model, requests: Sequence[InferenceRequest]) -> None:
+        self._model = model
+        self._requests = tuple(requests)
+        self._changed = threading.Event()
+        self._watch = RequestWatch(requests, self._changed.set)
+        self._cancelled = False
+        self._refused: dict[int, TritonError] = {}
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"playground {model.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def finished(self) -> bool:
+        return self._finished.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until every request has its final response; False if that took longer than `timeout` seconds."""
+        return self._finished.wait(timeout)
+
+    def take_changes(self) -> bool:
+        """Whether a response came since the last call."""
+        changed = self._changed.is_set()
+        self._changed.clear()
+        return changed
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Asks for cancellation; the model decides what still comes (rule 3.10)."""
+        self._cancelled = True
+        for request in self._requests:
+            request.cancel()
+
+    def outcomes(self) -> list[Outcome]:
+        """What came back so far, in the order the requests were given."""
+        return [self._watch.outcome(request, self._refused.get(id(request))) for request in self._requests]
+
+    def _run(self) -> None:
+        instruments = self._model.server.instruments
+        instruments.add(self._watch)
+        try:
+            sent = [(request, self._send(request)) for request in self._requests]
+            for request, iterator in sent:
+                for response in iterator or ():
+                    self._watch.received(request, response)
+            self._watch.wait_executed(_SETTLE_SECONDS)
+        finally:
+            instruments.remove(self._watch)
+            self._finished.set()
+
+    def _send(self, request: InferenceRequest) -> ResponseIterator | None:
+        try:
+            return self._model.infer(request, raise_on_error=False)
+        except TritonError as error:
+            self._refused[id(request)] = error
+            return None

@@ -1,0 +1,114 @@
+"""All models of a workspace in one table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from html import escape
+
+from ..authoring.workspace import Workspace
+from .model_facts import duration_text
+from .theme import STYLE
+
+
+@dataclass(frozen=True)
+class StatusRow:
+    """One model version. `requests` answered and failed since it was loaded; `mean_ns` per answered request."""
+
+    name: str
+    version: str
+    state: str
+    instances: int = 0
+    answered: int = 0
+    failed: int = 0
+    mean_ns: int = 0
+    ready_at: float = 0.0
+    reason: str = ""
+
+
+class StatusTable:
+    """What `%triton status` shows: a snapshot."""
+
+    HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
+
+    def __init__(self, rows: list[StatusRow], endpoints: str = "") -> None:
+        self.rows = rows
+        self.endpoints = endpoints
+
+    def cells(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                row.name,
+                row.version,
+                row.state,
+                str(row.instances),
+                str(row.answered),
+                str(row.failed),
+                duration_text(row.mean_ns / 1e9) if row.answered else "",
+                time.strftime("%H:%M:%S", time.localtime(row.ready_at)) if row.ready_at else "",
+            )
+            for row in self.rows
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(filter(None, [self._models(), self.endpoints]))
+
+    def _models(self) -> str:
+        if not self.rows:
+            return "no models: run a %%triton_model cell"
+        table = [self.HEAD, *self.cells()]
+        widths = [max(len(line[column]) for line in table) for column in range(len(self.HEAD))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
+        reasons = [f"{row.name}: {row.reason}" for row in self.rows if row.reason]
+        return "\n".join([line.rstrip() for line in lines] + reasons)
+
+    def _repr_html_(self) -> str:
+        if not self.rows:
+            return f"{STYLE}<div class='tl-panel tl-dim'>{escape(repr(self))}</div>"
+        head = "".join(f"<th>{title}</th>" for title in self.HEAD)
+        body = ""
+        for row, cells in zip(self.rows, self.cells(), strict=True):
+            tone = "good" if row.state == "READY" else "off" if row.state in ("UNLOADED", "NOT LOADED") else "bad"
+            styled = [f"<td class='tl-tensor'>{escape(cells[0])}</td>", f"<td>{escape(cells[1])}</td>"]
+            styled += [f"<td class='tl-{tone}'>{escape(cells[2])}</td>"]
+            styled += [f"<td>{escape(cell)}</td>" for cell in cells[3:]]
+            body += f"<tr>{''.join(styled)}</tr>"
+            if row.reason:
+                body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"
+        table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        places = f"<div class='tl-lines tl-dim'>{escape(self.endpoints)}</div>" if self.endpoints else ""
+        return f"{STYLE}<div class='tl-panel'>{table}{places}</div>"
+
+
+def status_table(workspace: Workspace) -> StatusTable:
+    """Every model the workspace wrote or its server knows, with what its statistics say."""
+    rows = []
+    versions = workspace.server.models()
+    for name in workspace.names():
+        report = workspace.report(name)
+        found = sorted(version for model, version in versions if model == name)
+        if not found:
+            reason = str(report.error).strip() if report is not None and report.error is not None else ""
+            rows.append(StatusRow(name, "", "NOT LOADED", reason=reason))
+        for version in found:
+            model = versions[name, version]
+            if model.state != "READY":
+                reason = model.reason.split("\n\nAt:", 1)[0]
+                unloaded = model.state == "UNAVAILABLE" and model.reason in ("", "unloaded")
+                rows.append(StatusRow(name, str(version), "UNLOADED" if unloaded else model.state, reason=reason))
+                continue
+            stats = model.statistics()["model_stats"][0]["inference_stats"]
+            success = stats["success"]
+            rows.append(
+                StatusRow(
+                    name,
+                    str(version),
+                    model.state,
+                    instances=len(model.instances()),
+                    answered=success["count"],
+                    failed=stats["fail"]["count"],
+                    mean_ns=success["ns"] // success["count"] if success["count"] else 0,
+                    ready_at=report.ready_at if report is not None else 0.0,
+                )
+            )
+    return StatusTable(rows, repr(workspace.endpoints) if workspace.endpoints is not None else "")
