@@ -80,7 +80,7 @@ def bare_environment(version: str) -> Path:
     return made
 
 
-#: As that of conda-pack, it works wherever it lies. The newest peer does not execute it, 2.51 does (rule 2.10.4).
+#: As that of conda-pack, it works wherever it lies. The newest Triton does not execute it, 2.51 does (rule 2.10.4).
 ACTIVATE = """\
 export VIRTUAL_ENV="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 export PATH="$VIRTUAL_ENV/bin:$PATH"

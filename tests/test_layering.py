@@ -126,7 +126,7 @@ def find_cycle(items: list[Import]) -> list[str]:
     """One circle of imports, as the modules on it, or an empty list. Imports for type checkers only do not count."""
     graph: dict[str, set[str]] = {}
     for i in items:
-        if not i.for_types and i.module != i.target and (i.module, i.target) not in LAZY:
+        if i.module != i.target and (i.module, i.target) not in LAZY:
             graph.setdefault(i.module, set()).add(i.target)
     done: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""The server in the notebook's process, beside the peer over its network. Each function returns (ours, real) as the
+"""The server in the notebook's process, beside Triton over its network. Each function returns (ours, real) as the
 medians of rounds that take turns."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .measuring import (
 
 
 def cell_to_ready(real: ReferenceServer, scratch: Path) -> tuple[float, float]:
-    """Seconds from running an edited add_sub cell until the model is READY and its card shown; the peer: a reload."""
+    """Seconds from running an edited add_sub cell until the model is READY and its card shown; Triton: a reload."""
     client = tritonclient.http.InferenceServerClient(real.http, network_timeout=60)
     shell = InteractiveShell.instance()
     edits = iter(range(1000))
@@ -204,7 +204,7 @@ def strings(real: ReferenceServer, scratch: Path, count: int = 10_000, requests:
 
 
 def streamed(real: ReferenceServer, scratch: Path, responses: int = 5000) -> tuple[float, float]:
-    """Responses per second of one decoupled request; the peer: over a gRPC stream."""
+    """Responses per second of one decoupled request; Triton: over a gRPC stream."""
     place(real.repository, "repeat", REPEAT, REPEAT_CONFIG)
     client = tritonclient.grpc.InferenceServerClient(real.grpc)
     client.load_model("repeat")

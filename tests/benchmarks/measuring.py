@@ -1,4 +1,4 @@
-"""What the measurements share: rounds that take turns, the models, the peer's client with many requests under way."""
+"""What the measurements share: rounds that take turns, the models, Triton's client with many requests under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tritonlab serve` beside the peer: two servers, each a process of its own, and the same client code for both.
+"""`tritonlab serve` beside Triton: two servers, each a process of its own, and the same client code for both.
 
 Each function takes the two servers and returns (ours, real) as the medians of rounds that take turns.
 """

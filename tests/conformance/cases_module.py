@@ -52,7 +52,7 @@ def capsule(array, **fields):
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     t = DLTensor.from_address(pointer(c, b'dltensor'))
     for k, v in fields.items(): setattr(t, k, v)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(c))  # never destroyed: that crashes the peer (rule 1.5.3)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(c))  # never destroyed: that crashes Triton (rule 1.5.3)
     return c
 def seen(array, **fields):
     t = attempt(T.from_dlpack, 'a', capsule(array, **fields))
@@ -445,7 +445,7 @@ import inspect
 result = {n: list(inspect.signature(getattr(pb_utils.ModelConfig, n)).parameters) for n in dir(pb_utils.ModelConfig) if not n.startswith('_')}"""),
 ]
 
-#: As CASES, but the server refuses, and the peer crashes at random where it does (rule 1.14.9, and measured with model
+#: As CASES, but the server refuses, and Triton crashes at random where it does (rule 1.14.9, and measured with model
 #: control as well): ask it last, and again if it went away.
 REFUSALS: list[tuple[str, str, str]] = [
     ("counter-down", "1.14.5", "f = F('cr_a', 'd', F.COUNTER); f.Metric().increment(-1)"),
@@ -470,7 +470,7 @@ REFUSALS: list[tuple[str, str, str]] = [
     ("ready-negative-version", "1.15.7", "pb_utils.is_model_ready('no_such_model', '-3')"),
 ]
 
-#: (id, rule, snippet, our outcome): the peer crashes, aborts or gives wrong data here, and we do not, on purpose.
+#: (id, rule, snippet, our outcome): Triton crashes, aborts or gives wrong data here, and we do not, on purpose.
 OURS: list[tuple[str, str, str, str]] = [
     ("dlpack-from-numpy", "1.5.3", "result = T.from_dlpack('a', np.arange(3)).as_numpy()", "array([0, 1, 2])"),
     (

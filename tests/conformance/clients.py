@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
 
-#: How long any one answer may take, in seconds. A peer that hangs is reported as code DEADLINE.
+#: How long any one answer may take, in seconds. A server that hangs is reported as code DEADLINE.
 DEADLINE = 10.0
 
 Files = Mapping[str, str | bytes]
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a control call failed: what the client reads, and the reason, which the peer only logs (rule 2.5.3)."""
+    """Why a control call failed: what the client reads, and the reason, which Triton only logs (rule 2.5.3)."""
 
     code: str
     text: str
@@ -90,7 +90,7 @@ PLAIN = Options()
 
 
 class Logged(NamedTuple):
-    """A record of `pb_utils.Logger`: its level as the peer's letter (I, W, E; verbose is an I), and who logged it."""
+    """A record of `pb_utils.Logger`: its level as Triton's letter (I, W, E; verbose is an I), and who logged it."""
 
     level: str
     file: str

@@ -26,7 +26,7 @@ from .reference import ReferenceServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A case marked `not_yet(why)` is asked of the peer, and ours must fail it: then the mark goes."""
+    """A case marked `not_yet(why)` is asked of Triton, and ours must fail it: then the mark goes."""
     for item in items:
         mark = item.get_closest_marker("not_yet")
         callspec = getattr(item, "callspec", None)

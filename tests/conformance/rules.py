@@ -25,14 +25,14 @@ REASONS = {
     "1.10.6": "cancel() is newer than 2.51",
     "1.14.9": "2.51 crashes at random where it refuses",
     "1.18.2": "2.51 hangs where ours refuses",
-    "2.2.2": "a measurement of the peer; tests/benchmarks measures ours beside it",
+    "2.2.2": "a measurement of Triton; tests/benchmarks measures ours beside it",
     "2.5.6": "2.51 waits for ever",
     "2.7.1": "is_ready() is newer than 2.51",
     "2.7.2": "is_ready() is newer than 2.51",
     "2.7.3": "is_ready() is newer than 2.51",
     "2.7.4": "is_ready() is newer than 2.51",
     "2.7.5": "is_ready() is newer than 2.51",
-    "2.9.1": "needs a full /dev/shm in the peer; here a region is no file there, and has a limit of its own",
+    "2.9.1": "needs a full /dev/shm in Triton; here a region is no file there, and has a limit of its own",
     "2.9.2": "newer than 2.51, which hands the names to a shell",
     "2.9.3": "2.51 knows no reserved prefix",
     "2.10.5": "newer than 2.51, which extracts to wherever an archive says",
@@ -52,7 +52,7 @@ REASONS = {
     "5.7.10": "newer than 2.51",
     "5.13.2": "newer than 2.51",
     "6.10.1": "2.51 always allows it",
-    "6.15.7": "the peer lets in whoever finds its port",
+    "6.15.7": "Triton lets in whoever finds its port",
 }
 
 #: Fixtures whose parameter says which server a test asks, and fixtures that are one.
@@ -89,7 +89,7 @@ class Collector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("not_yet"):
-                continue  # shown open: the peer is asked, ours is expected to fail
+                continue  # shown open: Triton is asked, ours is expected to fail
             counts = [self.real] * asks_the_real_server(item) + [self.ours] * asks_ours(item)
             for number in (number for mark in item.iter_markers("rule") for number in mark.args):
                 for count in counts:

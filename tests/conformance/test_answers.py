@@ -123,8 +123,8 @@ def test_strings_come_in_the_shape_of_their_tensor(client: Client) -> None:
 
 @rule("3.2.1", "3.2.2")
 @pytest.mark.parametrize("value", ["None", "[None]"])
-def test_a_request_nobody_answers_waits_in_the_peer_and_fails_here(client: Client, value: str) -> None:
-    """Better than the peer: the model is told what it did."""
+def test_a_request_nobody_answers_waits_in_triton_and_fails_here(client: Client, value: str) -> None:
+    """Better than Triton: the model is told what it did."""
     pending = client.submit("plain", script(f"self.kept = request\nreturn {value}"))
     if client.side == "real":
         eventually(lambda: run(client, "plain", "return told(hasattr(self, 'kept'))"))

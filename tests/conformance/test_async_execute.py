@@ -94,8 +94,8 @@ def test_coroutines_of_a_decoupled_model_interleave(client: Client) -> None:
 
 
 @rule("3.8.2")
-def test_an_exception_of_a_decoupled_coroutine_is_only_logged_by_the_peer_and_answered_here(client: Client) -> None:
-    """Better than the peer: its stream waits until somebody else ends it."""
+def test_an_exception_of_a_decoupled_coroutine_is_only_logged_by_triton_and_answered_here(client: Client) -> None:
+    """Better than Triton: its stream waits until somebody else ends it."""
     fails = "self.sender = sender()\nawait asyncio.sleep(0)\nraise ValueError('lost')"
     with ThreadPoolExecutor(1) as pool:
         stream = pool.submit(client.stream, "async_flow", script(fails))
@@ -115,7 +115,7 @@ def test_an_exception_of_a_decoupled_coroutine_is_only_logged_by_the_peer_and_an
 
 @rule("2.8.3")
 def test_the_loop_has_stopped_when_the_model_finalizes(side: Client) -> None:
-    """The peer asks it to, in a way that an idle loop does not notice."""
+    """Triton asks it to, in a way that an idle loop does not notice."""
     assert side.placed("async_ends", MODELS["async_run"]) is None
     body = "self.loop, self.thread = asyncio.get_running_loop(), threading.current_thread()\nreturn told(1)"
     assert run(side, "async_ends", body) == 1

@@ -361,15 +361,15 @@ SETTINGS = {
 
 @rule("2.9")
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_wrong_setting_fails_every_load_of_the_peer_and_the_server_here(
+def test_a_wrong_setting_fails_every_load_of_triton_and_the_server_here(
     real: Client, tmp_path: Path, setting: str
 ) -> None:
     repository = tmp_path / "repository"
     repository.mkdir()
     with ReferenceServer(repository, tmp_path, [f"--backend-config=python,{setting}"]) as server:
-        peer = RealClient(server)
-        found = reason(peer, "m", model(TELLING.format("self.told = 1"), TELLING_CONFIG))
-        peer.close()
+        real = RealClient(server)
+        found = reason(real, "m", model(TELLING.format("self.told = 1"), TELLING_CONFIG))
+        real.close()
     assert found == f"Invalid argument: {SETTINGS[setting]}"
     key, _, value = setting.partition("=")
     with pytest.raises(InvalidArgumentError) as caught:

@@ -309,7 +309,7 @@ def test_an_iterator_yields_each_response_and_an_empty_one_for_a_final_by_itself
 @rule("1.10.2", "3.7.3")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_an_iterator_goes_on_after_an_error(client: Client) -> None:
-    """The peer's `next` never returns again (measured on 2.51), and all later calls of the caller wait with it."""
+    """Triton's `next` never returns again (measured on 2.51), and all later calls of the caller wait with it."""
     callee = "s = sender()\ns.send(number(0))\ns.send(R(error=E('e')))\ns.send(number(1), 1)"
     body = "return told([got(x) for x in ask('callee_flow', code).exec(decoupled=True)])"
     assert call(client, body, code=code(callee)) == [{"OUT": [0]}, "e", {"OUT": [1]}]
@@ -384,11 +384,11 @@ def test_a_dropped_iterator_lets_the_called_model_go_on(client: Client, tmp_path
 
 
 @rule("1.10.1")
-def test_an_iterator_is_its_own_iterator_and_is_called_as_in_the_peer(client: Client) -> None:
+def test_an_iterator_is_its_own_iterator_and_is_called_as_in_triton(client: Client) -> None:
     body = (
         "responses = ask('callee_flow', code).exec(True)\n"
         "seen = [iter(responses) is responses, type(responses).__name__, type(responses).__module__]\n"
-        "return told([seen, len(list(responses))])"  # one that is not read to its end keeps the peer from unloading
+        "return told([seen, len(list(responses))])"  # one that is not read to its end keeps Triton from unloading
     )
     assert call(client, body, code=THREE) == [[True, "ResponseIterator", "c_python_backend_utils"], 4]
 
@@ -413,5 +413,5 @@ def test_outputs_come_to_host_memory_on_request(client: Client) -> None:
 @rule("1.12.2")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_a_preference_for_a_gpu_that_is_not_there_is_ignored(client: Client) -> None:
-    """The peer's GPU build answers an error of its allocator (measured on 2.51)."""
+    """Triton's GPU build answers an error of its allocator (measured on 2.51)."""
     assert preferring(client, "GPU") == [{"OUT": [5]}, [True]]

@@ -12,7 +12,7 @@ from .real_client import RealClient
 from .rules import rule
 from .scripts import TENSORS, code, eventually, run
 
-#: One thread for the calls of each instance in the peer.
+#: One thread for the calls of each instance in Triton.
 OPTIONS = (["--backend-config=python,thread-pool-size=1"], {"backend_config": {"thread-pool-size": "1"}})
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
@@ -79,7 +79,7 @@ def test_an_instance_has_as_many_calls_in_flight_as_the_pool_has_threads(client:
 
 @rule("4.4.4")
 def test_the_memory_of_answers(client: Client) -> None:
-    """The caller's region grows for them. The peer's keeps its size; of ours the blocks are free again."""
+    """The caller's region grows for them. Triton's keeps its size; of ours the blocks are free again."""
     before = taken(client)
     big = code("return [R([T('OUT', np.zeros(1 << 21, np.int32))])]")
     body = "return told(ask('two', big).exec().output_tensors()[0].as_numpy().size)"
@@ -92,7 +92,7 @@ def test_the_memory_of_answers(client: Client) -> None:
 
 
 def taken(client: Client) -> int:
-    """Bytes: of all regions of the peer's stubs, and in use of what we write for the calling model."""
+    """Bytes: of all regions of Triton's stubs, and in use of what we write for the calling model."""
     if isinstance(client, RealClient):
         return sum(region.stat().st_size for region in Path("/dev/shm").glob(client.server.region_prefix + "*"))
     assert isinstance(client, LabClient)

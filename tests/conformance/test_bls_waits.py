@@ -1,4 +1,4 @@
-"""What a BLS call waits for; and what waits for itself, where the peer waits for ever."""
+"""What a BLS call waits for; and what waits for itself, where Triton waits for ever."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def refusal(*models: str) -> str:
 @rule("4.4.1")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_a_call_that_would_wait_for_itself_is_refused(client: Client) -> None:
-    """The peer waits for ever (4.4.1), and everything behind it."""
+    """Triton waits for ever (4.4.1), and everything behind it."""
     assert call(client, "one", target="one").startswith(refusal("one", "one"))
     back = code(ASK, target="one", five=FIVE)
     body = "return told(got(ask('other', back, outputs=['TEXT']).exec()))"
@@ -82,7 +82,7 @@ def test_a_call_that_would_wait_for_itself_is_refused(client: Client) -> None:
 @rule("3.2.2", "3.7.2")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_a_request_that_nothing_can_answer_fails(client: Client) -> None:
-    """The peer's client waits for ever."""
+    """Triton's client waits for ever."""
     body = "return told([got(r) for r in ask(target, lost).exec(decoupled=True)])"
     for target, lost in (("flow", "sender()"), ("other", "sender()\nreturn [None]")):
         (text,) = call(client, "one", body, target=target, lost=code(lost))

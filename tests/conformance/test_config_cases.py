@@ -77,7 +77,7 @@ def attempt(side: Client, case: ConfigCase, override: bool) -> Loaded:
 
 
 def patiently(side: Client, case: ConfigCase) -> Loaded:
-    """Of a case that crashes the peer now and then, what it says when it does not."""
+    """Of a case that crashes Triton now and then, what it says when it does not."""
     for _ in range(5):
         found = attempt(side, case, override=False)
         if not (isinstance(side, RealClient) and side.revive()):
@@ -116,7 +116,7 @@ def all_outcomes(side: Client) -> dict[str, Loaded]:
 
 @contextlib.contextmanager
 def apart(side: Client) -> Iterator[Client]:
-    """Refusing an initial state (rule 5.6.11) crashes the peer now and then while it loads other models: not there."""
+    """Refusing an initial state (rule 5.6.11) crashes Triton now and then while it loads other models: not there."""
     if not isinstance(side, RealClient):
         yield side
         return

@@ -395,7 +395,7 @@ def statistics(client: Client, name: str) -> dict[str, Any]:
 
 @rule("5.7.12")
 def test_a_tensor_between_steps_that_is_an_output_too_may_be_all_that_is_wanted(client: Client) -> None:
-    """The peer takes the output for unneeded, because the step that reads it is, and fails."""
+    """Triton takes the output for unneeded, because the step that reads it is, and fails."""
     answer = client.infer("both", {"X": x(1)}, outputs=["Z"])
     if client.side == "real":
         assert "unexpected deadlock" in answer.error
@@ -423,7 +423,7 @@ def test_an_ensemble_and_its_steps_count_separately(client: Client) -> None:
 
 @rule("5.7.13")
 def test_a_failed_request_is_a_failure_of_the_ensemble(client: Client) -> None:
-    """The peer counts each of them twice; not so here."""
+    """Triton counts each of them twice; not so here."""
     before = statistics(client, "exception")
     client.infer("exception", {"X": x(1)})
     after = statistics(client, "exception")
@@ -458,7 +458,7 @@ def test_a_model_may_call_an_ensemble(
 
 @rule("5.7.14")
 def test_steps_that_start_after_a_cancellation_see_it(client: Client) -> None:
-    """The peer does not tell the steps that run; here they hear it too."""
+    """Triton does not tell the steps that run; here they hear it too."""
     ident = f"cancelled-{client.side}"
     pending = client.submit("cancelled", {"X": x(1)}, Options(request_id=ident))
     wait_for(lambda: f"sleeps {ident}" in client.log())

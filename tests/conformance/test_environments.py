@@ -134,7 +134,7 @@ def test_an_environment_that_cannot_be_used_says_why(side: Client, case: str) ->
 @rule("2.10.3")
 @pytest.mark.parametrize("text", ["", "no archive " * 1000])
 def test_what_is_no_archive_is_said_to_be_none(fresh: Client, text: str) -> None:
-    # a server of its own: a failed extraction spoils every later one of the peer
+    # a server of its own: a failed extraction spoils every later one of Triton
     found = reason(fresh, "env", "$$TRITON_MODEL_DIRECTORY/env.tar.gz", **{"env.tar.gz": text})
     assert found == "Internal: archive_read_open_filename() failed."
 
@@ -160,7 +160,7 @@ def test_the_activate_script_is_executed_by_2_51_and_not_since(
 
 
 @rule("2.10.6")
-def test_the_peer_prefers_a_models_own_stub_and_makes_it_executable(real: RealClient) -> None:
+def test_triton_prefers_a_models_own_stub_and_makes_it_executable(real: RealClient) -> None:
     real.place("own", model(SOURCE, TELLING_CONFIG))
     stub = real.repository / "own" / STUB
     shutil.copy(backend_directory() / "python" / STUB, stub)
@@ -172,7 +172,7 @@ def test_the_peer_prefers_a_models_own_stub_and_makes_it_executable(real: RealCl
 
 
 @rule("2.10.6")
-def test_a_stub_compiled_for_the_peer_is_refused_here(lab: Client) -> None:
+def test_a_stub_compiled_for_triton_is_refused_here(lab: Client) -> None:
     lab.place("own", model(SOURCE, TELLING_CONFIG))
     shutil.copy(backend_directory() / "python" / STUB, lab.repository / "own")
     failure = lab.load("own")

@@ -107,7 +107,7 @@ def test_the_parent_goes_on_as_if_nothing_had_been(client: Client) -> None:
 
 @rule("4.1.5")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
-def test_what_hangs_or_gets_lost_in_the_peer_works(client: Client) -> None:
+def test_what_hangs_or_gets_lost_in_triton_works(client: Client) -> None:
     """2.51: `exec(decoupled=True)` never returns, `is_cancelled()` neither, and Logger's lines do not arrive."""
     job = (
         "pb_utils.Logger.log_info('from a fork')\n"
@@ -120,7 +120,7 @@ def test_what_hangs_or_gets_lost_in_the_peer_works(client: Client) -> None:
 
 @rule("4.1.5", "1.18.1")
 def test_processes_of_initialize(client: Client) -> None:
-    """In the peer they are copies of a stub whose model is not initialized, and stay that."""
+    """In Triton they are copies of a stub whose model is not initialized, and stay that."""
     seen = forked(client, "return got(ask('callee', five).exec())", BEFORE, five=FIVE)
     refused = "TritonModelException: BLS is only supported during the 'execute' function."
     assert seen == (refused if client.side == "real" else {"OUT": [5]})

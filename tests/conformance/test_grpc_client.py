@@ -73,7 +73,7 @@ def test_the_client_does_what_it_does_with_triton(api: triton.InferenceServerCli
         (statistics,) = api.get_inference_statistics("add_sub", as_json=True)["model_stats"]
         return int(statistics.get("inference_count", 0)) > 0
 
-    eventually(counted)  # the peer counts when it has answered
+    eventually(counted)  # Triton counts when it has answered
 
 
 @rule("6.7.1")
@@ -143,7 +143,7 @@ def test_a_stream_of_the_client(api: triton.InferenceServerClient) -> None:
 
 
 def forgotten(api: triton.InferenceServerClient) -> bool:
-    """The peer does not forget all regions while one is in use, which it is a moment longer than its request."""
+    """Triton does not forget all regions while one is in use, which it is a moment longer than its request."""
     with contextlib.suppress(InferenceServerException):
         api.unregister_system_shared_memory()
     return not api.get_system_shared_memory_status().regions

@@ -91,7 +91,7 @@ def test_statistics(rpc: Rpc) -> None:
         (found,) = ok(rpc("ModelStatistics", name="echo", version="1")).model_stats
         return found if found.inference_stats.success.count else None
 
-    found = eventually(counted)  # the peer counts when it has answered
+    found = eventually(counted)  # Triton counts when it has answered
     assert (found.name, found.version) == ("echo", "1")
     assert found.inference_count == found.execution_count == found.inference_stats.success.count > 0
     assert found.inference_stats.compute_infer.ns > 0
@@ -339,7 +339,7 @@ def test_what_comes_before_a_bad_log_setting_stays_set(rpc: Rpc) -> None:
     assert logged(rpc, **asked) == ("INVALID_ARGUMENT", "invalid argument for log_format, got: X")
     found = logged(rpc, log_error=("bool", True))
     assert (found["log_verbose_level"], found["log_error"]) == (3, True)
-    # it is an int for the peer, and none below 0
+    # it is an int for Triton, and none below 0
     for level, shown in ((2**31 - 1, 2**31 - 1), (2**31, 0), (5, 5), (2**32 - 1, 0)):
         assert logged(rpc, log_verbose_level=("uint32", level))["log_verbose_level"] == shown
 
@@ -355,7 +355,7 @@ def key(rpc: Rpc) -> Iterator[str]:
     path = Path("/dev/shm") / f"tritonlab_test_{uuid.uuid4().hex}"
     path.write_bytes(np.arange(2 * PAGE // 4, dtype=np.float32).tobytes())
     yield f"/{path.name}"
-    # the peer refuses while one is in use, which it is a moment longer than its request
+    # Triton refuses while one is in use, which it is a moment longer than its request
     eventually(lambda: not isinstance(rpc("SystemSharedMemoryUnregister"), tuple))
     path.unlink(missing_ok=True)
 

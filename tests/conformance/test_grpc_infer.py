@@ -212,7 +212,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @rule("5.4.1", "6.7.1", "6.7.2")
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_wrong_is_said_in_the_peers_words(rpc: Rpc, case: str) -> None:
+def test_what_is_wrong_is_said_in_tritons_words(rpc: Rpc, case: str) -> None:
     fields, text = REFUSED[case]
     assert rpc.infer(**fields) == ("INVALID_ARGUMENT", text)
 

@@ -118,7 +118,7 @@ def test_an_id_comes_back(http: RawHTTP) -> None:
 
 @rule("6.3.2", "6.3.4", "6.5.4")
 @pytest.mark.parametrize(("datatype", "data", "printed"), PRINTED)
-def test_elements_are_printed_as_the_peer_prints_them(http: RawHTTP, datatype: str, data: str, printed: bytes) -> None:
+def test_elements_are_printed_as_triton_prints_them(http: RawHTTP, datatype: str, data: str, printed: bytes) -> None:
     name = "STRING" if datatype == "BYTES" else datatype
     count = len(json.loads(data.replace("Inf,", "0,").replace("NaN", "0")))
     document = f'{{"inputs":[{{"name":"{name}","shape":[{count}],"datatype":"{datatype}","data":{data}}}]}}'
@@ -128,7 +128,7 @@ def test_elements_are_printed_as_the_peer_prints_them(http: RawHTTP, datatype: s
 
 @rule("6.3.3")
 def test_numbers_of_every_size_are_read(http: RawHTTP) -> None:
-    """The peer may read the last digit of a long decimal wrong; so here is what it reads right."""
+    """Triton may read the last digit of a long decimal wrong; so here is what it reads right."""
     numbers = [1.5e300, 2.0**-1074, 123456789.125, -7, 2**53, 1e22]
     entry = {"name": "FP64", "shape": [6], "datatype": "FP64", "data": numbers}
     assert http.infer("any", {"inputs": [entry]}).document["outputs"][0]["data"] == numbers
@@ -340,7 +340,7 @@ def test_a_decoupled_model_is_refused_before_the_body_is_read(http: RawHTTP) -> 
 
 @rule("3.2.3")
 def test_two_answers_where_there_is_one_to_give(http: RawHTTP) -> None:
-    """The peer's body is no JSON, ours is."""
+    """Triton's body is no JSON, ours is."""
     reply = run(http, "s = sender()\ns.send(number(1))\ns.send(number(2), 1)\nreturn [None]")
     assert reply.status == 500
     if http.side == "real":

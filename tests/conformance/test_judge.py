@@ -134,7 +134,7 @@ BATCHING_NOTE = (
 
 #: model, inputs, further options, code, text
 BAD_REQUESTS: dict[str, tuple[str, Any, dict[str, Any], str, str]] = {
-    "one input too many, which the peer counts before it looks at names": (
+    "one input too many, which Triton counts before it looks at names": (
         "add_sub",
         {**ADD_SUB_INPUTS, "X": f32(4)},
         {},
@@ -327,7 +327,7 @@ BAD_REQUESTS: dict[str, tuple[str, Any, dict[str, Any], str, str]] = {
 
 
 def in_one_order(message: str) -> str:
-    """The peer keeps inputs in a hash table: what it lists, and which of two it blames, has no fixed order (1.4.12)."""
+    """Triton keeps inputs in a hash table: what it lists, and which of two it blames, has no fixed order (1.4.12)."""
     listed = re.sub(r"(?<=Got input\(s\) \[)[^]]*", lambda m: ",".join(sorted(m[0].split(","))), message)
     return re.sub(r"input '[AB]' batch size", "input 'A|B' batch size", listed)
 

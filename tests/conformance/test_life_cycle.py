@@ -41,10 +41,10 @@ def test_a_slow_initialize_is_waited_for_whatever_the_stub_timeout(
     repository = tmp_path / "repository"
     repository.mkdir()
     with ReferenceServer(repository, tmp_path, ["--backend-config=python,stub-timeout-seconds=1"]) as server:
-        peer = RealClient(server)
-        assert peer.placed("slow", files) is None
-        assert told(peer, "slow") == "slept"
-        peer.close()
+        real = RealClient(server)
+        assert real.placed("slow", files) is None
+        assert told(real, "slow") == "slept"
+        real.close()
 
 
 @rule("2.3.3")
@@ -138,13 +138,13 @@ sys.stdin.read()
 
 
 @rule("2.6.4")
-def test_the_peers_stubs_end_when_their_server_is_killed(
+def test_tritons_stubs_end_when_their_server_is_killed(
     reference_server: Callable[[Path], ReferenceServer], tmp_path: Path
 ) -> None:
     server = reference_server(tmp_path)
-    peer = RealClient(server)
-    assert peer.placed("m", model(TELLING.format("self.told = 1"), TELLING_CONFIG)) is None
-    peer.close()
+    real = RealClient(server)
+    assert real.placed("m", model(TELLING.format("self.told = 1"), TELLING_CONFIG)) is None
+    real.close()
     stubs = stubs_of(server.pid)
     assert len(stubs) == 1
     os.kill(server.pid, 9)

@@ -160,7 +160,7 @@ MODEL_ERRORS: dict[str, tuple[Files, str]] = {
 
 @pytest.fixture(scope="module")
 def model_failures(side: Client) -> dict[str, Failure | None]:
-    """Of MODEL_ERRORS, each told as that of a model `m`; several at a time: a load of the peer mostly sleeps."""
+    """Of MODEL_ERRORS, each told as that of a model `m`; several at a time: a load of Triton mostly sleeps."""
     names = {case: f"failing_{number}_" for number, case in enumerate(MODEL_ERRORS)}
     found = side.load_all({names[case]: files for case, (files, _) in MODEL_ERRORS.items()})
     for name in names.values():
@@ -281,7 +281,7 @@ def test_a_failed_reload_keeps_the_last_good_version_serving(side: Client) -> No
 
 
 @rule("2.3.1", "2.3.2", "2.1.4", "2.1.5", "1.1.5")
-def test_the_model_finds_itself_as_in_the_peer(side: Client) -> None:
+def test_the_model_finds_itself_as_in_triton(side: Client) -> None:
     source = TELLING.format(
         "args = dict(args, model_config=sorted(json.loads(args['model_config'])))\n"
         "        added = [p for p in sys.path if p.startswith(args['model_repository'])]\n"

@@ -104,7 +104,7 @@ def fill_the_queue(client: Client) -> None:
     """One executes, one waits too long, one is cancelled while it waits, one finds the queue full."""
     first = client.submit("sleeps", numbers(1000))
     eventually(lambda: pending(client) == 0 and client.statistics("sleeps") is not None)
-    time.sleep(0.2)  # it executes; nothing tells it on the peer
+    time.sleep(0.2)  # it executes; nothing tells it on Triton
     late, gone = client.submit("sleeps", numbers(0), Options(timeout=100_000)), client.submit("sleeps", numbers(0))
     eventually(lambda: pending(client) == 2)
     assert client.infer("sleeps", numbers(0)).code == "UNAVAILABLE"

@@ -56,13 +56,13 @@ def processes(side: Client, name: str) -> dict[str, int]:
 
 
 def traceless(files: Files) -> Files:
-    """The same, where no byte-code can be written: the peer's first load leaves it, and then it is a change to it."""
+    """The same, where no byte-code can be written: Triton's first load leaves it, and then it is a change to it."""
     versions = {path.partition("/")[0] for path in files if "/" in path}
     return {**files, **{f"{version}/__pycache__": "" for version in versions}}
 
 
 def write(side: Client, name: str, path: str, text: str) -> None:
-    time.sleep(0.02)  # the times of files are coarse: two writes in one tick are no change to the peer
+    time.sleep(0.02)  # the times of files are coarse: two writes in one tick are no change to Triton
     target = side.repository / name / path
     target.parent.mkdir(exist_ok=True)
     target.write_text(text)

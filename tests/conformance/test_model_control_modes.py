@@ -107,7 +107,7 @@ def fill(repository: Path, models: Mapping[str, Files]) -> None:
             target.write_text(str(text))
 
 
-#: Of the peer, which takes whole ones only.
+#: Of Triton, which takes whole ones only.
 POLL_SECONDS = 1
 
 

@@ -91,7 +91,7 @@ class Frail:
                 self._client.placed("snippets", MODELS["snippets"])
             else:
                 return answer
-        pytest.skip("the peer crashed at each of eight tries")
+        pytest.skip("Triton crashed at each of eight tries")
 
     def close(self) -> None:
         self._client.close()
@@ -112,7 +112,7 @@ def test_a_refusal_of_the_server_reads_the_same(loaded: tuple[Client, Client], f
 
 
 @pytest.mark.parametrize(("code", "expected"), [pytest.param(c, e, marks=rule(n), id=i) for i, n, c, e in OURS])
-def test_where_the_peer_crashes_ours_gives_the_right_answer(lab: Client, code: str, expected: str) -> None:
+def test_where_triton_crashes_ours_gives_the_right_answer(lab: Client, code: str, expected: str) -> None:
     if not lab.ready("snippets"):
         assert lab.load_all(MODELS) == {"snippets": None}
     assert run(lab, code) == expected

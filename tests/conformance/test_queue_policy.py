@@ -210,7 +210,7 @@ def test_delayed_requests_go_behind_all_others(client: Client) -> None:
             young = send(client, "delaying", "c")
         return [outcome(p) for p in (*late, young)]
 
-    # The peer may have put the first two into a batch before their time was up.
+    # Triton may have put the first two into a batch before their time was up.
     assert [["c", "a", "b"]] * 3 in [once() for _ in range(1 if client.side == "lab" else 5)]
 
 
@@ -230,7 +230,7 @@ def test_without_a_batch_dimension_policies_hold_too(client: Client) -> None:
         time.sleep(0.3)
     outcomes = [outcome(p) for p in pending]
     assert outcomes[-1] == full("d")
-    # The peer may have one that waits in the instance's own queue, where no policy reaches it.
+    # Triton may have one that waits in the instance's own queue, where no policy reaches it.
     assert [o for o in outcomes[:3] if o not in (EXPIRED, full("c"), ["a"])] == []
     assert EXPIRED in outcomes
     assert outcome(busy) == ["hold"]

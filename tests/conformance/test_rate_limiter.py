@@ -175,7 +175,7 @@ def test_the_one_that_executed_less_goes_first_and_others_wait_behind_it(client:
 def test_priority_three_executes_a_third_as_often(client: Client) -> None:
     asked = [ask(client, "ranked")[0] for _ in range(40)]
     assert set(asked) == {"ranked_0_0", "ranked_1_0"}
-    assert 6 <= asked.count("ranked_1_0") <= 15  # 9 to 11, but the peer loses count when it is disturbed
+    assert 6 <= asked.count("ranked_1_0") <= 15  # 9 to 11, but Triton loses count when it is disturbed
 
 
 @rule("5.10.1")

@@ -22,7 +22,7 @@ from .scripts import eventually
 START, END = 1, 2
 
 #: Each response says, as JSON: the call's number, the instance, and of each request in the call its id, flags and
-#: inputs. Inputs that are no controls are left out of null requests: the peer has whatever was in memory there.
+#: inputs. Inputs that are no controls are left out of null requests: Triton has whatever was in memory there.
 #: A request whose id begins with `hold` keeps the instance until the test lets it go; 13 in IN raises.
 REPORTING = (
     GATE
@@ -661,7 +661,7 @@ def test_new_requests_join_between_iterations(client: Client, name: str) -> None
     ident = trails[0][0]
     together = [sorted(i - ident for i in ids if i) for _, _, ids in trails[0][1]]
     assert together[0] == [0]
-    assert any(len(ids) > 1 for ids in together)  # the peer may start a call with the first that came back
+    assert any(len(ids) > 1 for ids in together)  # Triton may start a call with the first that came back
     assert together[-1] == [0]
 
 
@@ -691,7 +691,7 @@ def test_a_decoupled_model_answers_between_iterations(client: Client) -> None:
 
 @rule("3.9.5")
 def test_without_iterative_sequences_nothing_comes_back(lab: Client) -> None:
-    # on our side only: the peer writes this into its log, and the client waits for ever
+    # on our side only: Triton writes this into its log, and the client waits for ever
     assert lab.placed("not_iterative", sequences("direct { }", source=COUNTING)) is None
     answer = lab.infer("not_iterative", value(2), correlation_id=1, flags=START)
     assert (answer.code, answer.error) == (

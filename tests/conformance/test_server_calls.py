@@ -107,7 +107,7 @@ def test_while_completing_it_logs_to_stderr(client: Client) -> None:
 
 
 def lines_of(client: Client, name: str) -> list[str]:
-    """The lines with `name` in them; the peer prints the samples of a family in no particular order."""
+    """The lines with `name` in them; Triton prints the samples of a family in no particular order."""
     lines = [line for line in client.metrics().splitlines() if name in line]
     head = [line for line in lines if line[0] == "#"]
     samples = [line for line in lines if line[0] != "#"]
@@ -208,7 +208,7 @@ def test_metric_tags_become_labels_with_an_underscore(client: Client) -> None:
 
 @rule("1.14.7")
 def test_lines_of_a_model_that_never_dropped_its_family_end_with_it_here(side: Client) -> None:
-    """Better than the peer, where they stay for ever."""
+    """Better than Triton, where they stay for ever."""
     source = (
         "import triton_python_backend_utils as pb_utils\n\nclass TritonPythonModel:\n"
         "    def initialize(self, args):\n"
@@ -258,7 +258,7 @@ def test_a_reload_changes_neither_description_nor_buckets(side: Client) -> None:
 @rule("1.14.9")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_refusals_of_the_server_hurt_nobody(client: Client) -> None:
-    """The peer crashes at random where it refuses."""
+    """Triton crashes at random where it refuses."""
     body = (
         "F = pb_utils.MetricFamily\n"
         "f = F('mr_a', 'd', F.COUNTER)\n"
@@ -328,7 +328,7 @@ def test_a_model_may_load_another_from_memory(client: Client) -> None:
 @rule("1.15.2")
 @pytest.mark.parametrize("side", ["lab"], indirect=True)
 def test_files_from_memory_may_be_several(client: Client) -> None:
-    """The peer garbles all contents but the last (measured on 2.51)."""
+    """Triton garbles all contents but the last (measured on 2.51)."""
     files = "{'file:1/model.py': ('import beside\\n' + source).encode(), 'file:1/beside.py': b'x = 1'}"
     assert loading_from_memory(client, SCRIPTED, files) == {"TEXT": [b"here"]}
 
@@ -349,10 +349,10 @@ def test_models_are_loaded_in_the_explicit_mode_only(
         return
     request.getfixturevalue("real")  # skips where there is none
     with ReferenceServer(repository, tmp_path, ["--model-control-mode=none"]) as server:
-        peer = RealClient(server)
-        eventually(lambda: peer.ready("calls"))
-        refused(peer)
-        peer.close()
+        real = RealClient(server)
+        eventually(lambda: real.ready("calls"))
+        refused(real)
+        real.close()
 
 
 def refused(client: Client) -> None:

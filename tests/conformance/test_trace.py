@@ -199,7 +199,7 @@ def test_a_request(traced: Traced, name: str, answered: list[str]) -> None:
 def test_a_request_that_the_cache_answers(traced: Traced) -> None:
     for _ in range(2):
         traced.client.infer("cached", numbers(1, 2))
-    # what the peer stores it writes twice
+    # what Triton stores it writes twice
     assert traced.next() == whole(1, "cached", ["1,2"] * (2 if traced.client.side == "real" else 1))
     compute = moments(1, *COMPUTE[:-1])
     assert traced.next() == [entry for entry in whole(1, "cached", ["1,2"]) if entry not in compute]

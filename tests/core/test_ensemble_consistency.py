@@ -1,4 +1,4 @@
-"""The texts that the peer gives too are compared with it in tests/conformance/test_ensemble.py."""
+"""The texts that Triton gives too are compared with it in tests/conformance/test_ensemble.py."""
 
 from __future__ import annotations
 

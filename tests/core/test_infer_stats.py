@@ -7,7 +7,7 @@ NOTHING = {"count": 0, "ns": 0}
 
 
 def test_nothing_happened_yet() -> None:
-    """The whole document of rule 5.12.1, in the peer's order."""
+    """The whole document of rule 5.12.1, in Triton's order."""
     found = InferStats().to_dict("m", 3)
     assert found == {
         "name": "m",

@@ -75,7 +75,7 @@ nv_inference_queue_summary_us{model="m",version="1",quantile="0.5"} Nan
     cached = render(model_families([ModelMetrics("m", 1, stats, cached=True)], config))
     assert 'nv_inference_queue_summary_us{model="m",version="1",quantile="0.5"} 7\n' in cached
     assert 'nv_cache_hit_summary_per_model_count{model="m",version="1"} 0\n' in cached
-    assert "nv_cache_num_hits_per_model" not in cached  # with the counters of durations, as on the peer
+    assert "nv_cache_num_hits_per_model" not in cached  # with the counters of durations, as on Triton
 
 
 def test_lines_of_a_histogram() -> None:

@@ -99,7 +99,7 @@ def test_a_gauge_goes_anywhere(registry: MetricRegistry) -> None:
     assert registry.expose() == '# HELP f d\n# TYPE f gauge\nf{a="x"} 4\n'
 
 
-def test_histogram_lines_are_the_peers(registry: MetricRegistry) -> None:
+def test_histogram_lines_are_tritons(registry: MetricRegistry) -> None:
     family = registry.family("my_hist", "h", HISTOGRAM)
     labelled = registry.metric(family, {"x": "y"}, [0.5, 1, 2.5])
     plain = registry.metric(family, None, [])

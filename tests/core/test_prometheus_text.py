@@ -23,7 +23,7 @@ from tritonlab.core.prometheus_text import Family, label_text, number_text, rend
         (float("nan"), "Nan"),
     ],
 )
-def test_numbers_are_written_like_the_peers(value: float, text: str) -> None:
+def test_numbers_are_written_like_tritons(value: float, text: str) -> None:
     assert number_text(value) == text
 
 

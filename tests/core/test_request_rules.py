@@ -124,7 +124,7 @@ def test_what_a_client_must_say_it_must_say() -> None:
     )
 
 
-def test_a_datatype_that_is_none_has_the_peers_word() -> None:
+def test_a_datatype_that_is_none_has_tritons_word() -> None:
     with pytest.raises(InvalidArgumentError, match="data-type is '<invalid>', but model 'm' expects 'FP32'"):
         rules(inputs("A FP32 [-1]")).check(request({"A": raw(DataType.INVALID, (4,), bytes(4))}))
 
@@ -214,7 +214,7 @@ BAD = [
 
 @pytest.mark.parametrize(("config", "tensors", "text"), BAD)
 @pytest.mark.parametrize("request_id", ["", "7"])
-def test_bad_requests_are_refused_in_the_peers_words(
+def test_bad_requests_are_refused_in_tritons_words(
     config: str, tensors: dict[str, Tensor], text: str, request_id: str
 ) -> None:
     with pytest.raises(InvalidArgumentError) as caught:

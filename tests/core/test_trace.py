@@ -1,4 +1,4 @@
-"""The entries of a trace; `tests/conformance/test_trace.py` compares them with the peer's."""
+"""The entries of a trace; `tests/conformance/test_trace.py` compares them with Triton's."""
 
 from __future__ import annotations
 
@@ -148,14 +148,14 @@ def test_a_tree_is_finished_when_all_of_it_has_ended_newest_first() -> None:
 @pytest.mark.parametrize(
     ("tensor", "text"),
     [
-        (Tensor.from_numpy(np.array([200, 7], np.uint8)), "200,7"),  # the peer prints the bytes
-        (Tensor.from_numpy(np.array([0.5], np.float16)), "0.5"),  # the peer prints nothing
+        (Tensor.from_numpy(np.array([200, 7], np.uint8)), "200,7"),  # Triton prints the bytes
+        (Tensor.from_numpy(np.array([0.5], np.float16)), "0.5"),  # Triton prints nothing
         (Tensor(DataType.BF16, (2,), np.array([0x3F80, 0xC000], np.uint16)), "1,-2"),
         (Tensor.from_numpy(np.array(['q"', "ü"], object)), '"q"","ü"'),
         (Tensor.from_numpy(np.array([], np.float32)), ""),
     ],
 )
-def test_values_that_differ_from_the_peer_on_purpose(tensor: Tensor, text: str) -> None:
+def test_values_that_differ_from_triton_on_purpose(tensor: Tensor, text: str) -> None:
     request = InferenceRequest("m", {"IN": tensor})
     request.queue_start = 1
     trace = Traces(("TENSORS",)).tree().new(None)

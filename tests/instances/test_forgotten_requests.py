@@ -124,7 +124,7 @@ def test_a_sender_that_was_fetched_but_not_needed_is_no_harm(script: Script) -> 
     "change", ["requests.pop()", "requests.append(request)", "requests[0] = 5", "requests[:] = [None]"]
 )
 def test_a_changed_list_of_requests_is_refused(script: Script, change: str) -> None:
-    """The peer's server crashes, or answers the wrong request."""
+    """Triton's server crashes, or answers the wrong request."""
     restarts = script.instance.replacement.count
     (text,) = outcomes(script, f"{change}\nreturn [answer(OUT=np.float32([1]))] * len(requests)")
     assert text == (

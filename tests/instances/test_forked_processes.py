@@ -111,7 +111,7 @@ def test_large_tensors_cross_from_a_child(forker: Script) -> None:
 
 
 def test_an_iterator_in_a_child(forker: Script) -> None:
-    """With the peer (2.51) it hangs."""
+    """With Triton (2.51) it hangs."""
     flow = "s = request.get_response_sender()\nfor n in range(3): s.send(answer(OUT=np.float32([n])))\ns.send(flags=1)"
     (found,) = in_children(forker, f"return call('callee_flow', {flow!r}, True)")
     assert found == [{"OUT": [0.0]}, {"OUT": [1.0]}, {"OUT": [2.0]}, {}]
@@ -150,7 +150,7 @@ def test_a_childs_copy_of_a_family_is_not_the_family(lab: Lab, forker: Script) -
 
 
 def test_a_child_sees_cancellation_and_may_answer(forker: Script) -> None:
-    """With the peer (2.51) the question hangs, and the answer ends the server."""
+    """With Triton (2.51) the question hangs, and the answer ends the server."""
     code = """
     sender = request.get_response_sender()
     pid = os.fork()
@@ -259,7 +259,7 @@ POOLED = FORKER.replace(
 
 
 def test_a_pool_of_initialize_may_use_bls_once_the_model_is_ready(lab: Lab, forker: Script) -> None:
-    """With the peer it never may: there the copy of a stub that has not initialized its model stays one."""
+    """With Triton it never may: there the copy of a stub that has not initialized its model stays one."""
     pooled = Script(lab.load("pooled", POOLED, SCRIPTED_CONFIG))
     assert ask(pooled, "return say(self.early)") == "!BLS is only supported during the 'execute' function."
     assert ask(pooled, f"return say(self.pool.map_async(work, [{CALL!r}] * 4).get(20))") == [{"OUT": [9.0]}] * 4

@@ -32,7 +32,7 @@ def test_a_dead_stub_fails_its_request_says_why_and_is_replaced(
     restarts, pid = script.instance.replacement.count, script.pid
     error = script.fails(f"print('before the end'); {code}")
     assert isinstance(error, ModelError)
-    assert error.message == NOT_HEALTHY  # the peer's text, rule 2.6.1
+    assert error.message == NOT_HEALTHY  # Triton's text, rule 2.6.1
     assert error.reason.startswith(f"The stub process of 'script_0_0' ended with {reason}.")
     assert "before the end" in error.log
     assert (error.exception and error.exception.type_name) == crash

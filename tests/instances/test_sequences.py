@@ -144,7 +144,7 @@ def test_many_iterative_requests_at_once(lab: Lab, strategy: str) -> None:
     assert in_threads(12, lambda index: ask(model, 0, index % 5 + 1)) == [index % 5 + 1 for index in range(12)]
     stats = model.statistics()["model_stats"][0]
     assert stats["inference_stats"]["success"]["count"] == sum(index % 5 + 1 for index in range(12))
-    assert stats["inference_stats"]["fail"]["count"] == 0  # the peer counts an end of sequence as cancelled
+    assert stats["inference_stats"]["fail"]["count"] == 0  # Triton counts an end of sequence as cancelled
     assert stats["inference_stats"]["queue"]["ns"] >= 0
     lab.server.unload(model)
 

@@ -222,7 +222,7 @@ def test_coroutines_of_a_default_model_are_awaited(lab: Lab) -> None:  # rule 3.
 
 
 def test_an_exception_in_a_background_coroutine_ends_its_request(lab: Lab) -> None:
-    """The peer logs it and leaves the client waiting (rule 3.8.2)."""
+    """Triton logs it and leaves the client waiting (rule 3.8.2)."""
     body = 'await asyncio.sleep(0.01); raise ValueError("nobody awaits this")'
     model = lab.load("lost", COROUTINES.format(body=body), config("", "OUT FP32 1", DECOUPLED))
     (response,) = model.infer(raise_on_error=False)

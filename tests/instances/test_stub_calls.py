@@ -23,7 +23,7 @@ def made(lab: Lab, name: str, family: str) -> Script:
     return script
 
 
-def test_the_metrics_of_a_stub_end_with_it(lab: Lab) -> None:  # the peer's vanish with the last family object
+def test_the_metrics_of_a_stub_end_with_it(lab: Lab) -> None:  # Triton's vanish with the last family object
     dead = made(lab, "dead", "of_dead")
     os.kill(dead.pid, signal.SIGKILL)
     eventually(lambda: "of_dead" not in lab.server.metrics())

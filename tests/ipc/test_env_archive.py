@@ -109,14 +109,14 @@ def test_what_would_reach_outside_is_refused_before_anything_is_written(tmp_path
 
 @rule("2.10.3")
 @pytest.mark.parametrize("content", [b"", b"no archive " * 1000, b"PK\x03\x04" + bytes(600), b"\x1f\x8bno gzip"])
-def test_what_is_no_tar_is_called_so_in_the_peers_words(tmp_path: Path, place: Path, content: bytes) -> None:
+def test_what_is_no_tar_is_called_so_in_tritons_words(tmp_path: Path, place: Path, content: bytes) -> None:
     (tmp_path / "env").write_bytes(content)
     with pytest.raises(ArchiveError) as caught:
         extract(tmp_path / "env", place)
     assert str(caught.value) == "archive_read_open_filename() failed."
 
 
-def test_other_compressions_are_refused_as_the_peer_does(tmp_path: Path, place: Path) -> None:
+def test_other_compressions_are_refused_as_triton_does(tmp_path: Path, place: Path) -> None:
     archive = make(tmp_path / "env.tar.xz", [("bin/activate", FILE, "")], "w:xz")
     with pytest.raises(ArchiveError, match="archive_read_open_filename"):
         extract(archive, place)

@@ -130,7 +130,7 @@ def test_a_refused_archive_leaves_nothing_and_may_be_repaired(
 ) -> None:
     archive = tmp_path / "env.tar.gz"
     archive.write_bytes(b"no archive")
-    for _ in range(2):  # the peer's second answer is another: it finds its own left-over directory
+    for _ in range(2):  # Triton's second answer is another: it finds its own left-over directory
         assert fails(environments, str(archive), tmp_path) == "archive_read_open_filename() failed."
     make_archive(archive)
     directory = environments.find(str(archive), tmp_path)

@@ -84,7 +84,7 @@ def test_an_interpreter_without_numpy_says_how_to_install_it() -> None:
     with pytest.raises(InterpreterError) as caught:
         interpreter.check()
     first, _, rest = str(caught.value).partition("\n")
-    assert first == "ModuleNotFoundError: No module named 'numpy'"  # what the peer's client reads
+    assert first == "ModuleNotFoundError: No module named 'numpy'"  # what Triton's client reads
     assert f"{interpreter.executable} -m pip install numpy" in rest
 
 

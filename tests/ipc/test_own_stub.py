@@ -22,11 +22,11 @@ def test_it_is_made_executable_for_its_owner_and_stays_readable(tmp_path: Path) 
     path.write_text("#!/bin/sh\n")
     path.chmod(0o640)
     assert find_own_stub(tmp_path, "m") == str(path)
-    assert path.stat().st_mode & 0o777 == 0o740  # the peer leaves 0100
+    assert path.stat().st_mode & 0o777 == 0o740  # Triton leaves 0100
 
 
 @rule("2.10.6")
-def test_what_cannot_be_made_executable_says_so_in_the_peers_words(
+def test_what_cannot_be_made_executable_says_so_in_tritons_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / NAME
@@ -42,7 +42,7 @@ def test_what_cannot_be_made_executable_says_so_in_the_peers_words(
     assert str(caught.value) == f"Failed to give execute permission to {NAME} in {path} m Error No.: 1"
 
 
-def test_one_compiled_for_the_peer_is_explained_not_passed_over(tmp_path: Path) -> None:
+def test_one_compiled_for_triton_is_explained_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"\x7fELF\x02\x01\x01")
     assert is_compiled(tmp_path / NAME)
     with pytest.raises(InterpreterError, match="compiled and speaks only with NVIDIA's server") as caught:
@@ -64,7 +64,7 @@ def test_the_path_of_the_python_may_have_any_characters(tmp_path: Path) -> None:
     assert done.stdout.strip() == "['-c', 'a b', '$c']"
 
 
-def test_started_by_the_peer_it_says_what_it_is(tmp_path: Path) -> None:
+def test_started_by_triton_it_says_what_it_is(tmp_path: Path) -> None:
     path = write_own_stub(tmp_path, sys.executable)
     done = subprocess.run([path, "/repository/m/1/model.py", "shm_1"], capture_output=True, text=True)
     assert done.returncode == 1

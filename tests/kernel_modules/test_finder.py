@@ -34,7 +34,7 @@ def python(code: str, *path: Path, directory: Path = ROOT) -> str:
 def test_the_whole_surface_is_there() -> None:
     import triton_python_backend_utils as pb_utils
 
-    # what a stub has after the model's import, less what the peer's implementation leaks into dir()
+    # what a stub has after the model's import, less what Triton's implementation leaks into dir()
     stub = {name for name in vars(pure) if not name.startswith("_")} | set(compiled.JOINS_LATE) | {"get_model_dir"}
     assert {name for name in vars(pb_utils) if not name.startswith("_")} == stub - {"annotations"}
     assert sorted(vars(pb_utils)["__all__"]) == sorted(stub - {"annotations"})
@@ -73,7 +73,7 @@ def test_without_tritonlab_there_is_no_such_module() -> None:
 
 
 def test_one_that_is_really_installed_wins(tmp_path: Path) -> None:
-    (tmp_path / "triton_python_backend_utils.py").write_text("whose = 'the peer'\n")
+    (tmp_path / "triton_python_backend_utils.py").write_text("whose = 'Triton'\n")
     # PYTHONPATH would win anyway: the last place of sys.path is the test
     code = f"""
         import sys, tritonlab
@@ -81,7 +81,7 @@ def test_one_that_is_really_installed_wins(tmp_path: Path) -> None:
         import triton_python_backend_utils as pb_utils
         print(pb_utils.whose)
     """
-    assert python(code) == "the peer"
+    assert python(code) == "Triton"
 
 
 def test_nothing_importable_lies_beside_the_package() -> None:

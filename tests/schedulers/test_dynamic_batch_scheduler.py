@@ -91,7 +91,7 @@ def test_without_a_delay_what_is_there_goes(sizes: list[int], left: list[int]) -
 @pytest.mark.parametrize(
     ("preferred", "sizes", "at_once", "rest_waits"),
     [
-        # measured on the peer, rule 5.5.4: D = 0.5 s, max 8
+        # measured on Triton, rule 5.5.4: D = 0.5 s, max 8
         ((4,), [1, 1, 1], [], True),
         ((4,), [1] * 4, [4], False),
         ((4,), [1] * 6, [4], True),

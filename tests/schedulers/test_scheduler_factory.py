@@ -61,7 +61,7 @@ def test_initial_states_are_read_from_the_model_directory(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("value", "held"), [("3", 3), ("0", 1), ("", 1), ("soon", 1)])
 @pytest.mark.parametrize("batching", ["dynamic_batching { }", ""])
 @pytest.mark.rule("5.5.11")
-def test_the_peers_aid_for_tests(monkeypatch: pytest.MonkeyPatch, value: str, held: int, batching: str) -> None:
+def test_tritons_aid_for_tests(monkeypatch: pytest.MonkeyPatch, value: str, held: int, batching: str) -> None:
     monkeypatch.setenv("TRITONSERVER_DELAY_SCHEDULER", value)
     scheduler, instance = made(f"max_batch_size: 4 {batching}"), FakeInstance()
     scheduler.instance_ready(instance)

@@ -235,7 +235,7 @@ def test_a_request_that_executes_is_not_cancelled_by_the_scheduler(strategy: Cal
 
 
 def test_a_cancelled_start_is_not_left_out_of_its_sequence(strategy: Callable[..., SequenceConfig]) -> None:
-    # with the oldest strategy the peer would go on with 2b
+    # with the oldest strategy Triton would go on with 2b
     bench = Bench(strategy())
     bench.send("1a", "2a", "2b", "3!", "4a")
     bench.requests["2a"].cancel()

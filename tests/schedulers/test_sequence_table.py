@@ -313,7 +313,7 @@ def test_an_iterative_sequence_ends_with_its_release() -> None:  # rule 5.6.9
 
 
 @pytest.mark.parametrize("how", ["END", "idle"])
-def test_what_has_ended_cannot_come_back(how: str) -> None:  # measured; the peer's client waits for ever
+def test_what_has_ended_cannot_come_back(how: str) -> None:  # measured; Triton's client waits for ever
     book = Book(slots=1, iterative=True)
     slot = book.ask(8, START | END if how == "END" else START)
     assert slot is not None

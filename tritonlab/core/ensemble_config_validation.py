@@ -17,7 +17,7 @@ class _Tensor:
 
 
 def validate_ensemble(config: ModelConfig) -> None:
-    """Raises ConfigError; stray quotes in the texts are the peer's."""
+    """Raises ConfigError; stray quotes in the texts are Triton's."""
     name = config.name
     if config.platform != "ensemble":
         raise ConfigError(f"ensemble scheduling cannot be set for model '{name}' whose platform is not ensemble")
@@ -71,7 +71,7 @@ def _check_data_flow(config: ModelConfig, graph: dict[str, _Tensor]) -> None:
                 + (f": at least one of its depending tensors, '{missing}', is not connected" if missing else "")
             )
     outputs = {tensor.name for tensor in config.output}
-    # Backwards, because the peer walks a C++ hash map, whose newest entry usually comes first.
+    # Backwards, because Triton walks a C++ hash map, whose newest entry usually comes first.
     for name, node in reversed(graph.items()):
         if name not in outputs and (name not in ready or not node.readers):
             raise ConfigError(f"ensemble tensor '{name}' is unused in ensemble '{config.name}'")

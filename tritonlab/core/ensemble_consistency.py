@@ -1,8 +1,8 @@
 """An ensemble against the models its steps name: rules 5.7.3 and 5.7.7, checked when it is loaded.
 
-The peer compares each use of an ensemble tensor with the first one it meets: the ensemble's own inputs and outputs,
+Triton compares each use of an ensemble tensor with the first one it meets: the ensemble's own inputs and outputs,
 then the steps in their order. `connections` gives all of them, with what is wrong, for people and views;
-`check_composing_models` raises the first problem in the peer's words.
+`check_composing_models` raises the first problem in Triton's words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ComposingModel:
 @dataclass(frozen=True)
 class Connection:
     """One entry of a step's input or output map. `shape`: what the model says, the batch dimension as -1 first where it
-    batches; `problem`: why it does not fit, in the peer's words, or empty."""
+    batches; `problem`: why it does not fit, in Triton's words, or empty."""
 
     step: int
     model: str
@@ -111,7 +111,7 @@ def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel
 
 
 def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[Connection | None, str]]:
-    """Connections and problems, in the order in which the peer looks."""
+    """Connections and problems, in the order in which Triton looks."""
     known = {tensor.name: _Use.of(config.name, config, tensor, reshaped=True) for tensor in config.input}
     known.update((tensor.name, _Use.of(config.name, config, tensor, reshaped=True)) for tensor in config.output)
     about = f"in ensemble {config.name}, "

@@ -72,7 +72,7 @@ class InferStats:
         """One `execute` call ended: the only call per batch.
 
         `size`: sum of the batch dimensions. `queue_ns`, `request_ns`: per request, in the queue and since it came in.
-        `failed`: how many of the requests failed; the peer fails all or none (rule 3.11.1), so not 0 means all.
+        `failed`: how many of the requests failed; Triton fails all or none (rule 3.11.1), so not 0 means all.
         `wall_ms`: milliseconds since the epoch. `nulls`: how much of `size` are null requests (rule 5.6.7), which are
         no inferences.
         """

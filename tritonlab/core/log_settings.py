@@ -16,7 +16,7 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class LogSetting:
-    """The values at one moment, named as the peer names them."""
+    """The values at one moment, named as Triton names them."""
 
     log_file: str = ""
     log_info: bool = True
@@ -42,13 +42,13 @@ class LogSettings:
         self.setting = setting
 
     def get(self) -> dict[str, Any]:
-        """The fields of rule 5.14.3, in the peer's order."""
+        """The fields of rule 5.14.3, in Triton's order."""
         return dict(vars(self.setting))
 
     def update(self, settings: Mapping[str, Any]) -> None:
         """Sets what is named; the caller has checked the types (its protocol's texts). Unknown fields are ignored.
 
-        As on the peer, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for
+        As on Triton, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for
         a format that does not exist.
         """
         if "log_file" in settings:
@@ -59,7 +59,7 @@ class LogSettings:
                     self._set(name, bool(settings[name]))
             if "log_verbose_level" in settings:
                 level = int(settings["log_verbose_level"]) & 0xFFFFFFFF
-                self._set("log_verbose_level", level if level <= _MAX_INT32 else 0)  # negative for the peer (measured)
+                self._set("log_verbose_level", level if level <= _MAX_INT32 else 0)  # negative for Triton (measured)
             if "log_format" in settings:
                 if settings["log_format"] not in FORMATS:
                     raise UnavailableError(f"invalid argument for --log_format, got: {settings['log_format']}")

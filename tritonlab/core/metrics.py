@@ -45,7 +45,7 @@ class _Sample:
         self.handles: set[int] = set()
 
     def observe(self, value: float) -> None:
-        # A NaN is below no bound: it lands in the last bucket, like the peer's.
+        # A NaN is below no bound: it lands in the last bucket, like Triton's.
         self.counts[-1 if math.isnan(value) else bisect.bisect_left(self.bounds, value)] += 1
         self.value += value
 
@@ -79,7 +79,7 @@ class _Metric(NamedTuple):
 class MetricRegistry:
     """Custom metrics by id, as the stubs use them, and the text of everything. Any thread may call any method.
 
-    Errors carry the tail of the peer's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
+    Errors carry the tail of Triton's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
     """
 
     def __init__(self, on_change: Callable[[str, Mapping[str, str], float], None] | None = None) -> None:
@@ -167,7 +167,7 @@ class MetricRegistry:
         families: Iterable[Family] = (),
         config: MetricsConfig | None = None,
     ) -> str:
-        """The text of /metrics. By kind, as the peer prints them (counters, gauges, histograms, summaries), and of each
+        """The text of /metrics. By kind, as Triton prints them (counters, gauges, histograms, summaries), and of each
         kind the models' own, then `families` of the caller (the machine's), then custom ones."""
         with self._lock:
             custom = [

@@ -35,7 +35,7 @@ class MetricsConfig:
         settings: Mapping[str, str], interval_ms: float = 2000.0, cpu: bool = True, gpu: bool = True
     ) -> MetricsConfig:
         """From the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError
-        for quantiles that cannot be read (the peer says so in its log and takes the default ones)."""
+        for quantiles that cannot be read (Triton says so in its log and takes the default ones)."""
         flags = {name: settings[name] == "true" for name in _FLAGS if name in settings}
         quantiles = DEFAULT_QUANTILES
         if "summary_quantiles" in settings:

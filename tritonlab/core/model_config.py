@@ -1,6 +1,6 @@
 """`config.pbtxt` as a message: reading and printing its text form and its JSON form (rule 5.2).
 
-The message is the peer's own `ModelConfig`, as `tritonclient` ships it. The generated module is loaded by path because
+The message is Triton's own `ModelConfig`, as `tritonclient` ships it. The generated module is loaded by path because
 `tritonclient.grpc.__init__` imports the whole gRPC client: measured 2 ms against 130 to 230 ms. Nothing is registered
 in `sys.modules`, and the message class comes from protobuf's descriptor pool, so a later `import tritonclient.grpc`
 gets the very same class.
@@ -94,7 +94,7 @@ def to_dict(config: ModelConfig) -> dict[str, Any]:
     return _message_dict(config)
 
 
-#: 64-bit fields that the peer forgets to turn into JSON numbers: protobuf's own JSON form, decimal text, shows through.
+#: 64-bit fields that Triton forgets to turn into JSON numbers: protobuf's own JSON form, decimal text, shows through.
 _INT64_AS_TEXT = frozenset(
     {
         "inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim",
@@ -105,7 +105,7 @@ _INT64_AS_TEXT = frozenset(
 
 
 def _message_dict(message: Any) -> dict[str, Any]:
-    """One message by rule 5.2.1. A scalar of a oneof has no default and, when set, comes last, as the peer has it."""
+    """One message by rule 5.2.1. A scalar of a oneof has no default and, when set, comes last, as Triton has it."""
     result: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
     for name, read, kind in _readers(message.DESCRIPTOR):
@@ -133,7 +133,7 @@ def _reader(field: Any) -> tuple[str, Any, int]:
     is_message = field.message_type is not None
     if is_message and field.message_type.GetOptions().map_entry:
         value = _scalar_reader(field.message_type.fields_by_name["value"])
-        # The peer prints maps in hash order; any order is right, a stable one is better.
+        # Triton prints maps in hash order; any order is right, a stable one is better.
         return field.name, lambda entries: {str(k): value(entries[k]) for k in sorted(entries)}, _PLAIN
     read = _scalar_reader(field)
     if _is_repeated(field):
@@ -177,5 +177,5 @@ def renamed(config: ModelConfig, name: str) -> ModelConfig:
 
 
 def dims_text(dims: Iterable[int]) -> str:
-    """`[-1,4]`: how the peer prints shapes in messages (rule 5.4.4)."""
+    """`[-1,4]`: how Triton prints shapes in messages (rule 5.4.4)."""
     return "[" + ",".join(map(str, dims)) + "]"

@@ -117,8 +117,8 @@ def _default_preferred_size(batcher: Any, max_batch_size: int) -> None:
 def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
     """Rule 2.4.3: `config` with what core adopts of the dict that auto_complete_config returned.
 
-    Raises ConfigError for a dict that is no ModelConfig: `reason` is the peer's odd text (rule 1.17.4), `detail` the
-    true cause. The peer fails so only if there was no config.pbtxt; with one it drops the completion and goes on.
+    Raises ConfigError for a dict that is no ModelConfig: `reason` is Triton's odd text (rule 1.17.4), `detail` the
+    true cause. Triton fails so only if there was no config.pbtxt; with one it drops the completion and goes on.
     """
     try:
         update = from_json(returned)

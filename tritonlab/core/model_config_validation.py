@@ -1,7 +1,7 @@
-"""What the server refuses in a configuration, with the peer's texts (tables 5.3.1, 5.3.2 and 5.7.2).
+"""What the server refuses in a configuration, with Triton's texts (tables 5.3.1, 5.3.2 and 5.7.2).
 
 `validate_poll` runs before the model is touched; its clients see only `failed to load`, the reason is in the log.
-`validate_final` runs after auto_complete_config; its clients see the text. Checks run in the peer's order, the first
+`validate_final` runs after auto_complete_config; its clients see the text. Checks run in Triton's order, the first
 one wins.
 """
 
@@ -18,7 +18,7 @@ _DataType = messages.DataType
 _Group = messages.ModelInstanceGroup
 _Control = messages.ModelSequenceBatching.Control
 
-#: The platforms that belong to a backend the peer knows by name.
+#: The platforms that belong to a backend Triton knows by name.
 known_platforms = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
@@ -107,7 +107,7 @@ def _check_sequence_batching(config: ModelConfig) -> None:
 
 
 def _check_control_kind(name: str, batcher: Any, kind: str) -> None:
-    """The peer looks for one kind of control at a time and checks the names of all tensors again each time."""
+    """Triton looks for one kind of control at a time and checks the names of all tensors again each time."""
     tensors: set[str] = set()
     found = False
     for control_input in batcher.control_input:
@@ -239,7 +239,7 @@ def _check_tensorrt_only(config: ModelConfig, tensor: Any) -> None:
 
 
 def _check_batch_tensors(config: ModelConfig) -> None:
-    """`batch_input` and `batch_output` do nothing for a Python model, but the peer checks them all the same."""
+    """`batch_input` and `batch_output` do nothing for a Python model, but Triton checks them all the same."""
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}
     for batch_input in config.batch_input:
@@ -281,7 +281,7 @@ def _check_instance_group(config: ModelConfig, group: Any, gpu_ids: Sequence[int
     elif group.gpus:
         raise ConfigError(f"{what} has kind {kind} but specifies one or more GPUs")
     if group.profile and config.platform != "tensorrt_plan":
-        # The missing blank is the peer's.
+        # The missing blank is Triton's.
         raise ConfigError(
             f"{what} and platform {config.platform}specifies profile field which is only supported for TensorRT models"
         )

@@ -66,7 +66,7 @@ def _summary(model: ModelMetrics, of: str, labels: Sequence[tuple[str, str]]) ->
 
 
 def _with(labels: list[tuple[str, str]], extra: Mapping[str, str]) -> list[tuple[str, str]]:
-    """`labels` with `extra`, sorted by name as the peer prints them."""
+    """`labels` with `extra`, sorted by name as Triton prints them."""
     return sorted([*labels, *extra.items()]) if extra else labels
 
 

@@ -25,7 +25,7 @@ class OutputReshapes:
     def apply(self, outputs: dict[str, Tensor]) -> None:
         """Gives the outputs of a response their shapes; no data is copied.
 
-        A shape that does not fit stays as it is: the peer puts `dims` there, or what its memory holds.
+        A shape that does not fit stays as it is: Triton puts `dims` there, or what its memory holds.
         """
         for name, (given, dims) in self._of.items():
             tensor = outputs.get(name)

@@ -1,8 +1,8 @@
-"""Prometheus text as the peer writes it (rule 1.14.8).
+"""Prometheus text as Triton writes it (rule 1.14.8).
 
 Not `prometheus_client.generate_latest`: that names counters `<name>_total`, which breaks every dashboard made for
 Triton, prints `0.0` for `0`, and importing it costs 60 ms (measured). The tests read this text with its parser instead.
-One difference to the peer on purpose: it prints a newline in a help text raw, which breaks the format; here it is
+One difference to Triton on purpose: it prints a newline in a help text raw, which breaks the format; here it is
 escaped.
 """
 
@@ -56,7 +56,7 @@ def label_text(labels: Sequence[tuple[str, str]]) -> str:
 
 
 def number_text(value: float) -> str:
-    """16 significant digits, no `.0`; `+Inf`, `-Inf` and `Nan` as the peer spells them."""
+    """16 significant digits, no `.0`; `+Inf`, `-Inf` and `Nan` as Triton spells them."""
     if math.isnan(value):
         return "Nan"
     if math.isinf(value):

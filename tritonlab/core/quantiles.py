@@ -2,7 +2,7 @@
 
 The algorithm is that of Cormode, Korn, Muthukrishnan and Srivastava, "Effective computation of biased quantiles over
 data streams" (ICDE 2005), with targeted quantiles; the window of several sketches, each reset in its turn, and the
-choice of the lower neighbour in small samples are those of the Prometheus client that the peer uses, so that the same
+choice of the lower neighbour in small samples are those of the Prometheus client that Triton uses, so that the same
 observations give the same lines.
 """
 

@@ -1,8 +1,8 @@
 """Checks a request against its model's configuration (rule 5.4), the same way for every frontend.
 
 Two passes. `_accept` says yes to a valid request as fast as it can, from numbers computed once per model version. Only
-a request it does not like goes to `_examine`, which repeats the checks in the peer's order and words the error. The
-peer keeps inputs in a hash map that in practice hands out the newest first, so `_examine` walks them backwards: with
+a request it does not like goes to `_examine`, which repeats the checks in Triton's order and words the error. 
+Triton keeps inputs in a hash map that in practice hands out the newest first, so `_examine` walks them backwards: with
 several bad inputs the same one is blamed.
 
 Control and state inputs of sequence models are not inputs of the configuration, so a client that sends one is refused
@@ -76,7 +76,7 @@ class RequestRules:
         # Numbers as in the configuration, where a name may legally stand twice.
         self._most = len(config.input)
         self._least = sum(not tensor.optional for tensor in config.input)
-        # The peer's backend reads the batch size from the first one. A sequence's controls are inputs, too.
+        # Triton's backend reads the batch size from the first one. A sequence's controls are inputs, too.
         added = config.sequence_batching.control_input or config.sequence_batching.state
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
         self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
@@ -87,7 +87,7 @@ class RequestRules:
     def check(self, request: InferenceRequest) -> None:
         """Accepts `request`, sets its batch size (1 without batching) and applies reshapes to its inputs.
 
-        Raises InvalidArgumentError with the peer's text.
+        Raises InvalidArgumentError with Triton's text.
         """
         if request.correlation_id.__class__ is str:
             check_correlation_id(request.correlation_id)
@@ -141,7 +141,7 @@ class RequestRules:
         return batch if batch <= max_batch_size or not max_batch_size else 0
 
     def _examine(self, request: InferenceRequest) -> int:
-        """The peer's checks in the peer's order (rule 5.4.1); the batch size if all of them pass, 0 if that is what the
+        """Triton's checks in Triton's order (rule 5.4.1); the batch size if all of them pass, 0 if that is what the
         client says (rule 5.4.5)."""
         self._check_outputs(request)
         if not self._least <= len(request.inputs) <= self._most:
@@ -185,7 +185,7 @@ class RequestRules:
             raise InvalidArgumentError(f"unexpected inference output '{unknown[0]}' for model '{self.model_name}'")
 
     def _wrong_count(self, request: InferenceRequest) -> InvalidArgumentError:
-        """Names are only for the message: the peer compares numbers (rule 5.4.3). The lone `]` is its own."""
+        """Names are only for the message: Triton compares numbers (rule 5.4.3). The lone `]` is its own."""
         given = request.inputs
         missing = [name for name, rule in self._rules.items() if not rule.optional and name not in given]
         wanted = (
@@ -297,7 +297,7 @@ class RequestRules:
         return {"name": tensor.name, "datatype": DataType(tensor.data_type).name, "shape": shape}
 
 
-#: Bytes of a correlation id that is a string; what the peer calls characters.
+#: Bytes of a correlation id that is a string; what Triton calls characters.
 MAX_CORRELATION_ID = 128
 
 
@@ -337,7 +337,7 @@ def _with_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _word(datatype: DataType) -> str:
-    """What the peer calls a datatype, also one that is none."""
+    """What Triton calls a datatype, also one that is none."""
     return datatype.name if datatype else "<invalid>"
 
 

@@ -163,9 +163,9 @@ class RemoteException:
 
 
 class ModelError(InternalError):
-    """The author's model failed. The text is the peer's; the rest is for the author.
+    """The author's model failed. The text is Triton's; the rest is for the author.
 
-    `exception`: the Python exception, if there was one. `reason`: what happened, where the peer's text does not say
+    `exception`: the Python exception, if there was one. `reason`: what happened, where Triton's text does not say
     (the signal that killed the
     stub). `log`: the model's last output lines.
     """
@@ -190,7 +190,7 @@ class ModelError(InternalError):
 
 
 class ModelLoadError(ModelError):
-    """A model could not be loaded. `reason` is what the peer hides in its server log (rule 2.5.3), or the text
+    """A model could not be loaded. `reason` is what Triton hides in its server log (rule 2.5.3), or the text
     itself."""
 
     def __init__(
@@ -215,7 +215,7 @@ class ModelLoadError(ModelError):
 
     @staticmethod
     def at_start(failed: Mapping[str, TritonError]) -> ModelLoadError:
-        """Models that are to be loaded at the start failed: the peer's text, and theirs behind it. `reason`,
+        """Models that are to be loaded at the start failed: Triton's text, and theirs behind it. `reason`,
         `exception` and `log` are those of the first."""
         first = next(iter(failed.values()))
         told = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
@@ -226,7 +226,7 @@ class ModelLoadError(ModelError):
 
 
 class EnsembleError(ModelError):
-    """A step of an ensemble failed, with its error's code. `reason` names the step and its tensors, which the peer's
+    """A step of an ensemble failed, with its error's code. `reason` names the step and its tensors, which Triton's
     text does not."""
 
     def __init__(

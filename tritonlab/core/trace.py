@@ -1,4 +1,4 @@
-"""The trace of one request, and of what it made models ask: the entries of the peer's trace file (rule 5.14.4)."""
+"""The trace of one request, and of what it made models ask: the entries of Triton's trace file (rule 5.14.4)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Trace:
     # -- as the file has it
 
     def entries(self) -> list[Entry]:
-        """In the order in which the peer tells the same: what the frontend received first, what it sent last."""
+        """In the order in which Triton tells the same: what the frontend received first, what it sent last."""
         level = self.tree.setting.level
         begin, end = self._span
         found: list[Entry] = []
@@ -172,7 +172,7 @@ class TraceTree:
         return self._new(self, parent)
 
     def join(self, trace: Trace) -> None:
-        """Only now: a request that is refused before leaves nothing behind, as on the peer."""
+        """Only now: a request that is refused before leaves nothing behind, as on Triton."""
         with self.lock:
             if trace in self.open:
                 return
@@ -186,7 +186,7 @@ class TraceTree:
         self._on_leave(trace)
 
     def finished(self) -> list[Trace]:
-        """All traces, newest first as the peer writes them, once none is open any more; then it is empty again."""
+        """All traces, newest first as Triton writes them, once none is open any more; then it is empty again."""
         with self.lock:
             if self.open:
                 return []
@@ -219,8 +219,8 @@ def _tensor(name: str, tensor: Tensor) -> Entry:
 
 
 def _values(tensor: Tensor) -> list[str]:
-    """As a C++ stream prints them. Differences on purpose: bytes are numbers (the peer prints them raw), quotes in
-    strings are escaped (the peer breaks its JSON there), and there are numbers for FP16 and BF16 (there are none)."""
+    """As a C++ stream prints them. Differences on purpose: bytes are numbers (Triton prints them raw), quotes in
+    strings are escaped (Triton breaks its JSON there), and there are numbers for FP16 and BF16 (there are none)."""
     if tensor.datatype is DataType.BF16:
         array = (tensor.data.reshape(-1).astype(np.uint32) << 16).view(np.float32)
     else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from .status import InvalidArgumentError, UnsupportedError
 
 OFF = "OFF"
-#: What can be traced, in the order the peer prints them.
+#: What can be traced, in the order Triton prints them.
 LEVELS = ("TIMESTAMPS", "TENSORS")
 MODES = ("triton", "opentelemetry")
 
@@ -49,7 +49,7 @@ class TraceSetting:
         return ""
 
     def values(self) -> Values:
-        """As clients read it, in the peer's order."""
+        """As clients read it, in Triton's order."""
         common = {
             "trace_level": list(self.level) or [OFF],
             "trace_rate": [str(self.rate)],
@@ -119,7 +119,7 @@ class TraceSettings:
     def _updated(
         self, sampler: _Sampler | None, fallback: TraceSetting, parsed: Mapping[str, _Parsed | None]
     ) -> _Sampler:
-        """The sampler that takes the place of `sampler`; it counts from the start, as the peer's does (measured: a
+        """The sampler that takes the place of `sampler`; it counts from the start, as Triton's does (measured: a
         `trace_count` that ran down is whole again after an update of anything)."""
         changes: dict[str, _Parsed] = {name: getattr(sampler.setting, name) for name in sampler.own} if sampler else {}
         for field, value in parsed.items():
@@ -185,7 +185,7 @@ _Parsed = int | tuple[str, ...]
 #: A list that names no level that exists changes nothing (measured).
 _UNCHANGED: tuple[str, ...] = ("",)
 
-#: What clients may write, in the order the peer reads it.
+#: What clients may write, in the order Triton reads it.
 _FIELDS = {"trace_level": "level", "trace_rate": "rate", "trace_count": "count", "log_frequency": "log_frequency"}
 
 

@@ -62,7 +62,7 @@ class EndpointOptions:
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
 
     def places(self) -> dict[str, Place]:
-        """Service, as the peer calls it in its log -> where it listens, in the order the peer starts them."""
+        """Service, as Triton calls it in its log -> where it listens, in the order Triton starts them."""
         places = {
             "GRPC": (self.grpc, Place(self.grpc_address, self.grpc_port, self.grpc_options.reuse_port)),
             "HTTP": (self.http, Place(self.http_address, self.http_port, self.http_options.reuse_port)),
@@ -89,7 +89,7 @@ class EndpointOptions:
                 check_free(place.address, place.port, place.shared)
 
 
-#: How the peer says it of two services at one port, and in this order.
+#: How Triton says it of two services at one port, and in this order.
 _WORDS = {"HTTP": "HTTP", "GRPC": "GRPC", "Metrics": "metrics"}
 
 
@@ -177,7 +177,7 @@ class Endpoints:
 
 @contextlib.contextmanager
 def _named(service: str) -> Iterator[None]:
-    """Says which service an error is of, as the peer does."""
+    """Says which service an error is of, as Triton does."""
     try:
         yield
     except TritonError as error:

@@ -88,6 +88,6 @@ class InflightRequests(dict[int, InferenceRequest]):
             )
         except TritonError as refusal:
             error = refusal
-        # the peer drops it with a log line and its client waits for ever (rule 3.9.5)
+        # Triton drops it with a log line and its client waits for ever (rule 3.9.5)
         self[request.serial] = request
         self.fail([request], error)

@@ -60,7 +60,7 @@ class ModelInstance:
     # -- life
 
     def start(self, stub: ModelStub | None = None) -> None:
-        """Imports and initializes the model, in `stub` if one was given; blocking. Raises ModelError with the peer's
+        """Imports and initializes the model, in `stub` if one was given; blocking. Raises ModelError with Triton's
         text."""
         plan = self.plan
         try:

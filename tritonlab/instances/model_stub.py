@@ -1,4 +1,4 @@
-"""A stub that has, or will have, a model: import, auto-complete, initialize, finalize, each with the peer's error
+"""A stub that has, or will have, a model: import, auto-complete, initialize, finalize, each with Triton's error
 texts."""
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A server without `rate_limit="execution_count"` has no RateLimiter, and nothing of this on the way of a request. With
 one, a scheduler that has a batch for an idle instance asks `admit`. A refused instance waits for its turn with nothing
-in its hands: its scheduler forms the batch only when the resources are there, so the batch grows meanwhile, as the
-peer's does.
+in its hands: its scheduler forms the batch only when the resources are there, so the batch grows meanwhile, as 
+Triton's does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RateLimiter:
     was, there is as much of each as the instance that asks for most, of what was not said otherwise none (measured).
 
     Guarantees: an instance has all its resources or none. Of those that wait only the first by rank may take, so that
-    many small ones do not starve a big one; others that would fit wait behind it, as the peer's do. `retry` callables
+    many small ones do not starve a big one; others that would fit wait behind it, as Triton's do. `retry` callables
     are called without the lock, one at a time.
     """
 
@@ -67,7 +67,7 @@ class RateLimiter:
         self._turn: _Context | None = None  # who is being asked to come and take
 
     def register(self, instance: Any, config: Any, device_id: int) -> None:
-        """Adds an instance with its group's `rate_limiter`. Raises InvalidArgumentError with the peer's text for one
+        """Adds an instance with its group's `rate_limiter`. Raises InvalidArgumentError with Triton's text for one
         that could never execute."""
         context = _Context(config, device_id)
         with self._lock:

@@ -44,7 +44,7 @@ class ReadinessCheck:
     def await_ready(self, query: ReadyQuery, timeout: float = READY_TIMEOUT) -> bool:
         """Returns when the model is ready; False if it has no `is_ready`, and so always is.
 
-        Raises UnavailableError with the peer's text when it is not: it said so, raised, returned something else, or
+        Raises UnavailableError with Triton's text when it is not: it said so, raised, returned something else, or
         took too long.
         """
         if not self._monitor.await_answer(query.answer, timeout):

@@ -62,8 +62,8 @@ class RequestExecutor:
         reader = BlockReader(link, block)
         inputs = {header[0]: reader.tensor(header) for header in headers}
         reader.finish()
-        # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU the
-        # peer answers an error of its allocator instead (rule 1.12.2).
+        # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU 
+        # Triton answers an error of its allocator instead (rule 1.12.2).
         name, version, request_id, correlation_id, flags, timeout, outputs, parameters, _, trace = fields
         request = InferenceRequest(
             name,
@@ -195,7 +195,7 @@ def _refused(model: str, error: TritonError) -> str:
     return f"Model {model} - Error when running inference: {error.message}"
 
 
-#: The stray quote is the peer's (rule 4.2.1).
+#: The stray quote is Triton's (rule 4.2.1).
 _DECOUPLED_TEXT = (
     "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled "
     "transaction policy. "

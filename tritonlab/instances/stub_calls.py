@@ -116,7 +116,7 @@ class StubCalls:
         metric = self._metrics.metric(*body)
         buckets = self._metrics.buckets(metric)
         if body[2] is not None and buckets != body[2] and instance.stub is not None:
-            # the peer says nothing, and the author wonders at /metrics
+            # Triton says nothing, and the author wonders at /metrics
             labels, wanted = body[1], body[2]
             text = (
                 f"the histogram with the labels {labels or {}} keeps its buckets {buckets} and does not get {wanted}: "

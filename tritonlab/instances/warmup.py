@@ -1,8 +1,8 @@
 """`model_warmup`: requests that an instance executes between `initialize` and READY (rule 5.8).
 
-They go past the scheduler straight to the instance, as with the peer: no controls are added, nothing is looked up in
-the response cache. A stub that is started again after its death is cold like the first one and warms up again (the
-peer starts none again).
+They go past the scheduler straight to the instance, as with Triton: no controls are added, nothing is looked up in
+the response cache. A stub that is started again after its death is cold like the first one and warms up again (
+Triton starts none again).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOOK = 0.1
 
 class Warmup:
     """The samples of a final configuration. `directory` is the model's: data files are in its `warmup/`. `counted`:
-    whether the statistics show the executions, as the peer's do."""
+    whether the statistics show the executions, as Triton's do."""
 
     def __init__(self, config: ModelConfig, directory: Path, rules: RequestRules, *, counted: bool = True) -> None:
         self.counted = counted
@@ -59,7 +59,7 @@ class Warmup:
 
     def _sample(self, setting: Any) -> dict[str, Tensor]:
         """The inputs of a request of batch 1, checked like a client's. Inputs that the configuration does not name,
-        controls above all, are handed on unchecked, as by the peer."""
+        controls above all, are handed on unchecked, as by Triton."""
         config = self._config
         tensors = {name: self._tensor(name, spec) for name, spec in sorted(setting.inputs.items())}
         declared = {tensor.name for tensor in config.input}
@@ -84,7 +84,7 @@ class Warmup:
             if not datatype.byte_size:
                 return np.frombuffer(content, np.uint8)
             if len(content) < size:
-                # the missing blank is the peer's
+                # the missing blank is Triton's
                 raise InvalidArgumentError(
                     f"[request id: <id_unknown>] warmup setting expects {size} bytes, but the data provided from "
                     f"{spec.input_data_file}only has {len(content)} bytes"
@@ -194,7 +194,7 @@ class _Recorder(InferStats):
 
 
 def _failure(sample: str, errors: list[TritonError]) -> ModelLoadError:
-    """The peer's text (rule 5.8.4), which 2.51 does not always survive (section 8), and what the author needs."""
+    """Triton's text (rule 5.8.4), which 2.51 does not always survive (section 8), and what the author needs."""
     text = f"failed to run warmup sample '{sample}': {''.join(f'{error.message}; ' for error in errors)}"
     first = errors[0]
     if not isinstance(first, ModelError):

@@ -39,13 +39,13 @@ def _filter(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
 
 
 def _open(archive: Path) -> tarfile.TarFile:
-    """Plain tar and gzip only, as in the peer: an archive that works here must work there."""
+    """Plain tar and gzip only, as in Triton: an archive that works here must work there."""
     with archive.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     try:
         return tarfile.open(archive, "r:gz" if packed else "r:")
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        # the peer's text (rule 2.10.3)
+        # Triton's text (rule 2.10.3)
         raise ArchiveError("archive_read_open_filename() failed.") from error
 
 

@@ -33,8 +33,8 @@ class ExecutionEnvironments:
         self._unpacked: dict[str, tuple[tuple[int, int], Path]] = {}
 
     def find(self, path: str, model_directory: Path) -> Path:
-        """The directory of the environment at `path`, the value of the parameter. Raises InterpreterError with the
-        peer's text where it has one (rule 2.10.3)."""
+        """The directory of the environment at `path`, the value of the parameter. Raises InterpreterError with 
+        Triton's text where it has one (rule 2.10.3)."""
         named = path.replace(MODEL_DIRECTORY, str(model_directory))
         try:
             found = Path(os.path.realpath(named, strict=True))

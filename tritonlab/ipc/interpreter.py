@@ -1,6 +1,6 @@
 """What a stub process is started with: an interpreter, and the Python environment it belongs to.
 
-The peer's stub is compiled around one Python; ours is source that any Python from 3.8 on runs. So a model's own
+Triton's stub is compiled around one Python; ours is source that any Python from 3.8 on runs. So a model's own
 interpreter is the environment's `bin/python`, or an executable in the model directory that starts one
 (`own_stub.py`), and no second stub is ever built.
 """
@@ -40,7 +40,7 @@ class Interpreter:
 
     def variables(self, base: Mapping[str, str]) -> dict[str, str]:
         """The environment variables of the process. Its `activate` script is not executed: what it exports is lost, as
-        in the newest peer (rule 2.10.4)."""
+        in the newest Triton (rule 2.10.4)."""
         found = dict(base)
         root = self.environment
         if root:
@@ -79,7 +79,7 @@ class Interpreter:
             )
         if "numpy" not in said:
             last = complaint.splitlines()[-1] if complaint else "numpy cannot be imported"
-            # the first line is what the peer's client reads: there the model's own `import numpy` fails
+            # the first line is what Triton's client reads: there the model's own `import numpy` fails
             raise InterpreterError(
                 f"{last}\n\nThe stub needs numpy in the Python environment of the model. Install it there:\n"
                 f"  {self.executable} -m pip install numpy"

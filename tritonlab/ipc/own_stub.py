@@ -1,6 +1,6 @@
 """A model's own stub: `<model directory>/triton_python_backend_stub`, preferred over the server's (rule 2.10.6).
 
-In the peer it is the same program compiled for another Python. Here it is an executable that is run as an
+In Triton it is the same program compiled for another Python. Here it is an executable that is run as an
 interpreter is: first the path of our stub, then the descriptors, which it hands on by `exec`.
 """
 
@@ -30,7 +30,7 @@ exit 1
 def find_own_stub(directory: Path, instance: str) -> str | None:
     """The stub of `directory`, made executable; None if there is none.
 
-    Raises InterpreterError for one that was compiled for the peer. Falling back to our own interpreter would run the
+    Raises InterpreterError for one that was compiled for Triton. Falling back to our own interpreter would run the
     model with another Python than its author chose.
     """
     path = directory / NAME

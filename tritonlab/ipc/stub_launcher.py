@@ -36,7 +36,7 @@ STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
 #: What runs the kernel runs the models, unless they bring an environment or a stub of their own.
 KERNEL = Interpreter(sys.executable)
 
-#: Seconds. FINALIZE has none in the peer (rule 2.8.2); a kernel that shuts down must not wait for ever.
+#: Seconds. FINALIZE has none in Triton (rule 2.8.2); a kernel that shuts down must not wait for ever.
 HELLO_TIMEOUT = 60.0
 FINALIZE_TIMEOUT = 30.0
 RUNG_TIMEOUT = 2.0

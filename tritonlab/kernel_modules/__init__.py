@@ -2,10 +2,10 @@
 
 A stub finds the author's module on its path. Every other process that has imported tritonlab finds it through the
 finder here, the last one of `sys.meta_path`: a module of that name that is really installed wins, and nothing lies in
-site-packages that could stand before the peer's own in a packed environment.
+site-packages that could stand before Triton's own in a packed environment.
 
 What it finds are the two files beside this one. They have the whole surface from the start, classes included. In a
-stub, ours or the peer's, the classes are there only once `model.py` has been imported (rule 1.1.2): a
+stub, ours or Triton's, the classes are there only once `model.py` has been imported (rule 1.1.2): a
 `from triton_python_backend_utils import Tensor` or a class in an evaluated annotation works here and fails to load.
 """
 

@@ -41,7 +41,7 @@ from tritonlab.stub.triton_python_backend_utils import (
     using_decoupled_model_transaction_policy,
 )
 
-# the peer's module leaks these (rule 1.1.1)
+# Triton's module leaks these (rule 1.1.1)
 import json  # isort: skip
 import struct  # isort: skip
 import numpy as np  # isort: skip

@@ -9,7 +9,7 @@ from .dynamic_batch_scheduler import Wait, batch_key
 from .sequence_config import SequenceConfig
 from .sequence_table import Slot
 
-#: Slots are counted, the configured utilization is a float: the peer's tolerance.
+#: Slots are counted, the configured utilization is a float: Triton's tolerance.
 _EPSILON = 1e-4
 
 

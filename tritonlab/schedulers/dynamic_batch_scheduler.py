@@ -309,7 +309,7 @@ class DynamicBatchScheduler:
         work: list[tuple[Instance | None, Sequence[InferenceRequest], Batch]] = []
         queue = self._queue
         while queue and self._idle:
-            # Timeouts are looked at when something could be executed, as the peer does (rule 5.5.10).
+            # Timeouts are looked at when something could be executed, as Triton does (rule 5.5.10).
             if self._policies is not None and (late := self._policies.expire(now)):
                 work.append((None, late, _TIMEOUT))
                 continue

@@ -1,4 +1,4 @@
-"""Why an ensemble's request failed: the peer's text, and below it which step, and what it was given."""
+"""Why an ensemble's request failed: Triton's text, and below it which step, and what it was given."""
 
 from __future__ import annotations
 

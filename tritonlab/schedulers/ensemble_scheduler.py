@@ -259,7 +259,7 @@ class EnsembleRun:
         self._deliver()
 
     def cancel(self) -> None:
-        """The client cancelled. The peer tells the steps that start from now on; here those that run hear it too."""
+        """The client cancelled. Triton tells the steps that start from now on; here those that run hear it too."""
         with self._lock:
             steps = list(self._steps.values())
         for step in steps:
@@ -313,7 +313,7 @@ class EnsembleRun:
             scheduler.over(request)
 
     def _record(self, response: InferenceResponse) -> None:
-        """Rule 5.7.13. The peer counts a failed request twice."""
+        """Rule 5.7.13. Triton counts a failed request twice."""
         request, scheduler = self.request, self._scheduler
         now = scheduler.clock.now()
         if response.error is not None:
@@ -332,7 +332,7 @@ class EnsembleRun:
 
 
 def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
-    """What the peer tells with every response that has an output (rule 5.7.8)."""
+    """What Triton tells with every response that has an output (rule 5.7.8)."""
     return {
         "sequence_id": request.correlation_id,
         "sequence_start": bool(request.flags & SEQUENCE_START),

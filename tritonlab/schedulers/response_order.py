@@ -39,7 +39,7 @@ class ResponseOrder:
         request.on_response = self._on_response
 
     def leave(self, request: InferenceRequest) -> None:
-        """Lets a request answer at once that will not be executed: the peer does not hold refusals back either."""
+        """Lets a request answer at once that will not be executed: Triton does not hold refusals back either."""
         with self._lock:
             _, turn = self._turns.pop(id(request))
         request.on_response = turn.callback

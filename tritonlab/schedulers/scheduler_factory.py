@@ -22,7 +22,7 @@ from .sequence_inputs import SequenceInputs
 
 @dataclass(frozen=True)
 class SchedulerServices:
-    """What any scheduler of a model version is given. `warn` gets what the peer would write into its log; `limiter` is
+    """What any scheduler of a model version is given. `warn` gets what Triton would write into its log; `limiter` is
     None where executions share no resources."""
 
     clock: Clock
@@ -61,6 +61,6 @@ def make_scheduler(
 
 
 def _held_requests() -> int:
-    """The peer's aid for tests of batching (rule 5.5.11)."""
+    """Triton's aid for tests of batching (rule 5.5.11)."""
     text = os.environ.get("TRITONSERVER_DELAY_SCHEDULER", "")
     return int(text) if text.isdecimal() else 0

@@ -30,7 +30,7 @@ from .sequence_table import SequenceTable, Slot
 
 class SequenceBatchScheduler:
     """Keeps each sequence at one slot of one instance. `inputs` are the controls and states of the model; `warn` gets
-    what the peer writes into its log.
+    what Triton writes into its log.
 
     Guarantees: a request with START may use an id again, everything else of a sequence goes where its START went.
     Failures and payloads leave without the lock held.
@@ -247,7 +247,7 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def stop(self) -> None:
-        """Refuses new requests and waits until all that were taken are executed. The peer keeps backlogged sequences
+        """Refuses new requests and waits until all that were taken are executed. Triton keeps backlogged sequences
         waiting until those before them are idle for long enough; here sequences that can only wait end at once."""
         now = self._clock.now()
         work = Work()
@@ -342,7 +342,7 @@ class SequenceBatchScheduler:
         return self._limiter is None or self._limiter.admit(host.instance, self._retry)
 
     def _drop_candidates(self, host: Host, now: int, work: Work) -> None:
-        """A cancelled candidate ends its sequence, as it would in its slot. The peer executes it, or with a delay
+        """A cancelled candidate ends its sequence, as it would in its slot. Triton executes it, or with a delay
         leaves it out and goes on with the next request of the sequence, which the model cannot notice."""
         dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]
         host.candidates = deque(c for c in host.candidates if not c.request.cancelled)

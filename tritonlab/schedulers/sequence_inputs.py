@@ -71,7 +71,7 @@ class SequenceInputs:
     def null_request(self, like: InferenceRequest) -> NullRequest:
         """What stands at a slot without a request (rule 5.6.7): inputs of the shapes of `like`, id and flags 0.
 
-        The peer leaves the inputs to whatever was in memory; here they are zeros and empty strings.
+        Triton leaves the inputs to whatever was in memory; here they are zeros and empty strings.
         """
         inputs: Mapping[str, Tensor] = {
             name: Tensor(tensor.datatype, tensor.shape, _zeros(tensor.datatype, tensor.shape))
@@ -108,7 +108,7 @@ def _string(text: str) -> bytes:
 
 
 def _number_of(correlation_id: str) -> int:
-    """A string id for an integer control: the peer reads the first 8 bytes of the string element as a number.
+    """A string id for an integer control: Triton reads the first 8 bytes of the string element as a number.
 
     Measured: 'str' is 32216184615075843. Below four characters it reads on in whatever is there; here that is zeros.
     """
@@ -125,7 +125,7 @@ def _zeros(datatype: DataType, shape: tuple[int, ...]) -> NDArray[Any]:
 def _initial_state(state: Any, directory: Path, *, batching: bool) -> Tensor:
     """What the model sees in a state input, of every request: the Python backend never writes state (rule 5.6.10).
 
-    Variable dims are 1, whatever the dims of an initial state: measured. Without an initial state the peer gives
+    Variable dims are 1, whatever the dims of an initial state: measured. Without an initial state Triton gives
     numbers nobody initialised, here they are zeros.
     """
     datatype = DataType(state.data_type)
@@ -148,7 +148,7 @@ def _read_state(initial: Any, datatype: DataType, shape: tuple[int, ...], direct
         return np.frombuffer(content, np.uint8)
     expected = prod(initial.dims) * datatype.byte_size
     if len(content) < expected:
-        # the missing blank is the peer's
+        # the missing blank is Triton's
         raise InvalidArgumentError(
             f"initial_state setting expects {expected} bytes, but the data provided from {initial.data_file}only "
             f"has {len(content)} bytes."

@@ -18,7 +18,7 @@ from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.status import CancelledError, InvalidArgumentError, TritonError, UnavailableError
 from .sequence_config import SequenceConfig
 
-#: A sequence that went idle in the backlog is looked at this long after it got its slot: the peer's period.
+#: A sequence that went idle in the backlog is looked at this long after it got its slot: Triton's period.
 _BACKLOG_LOOK = 50_000_000
 
 Id = int | str
@@ -195,7 +195,7 @@ class SequenceTable:
 
     def back(self, request: InferenceRequest, now: int) -> Slot:
         """A request that the model wants to see again, without START (rule 3.9.2). Raises InvalidArgumentError if its
-        sequence has ended meanwhile; the peer's client waits for ever then."""
+        sequence has ended meanwhile; Triton's client waits for ever then."""
         slot = self._by_id.get(request.correlation_id)
         if slot is None:
             raise self._no_start(request.correlation_id)
@@ -252,7 +252,7 @@ class SequenceTable:
             del self._waiting[ident]
             self._by_id[ident] = slot
             slot.open = True
-        # the peer counts the time in the backlog as idle, and looks after its next pause (measured)
+        # Triton counts the time in the backlog as idle, and looks after its next pause (measured)
         slot.last_seen = max(entry.last_seen, now + _BACKLOG_LOOK - self.config.max_idle)
 
     # -- time

@@ -52,7 +52,7 @@ from .observe.watchdog import Watchdog
 from .options import Options
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
-#: Seconds a server that stops waits for requests that execute (the peer's --exit-timeout-secs).
+#: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
 #: Seconds a stub has to say where it is, after an interrupt.
 _EXPLAIN_SECONDS = 0.5
@@ -314,7 +314,7 @@ class InferenceServer:
         return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
 
     def metrics_text(self) -> str:
-        """Prometheus text, as on the peer's /metrics."""
+        """Prometheus text, as on Triton's /metrics."""
         cache = self._execution.cache
         return self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
 

@@ -9,7 +9,7 @@ from ..core.status import InvalidArgumentError
 SERVER_NAME = "triton"
 #: The release whose newest behaviour the rule book describes (rule 0.1).
 SERVER_VERSION = "2.73.0"
-#: Rule 6.2, in the peer's order.
+#: Rule 6.2, in Triton's order.
 EXTENSIONS = (
     "classification",
     "sequence",
@@ -30,9 +30,9 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?[0-9]{1,99}")
 
 
 def parse_version(text: str) -> int:
-    """`""` is -1, the latest. Raises InvalidArgumentError with the peer's texts (rule 1.15.7).
+    """`""` is -1, the latest. Raises InvalidArgumentError with Triton's texts (rule 1.15.7).
 
-    The peer reads as far as there is a number: `1x` is 1 (measured).
+    Triton reads as far as there is a number: `1x` is 1 (measured).
     """
     if not text:
         return -1

@@ -3,7 +3,7 @@ SIZE GROWTH LIMIT LIFE DOOR`.
 
 All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or
 later, started by path with
-any interpreter. Its directory is the peer's "backend directory": it holds `triton_python_backend_utils.py`, and goes
+any interpreter. Its directory is Triton's "backend directory": it holds `triton_python_backend_utils.py`, and goes
 to the end of sys.path.
 """
 
@@ -45,7 +45,7 @@ def main() -> None:
     from _pb_stub.wire.ipc_message import NUMBER, STACKS_SIGNAL
     from _pb_stub.wire.shm_manager import Region, RegionReader
 
-    # python puts the script's directory first; the peer's backend directory comes last (ModelContext.load)
+    # python puts the script's directory first; Triton's backend directory comes last (ModelContext.load)
     sys.path.remove(_DIRECTORY)
     region = Region(stub_fd, size, growth, limit or None)
     control = Connection(socket.socket(fileno=control_fd), on_freed=region.free)

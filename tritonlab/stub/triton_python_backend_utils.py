@@ -1,7 +1,7 @@
 """What a model imports: `import triton_python_backend_utils as pb_utils`.
 
 Here is the pure part: helpers, the ModelConfig of `auto_complete_config`, constants. Inside a stub the classes
-(Tensor, InferenceRequest, InferenceResponse, ...) join it once `model.py` has been imported, as on the peer (rule
+(Tensor, InferenceRequest, InferenceResponse, ...) join it once `model.py` has been imported, as on Triton (rule
 1.1.2); outside a stub there is only this part.
 """
 
@@ -245,7 +245,7 @@ class ModelConfig:
     def _check_properties(self, kind: str, tensor: _t.Dict[str, _t.Any], allowed: _t.Sequence[str]) -> None:
         for key in tensor:
             if key not in allowed:
-                # reads the name before it is known to be there, as the peer does (rule 1.17.3)
+                # reads the name before it is known to be there, as Triton does (rule 1.17.3)
                 raise ValueError(
                     "%s '%s' in auto-complete-config function for model '%s' contains property other than %s and '%s'."
                     % (kind, tensor["name"], self._name, ", ".join("'%s'" % a for a in allowed[:-1]), allowed[-1])
@@ -284,4 +284,4 @@ class ModelConfig:
         return existing
 
 
-del annotations  # a name the peer's module does not have
+del annotations  # a name Triton's module does not have

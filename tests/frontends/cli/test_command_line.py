@@ -101,7 +101,7 @@ def test_booleans(text: str, value: bool) -> None:
     assert read(f"--allow-http={text}")["endpoints"]["http"] is value
 
 
-#: What the peer says, too: tests/conformance/test_serve.py.
+#: What Triton says, too: tests/conformance/test_serve.py.
 REFUSED = {
     "--allow-http=yes": 'Bad option: "--allow-http".\ninvalid value for bool option: yes',
     "--http-port=abc": "Invalid option value. Got abc",
@@ -155,7 +155,7 @@ def test_values_that_cannot_be_read(argument: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["8000x", "0x10", "5.5", "1_0"])
-def test_numbers_that_the_peer_reads_in_part(text: str) -> None:
+def test_numbers_that_triton_reads_in_part(text: str) -> None:
     """Rule 6.15.2."""
     assert refusal(f"--http-port={text}") == f"Invalid option value. Got {text}"
 

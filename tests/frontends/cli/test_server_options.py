@@ -15,7 +15,7 @@ def server(*arguments: str) -> dict[str, Any]:
     return read_options(arguments).server
 
 
-def test_the_peers_defaults_hold_but_for_the_address() -> None:
+def test_tritons_defaults_hold_but_for_the_address() -> None:
     options = read_options(["--model-repository=/models"])
     assert options.endpoints == EndpointOptions()
     assert (options.endpoints.http_address, options.endpoints.grpc_address) == ("127.0.0.1", "127.0.0.1")

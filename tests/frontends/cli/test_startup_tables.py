@@ -34,7 +34,7 @@ def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
         core.stop()
 
 
-def test_options_are_the_peers_rows() -> None:
+def test_options_are_tritons_rows() -> None:
     arguments = ["--model-repository=/a", "--model-repository=/b", "--model-control-mode=explicit", "--load-model=*"]
     arguments += ["--model-config-name=h100"]
     arguments += ["--id=me", "--strict-readiness=false", "--rate-limit=execution_count", "--rate-limit-resource=R1:3"]

@@ -150,7 +150,7 @@ def test_a_load_holds_nobody_else_up(stub: Any, core: Core) -> None:
     load.result(SECONDS)
 
 
-def test_a_port_in_use_is_the_peers_error(server: GRPCServer, core: Core) -> None:
+def test_a_port_in_use_is_tritons_error(server: GRPCServer, core: Core) -> None:
     port = server.start("127.0.0.1", 0)
     other = GRPCServer(cast(InferenceServer, core), SharedMemoryManager())
     with pytest.raises(UnavailableError, match=re.escape(f"Socket '127.0.0.1:{port}' already in use")):

@@ -1,5 +1,5 @@
 """Messages to requests and responses to messages: what is written is what protobuf reads, and bad messages, however
-made, end in the peer's error and nothing else."""
+made, end in Triton's error and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace says of gRPC, in the peer's words and order (rule 5.14.4; measured on 2.51)."""
+"""What a trace says of gRPC, in Triton's words and order (rule 5.14.4; measured on 2.51)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tritonlab.frontends.http.json_document import about, as_int, as_uint, membe
     [b"\xef\xbb\xbf{}", b"{}\0", b'{"a":"\xff"}', b'{"a":"\\ud83d\\ude00"}', b"[-Inf]", b"1" * 308],
     ids=["bom", "nul", "no utf-8", "surrogate pair", "inf", "digits"],
 )
-def test_what_pythons_parser_refuses_is_read_as_the_peer_reads_it(body: bytes) -> None:
+def test_what_pythons_parser_refuses_is_read_as_triton_reads_it(body: bytes) -> None:
     parse(body)
 
 
@@ -58,7 +58,7 @@ def test_a_good_document_is_not_read_slowly(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @rule("6.3.3")
-def test_what_has_the_wrong_type_is_told_in_the_peers_words() -> None:
+def test_what_has_the_wrong_type_is_told_in_tritons_words() -> None:
     with pytest.raises(TritonError) as raised:
         member([], "inputs")
     assert raised.value.message == "attempt to access non-existing object member 'inputs'"

@@ -34,7 +34,7 @@ from tritonlab.frontends.http import json_writer
         (math.nan, "NaN"),
     ],
 )
-def test_a_number_is_printed_as_the_peer_prints_it(number: float, printed: str) -> None:
+def test_a_number_is_printed_as_triton_prints_it(number: float, printed: str) -> None:
     """Measured."""
     assert json_writer.numbers(np.array([number])) == f"[{printed}]".encode()
     assert json_writer.value(number) == printed.encode()

@@ -49,7 +49,7 @@ PIECES = st.one_of(
 
 @rule("6.3.3")
 @pytest.mark.parametrize("text", MEASURED)
-def test_what_is_no_json_is_told_as_the_peer_tells_it(text: str) -> None:
+def test_what_is_no_json_is_told_as_triton_tells_it(text: str) -> None:
     with pytest.raises(ReadError) as raised:
         read(text.encode())
     assert (raised.value.text, raised.value.offset) == MEASURED[text]
@@ -66,7 +66,7 @@ def test_rapidjson_reads_and_refuses_the_same(text: str) -> None:
     except ReadError as error:
         words = error.text
         if words.startswith("Invalid escape") and text.encode()[error.offset] < 32:
-            words = "Invalid encoding in string."  # of a newer rapidjson than the peer's
+            words = "Invalid encoding in string."  # of a newer rapidjson than Triton's
         found = f"Parse error at offset {error.offset}: {words}"
     assert found == expected
 
@@ -79,7 +79,7 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
         assert 0 <= error.offset <= len(body)
 
 
-def test_what_only_the_peer_reads() -> None:
+def test_what_only_triton_reads() -> None:
     for mark in (b"\xef\xbb\xbf", b"\xef\xbb", b"\xbf"):
         assert read(mark + b"[1]") == [1]
     assert read(b"[1]\0 anything") == [1]

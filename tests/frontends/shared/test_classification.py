@@ -41,7 +41,7 @@ def test_integers_are_printed_as_they_are_and_equals_keep_their_order() -> None:
 
 
 def test_nothing_has_no_classes() -> None:
-    """The peer crashes (measured)."""
+    """Triton crashes (measured)."""
     assert classes(np.float32([]), 2) == ([], (0,))
     assert classes(np.zeros((0, 3), np.float32), 2, batched=True) == ([], (0,))
 

@@ -126,7 +126,7 @@ def test_a_key_that_is_a_link_is_not_followed(manager: SharedMemoryManager, tmp_
 
 
 @pytest.mark.rule("2.9.3", "6.10.2")
-def test_regions_of_the_peers_stubs_are_reserved(manager: SharedMemoryManager) -> None:
+def test_regions_of_tritons_stubs_are_reserved(manager: SharedMemoryManager) -> None:
     with refusal(
         InvalidArgumentError,
         "cannot register shared memory region 'a' - invalid shm key 'triton_python_backend_shm_region_1' as the key "

@@ -47,7 +47,7 @@ P = "[request id: <id_unknown>] "
         ("something nobody has seen", ""),
     ],
 )
-def test_texts_of_the_peer_get_advice(text: str, expected: str) -> None:
+def test_texts_of_triton_get_advice(text: str, expected: str) -> None:
     assert hint(text, CONFIGS.get) == expected
 
 

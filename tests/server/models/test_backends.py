@@ -231,6 +231,6 @@ def test_inputs_are_forced_to_the_cpu_unless_no(value: str | None, expected: boo
 
 @rule("2.12.1")
 @pytest.mark.parametrize("value", ["maybe", "", "YES"])
-def test_another_value_is_refused_with_the_peers_stray_quote(place: Place, value: str) -> None:
+def test_another_value_is_refused_with_tritons_stray_quote(place: Place, value: str) -> None:
     found = place.fails("python", {"FORCE_CPU_ONLY_INPUT_TENSORS": value}, default_model_filename=FILE)
     assert found == (Code.UNSUPPORTED, f"Incorrect value for FORCE_CPU_ONLY_INPUT_TENSORS: {value}'")

@@ -29,7 +29,7 @@ def files(versions: tuple[int, ...] = (1, 2), more: str = "", **changed: tuple[i
     ("found", "changes"),
     [
         (files(), Changes((), (1, 2))),
-        (files(config_dot_pbtxt=(2, 12)), Changes((), (1, 2))),  # a comment: the peer compares what it says
+        (files(config_dot_pbtxt=(2, 12)), Changes((), (1, 2))),  # a comment: Triton compares what it says
         (files(**{"2__model_dot_py": (2, 10)}), Changes((2,), (1,))),
         (files(**{"2__data__x": (2, 1)}), Changes((2,), (1,))),
         (files(**{"9__model_dot_py": (2, 10)}), Changes((), (1, 2))),  # no version that is selected

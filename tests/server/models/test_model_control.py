@@ -365,7 +365,7 @@ def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None
         server.load("both")
         assert server.index() == [{"name": name, "version": "1", "state": "READY"} for name in ("both", "yours")]
         server.unregister_model_repository(second)
-        assert server.index() == []  # as the peer: what serves from nowhere is not in it
+        assert server.index() == []  # as Triton: what serves from nowhere is not in it
         assert ask(server, "yours") == 1
         with pytest.raises(AlreadyExistsError):
             server.register_model_repository(first)
@@ -562,7 +562,7 @@ def test_instances_come_and_go_while_the_others_serve(lab: Lab) -> None:
     assert model.config()["instance_group"][0]["count"] == 3
     version = lab.server.core.find("crew")
     reconfigure(lab, "crew", "count: 2")
-    assert sorted(names(model)) == ["crew_0_1", "crew_0_2"]  # as the peer: the last ones stay
+    assert sorted(names(model)) == ["crew_0_1", "crew_0_2"]  # as Triton: the last ones stay
     eventually(lambda: not alive(first) and not version.leaving)
     reconfigure(lab, "crew", "count: 2", 'name: "more"')
     assert sorted(names(model)) == ["crew_0_1", "crew_0_2", "more_0"]

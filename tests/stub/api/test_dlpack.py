@@ -180,7 +180,7 @@ def test_the_byte_offset_counts() -> None:
     [
         np.arange(6.0).reshape(2, 3).T,
         np.arange(6.0).reshape(2, 3)[:, ::2],
-        # the peer reads these as if they were contiguous; refused here, so that no wrong data goes out there
+        # Triton reads these as if they were contiguous; refused here, so that no wrong data goes out there
         np.arange(6)[::2],
         np.arange(6)[::-1],
         np.arange(12).reshape(4, 3)[::2],

@@ -10,7 +10,7 @@ from tritonlab.stub._pb_stub.api.enums import ErrorCode, LogLevel, MemoryType, M
 pytestmark = pytest.mark.rule("1.2")
 
 
-def test_the_numbers_are_the_peers() -> None:
+def test_the_numbers_are_tritons() -> None:
     assert [int(code) for code in ErrorCode.__members__.values()] == list(range(8))
     assert list(ErrorCode.__members__)[3] == "INVALID_ARG"
     assert [int(LogLevel.INFO), int(LogLevel.VERBOSE), int(MetricKind.HISTOGRAM)] == [0, 3, 2]
@@ -22,7 +22,7 @@ def test_memory_numbers_are_not_those_of_the_c_api() -> None:
 
 
 @pytest.mark.rule("1.1.6")
-def test_reprs_are_the_peers() -> None:
+def test_reprs_are_tritons() -> None:
     assert repr(ErrorCode.INTERNAL) == "<__ErrorCode.INTERNAL: 1>"
     assert str(LogLevel.ERROR) == "LogLevel.ERROR"
     assert repr(ErrorCode(9)) == "<__ErrorCode.???: 9>"

@@ -33,7 +33,7 @@ def test_an_error_cannot_be_raised() -> None:
 
 
 @pytest.mark.rule("1.3.2", "1.1.6")
-def test_an_error_shows_as_the_peers_object() -> None:
+def test_an_error_shows_as_tritons_object() -> None:
     assert native.TritonError is TritonError
     assert str(TritonError("x")).startswith("<c_python_backend_utils.TritonError object at 0x")
 

@@ -85,7 +85,7 @@ def test_arguments_of_other_types_are_refused(arguments: dict[str, Any]) -> None
         ({"correlation_id": 1.5}, "Correlation ID must be integer or string"),
         ({"correlation_id": np.int64(1)}, "Correlation ID must be integer or string"),
         ({"parameters": []}, "Expect N8pybind114dictE, got <class 'list'>"),
-        # which check comes first was measured on the peer
+        # which check comes first was measured on Triton
         ({"parameters": [], "correlation_id": 1.5, "inputs": [None]}, "Expect N8pybind114dictE, got <class 'list'>"),
         ({"correlation_id": 1.5, "inputs": [None]}, "Correlation ID must be integer or string"),
         (

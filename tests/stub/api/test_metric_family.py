@@ -100,7 +100,7 @@ def test_bucket_bounds_are_numbers(fake_bridge: FakeBridge) -> None:
 
 
 @pytest.mark.rule("1.14.4", "1.14.5")
-def test_the_servers_refusals_get_the_peers_prefix(fake_bridge: FakeBridge) -> None:
+def test_the_servers_refusals_get_tritons_prefix(fake_bridge: FakeBridge) -> None:
     family = MetricFamily("n", "d", MetricFamily.GAUGE)
     metric = family.Metric()
     for command in ("METRIC_FAMILY_NEW", "METRIC_NEW", "METRIC_OP"):

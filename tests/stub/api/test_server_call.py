@@ -25,7 +25,7 @@ def test_a_refusal_gets_the_callers_prefix(fake_bridge: FakeBridge) -> None:
 
 @pytest.mark.rule("1.18.2")
 @pytest.mark.parametrize("phase", ["import", "auto_complete"])
-def test_where_the_peer_waits_for_ever_the_call_is_refused(fake_bridge: FakeBridge, phase: str) -> None:
+def test_where_triton_waits_for_ever_the_call_is_refused(fake_bridge: FakeBridge, phase: str) -> None:
     fake_bridge.phase = phase
     with pytest.raises(TritonModelException, match="load_model is not available during"):
         call_server("load_model", "", "LOAD_MODEL", [])

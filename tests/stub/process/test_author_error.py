@@ -11,7 +11,7 @@ import pytest
 from tritonlab.core.status import RemoteException
 from tritonlab.instances.response_factory import failure_of
 from tritonlab.stub._pb_stub.process import author_error
-from tritonlab.stub._pb_stub.process.author_error import outcome_of, peer_text, to_wire
+from tritonlab.stub._pb_stub.process.author_error import outcome_of, to_wire, triton_text
 
 
 def raised_by(source: str, file: str = "/repo/m/1/model.py") -> BaseException:
@@ -29,7 +29,7 @@ def raised_by(source: str, file: str = "/repo/m/1/model.py") -> BaseException:
     raise AssertionError("nothing was raised")
 
 
-def test_the_peers_text() -> None:  # rule 2.5.2: innermost frame first, no source lines
+def test_tritons_text() -> None:  # rule 2.5.2: innermost frame first, no source lines
     error = raised_by(
         """
         def inner():
@@ -40,7 +40,7 @@ def test_the_peers_text() -> None:  # rule 2.5.2: innermost frame first, no sour
         """
     )
     assert (
-        peer_text(error) == "ValueError: boom\n\nAt:\n  /repo/m/1/model.py(3): inner\n  /repo/m/1/model.py(6): call\n"
+        triton_text(error) == "ValueError: boom\n\nAt:\n  /repo/m/1/model.py(3): inner\n  /repo/m/1/model.py(6): call\n"
     )
 
 
@@ -56,12 +56,12 @@ def test_the_peers_text() -> None:  # rule 2.5.2: innermost frame first, no sour
     ],
 )
 def test_types_are_named_without_their_module(statement: str, text: str) -> None:
-    assert peer_text(raised_by(f"def call():\n    {statement}")).startswith(text)
+    assert triton_text(raised_by(f"def call():\n    {statement}")).startswith(text)
 
 
 def test_half_a_surrogate_pair_is_spelled_out() -> None:
     """No protocol carries it; in 2.51 it ends the stub (rule 2.5.2)."""
-    text = peer_text(raised_by("def call():\n    raise ValueError('a\\udc80b')"))
+    text = triton_text(raised_by("def call():\n    raise ValueError('a\\udc80b')"))
     assert text.startswith("ValueError: a\\udc80b\n\nAt:\n")
     text.encode()
 
@@ -71,7 +71,7 @@ UNTOLD = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
 
 def test_why_a_text_cannot_be_had_is_told_after_the_frames() -> None:
     """Rule 2.5.2."""
-    text = peer_text(
+    text = triton_text(
         raised_by(
             """
             class Bad(Exception):
@@ -90,7 +90,7 @@ def test_why_a_text_cannot_be_had_is_told_after_the_frames() -> None:
 
 
 def test_texts_that_raise_one_another_end() -> None:
-    text = peer_text(
+    text = triton_text(
         raised_by(
             """
             class Bad(Exception):
@@ -106,7 +106,7 @@ def test_texts_that_raise_one_another_end() -> None:
 
 
 def test_an_exception_that_was_never_raised_has_no_frames() -> None:
-    assert peer_text(ValueError("x")) == "ValueError: x"
+    assert triton_text(ValueError("x")) == "ValueError: x"
     assert to_wire(ValueError("x"))["frames"] == []
 
 
@@ -127,7 +127,7 @@ def test_a_directory_that_only_begins_like_ours_is_the_authors() -> None:
     file = author_error._STUB_DIRECTORY + "born_model/1/model.py"
     error = raised_by("def call():\n    raise ValueError('boom')\n", file)
     assert to_wire(error)["frames"] == [[file, 2, "call"]]
-    assert file in peer_text(error)
+    assert file in triton_text(error)
 
 
 def test_types_are_qualified_for_the_author() -> None:

@@ -119,7 +119,7 @@ def test_wrong_returns(side: StubSide, pb_utils: ModuleType, returned: Any, tail
     assert failing(lambda requests: returned, side)["text"].startswith(FAILED + tail)
 
 
-def test_checks_come_in_the_peers_order(side: StubSide, pb_utils: ModuleType) -> None:  # rule 3.2.4
+def test_checks_come_in_tritons_order(side: StubSide, pb_utils: ModuleType) -> None:  # rule 3.2.4
     assert "Number of InferenceResponse" in failing(lambda requests: [5], side)["text"]
 
 

@@ -164,7 +164,7 @@ def test_views_of_before_stay_valid_when_it_grows(fd: int) -> None:
 
 
 @pytest.mark.rule("2.9.1")
-def test_a_limit_refuses_growth_with_the_peers_text(fd: int) -> None:
+def test_a_limit_refuses_growth_with_tritons_text(fd: int) -> None:
     region = Region(fd, MIB, MIB, limit=2 * MIB)
     block = region.allocate(1000)
     with pytest.raises(

@@ -30,7 +30,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Group:
-    """Flags that belong together, as the peer's help groups them."""
+    """Flags that belong together, as Triton's help groups them."""
 
     title: str
     flags: tuple[Flag, ...]
@@ -41,7 +41,7 @@ class CommandLine:
     flags that were given and have no effect here. `given`: the names of all flags that were given."""
 
     def __init__(self, groups: Sequence[Group], arguments: Sequence[str]) -> None:
-        """Raises CommandLineError with the peer's text, and for an unknown flag the nearest one that there is."""
+        """Raises CommandLineError with Triton's text, and for an unknown flag the nearest one that there is."""
         self._flags = {flag.name: flag for group in groups for flag in group.flags}
         self.values: dict[str, dict[str, Any]] = {}
         self.inert: list[Flag] = []

@@ -1,4 +1,4 @@
-"""What the values of tritonserver's flags look like: one reader per kind, with the peer's texts for what cannot be
+"""What the values of tritonserver's flags look like: one reader per kind, with Triton's texts for what cannot be
 read (measured)."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _boolean(flag: str, text: str) -> bool:
 
 
 def _integer(flag: str, text: str) -> int:
-    """The peer reads `8000x` as 8000; here that is refused, with the same text as `x`."""
+    """Triton reads `8000x` as 8000; here that is refused, with the same text as `x`."""
     value = int(_number(int, text))
     if not -_INT32 <= value < _INT32:
         raise CommandLineError(f"Provided option value is out of bound. Got {text}")
@@ -85,7 +85,7 @@ def _float(flag: str, text: str) -> float:
 
 
 def _pattern(flag: str, text: str) -> str:
-    """The peer takes any text, and a pattern that cannot be one then matches nothing."""
+    """Triton takes any text, and a pattern that cannot be one then matches nothing."""
     try:
         re.compile(text)
     except re.error as error:

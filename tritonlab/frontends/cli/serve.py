@@ -75,7 +75,7 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
 def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
     """The server with its start-up models, and what writes its log."""
     with _creating_server():
-        # one that is named twice is one, as on the peer
+        # one that is named twice is one, as on Triton
         options.server["repositories"] = list(dict.fromkeys(options.server["repositories"]))
         _check_repositories(options.server["repositories"])
         core = options.make_server()
@@ -128,7 +128,7 @@ def _show_tables(log: LogWriter, core: InferenceServer, options: ServerOptions) 
 
 @contextlib.contextmanager
 def _creating_server() -> Iterator[None]:
-    """Errors say at what, as the peer's."""
+    """Errors say at what, as Triton's."""
     try:
         yield
     except TritonError as error:
@@ -136,7 +136,7 @@ def _creating_server() -> Iterator[None]:
 
 
 def _check_repositories(paths: Sequence[str]) -> None:
-    """Raises the peer's texts (measured)."""
+    """Raises Triton's texts (measured)."""
     if not paths:
         raise InvalidArgumentError("--model-repository must be specified")
     for path in paths:

@@ -49,7 +49,7 @@ class ServerOptions:
 
 
 def read_options(arguments: Sequence[str]) -> ServerOptions:
-    """Raises CommandLineError with the peer's text, or InvalidArgumentError."""
+    """Raises CommandLineError with Triton's text, or InvalidArgumentError."""
     line = CommandLine(GROUPS, arguments)
     values = line.values
     server, process = values["server"], values["process"]

@@ -1,4 +1,4 @@
-"""What the peer prints when its models are loaded: the backends in use, the models, the server's options."""
+"""What Triton prints when its models are loaded: the backends in use, the models, the server's options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def model_table(core: InferenceServer) -> str:
 
 
 def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
-    """The peer's rows, without those about memory pools that do not exist here."""
+    """Triton's rows, without those about memory pools that do not exist here."""
     metadata = core.server_metadata()
     rows = [
         ("server_id", metadata["name"]),
@@ -61,7 +61,7 @@ def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout
 
 
 def _resources(limits: Limits) -> Iterator[str]:
-    """As the peer writes them, the missing comma included."""
+    """As Triton writes them, the missing comma included."""
     for name, limit in limits.items():
         for device, count in (limit if isinstance(limit, Mapping) else {-1: limit}).items():
             yield f'{{"name":"{name}", "count":{count} "device":{device}}}'

@@ -1,4 +1,4 @@
-"""Tables as the peer prints them in its log."""
+"""Tables as Triton prints them in its log."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class StreamCall(Call):
             self._unsent_bytes += len(message)
             if self._unsent_bytes <= MAX_UNSENT or len(self._unsent) == 1:
                 return
-            # The peer keeps them all, until its memory is used up.
+            # Triton keeps them all, until its memory is used up.
             self._call.cancel(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], _SLOW)
 
     def end(self, code: grpc.StatusCode = grpc.StatusCode.OK, text: str = "") -> None:
@@ -296,7 +296,7 @@ class CallServer:
         self._accept()
         factory = self._methods.get(event.call_details.method)
         if factory is None:
-            Refusal(event, grpc.StatusCode.UNIMPLEMENTED, "")  # the peer says no more (measured)
+            Refusal(event, grpc.StatusCode.UNIMPLEMENTED, "")  # Triton says no more (measured)
         else:
             factory(event)
 

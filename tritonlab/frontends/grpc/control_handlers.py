@@ -221,7 +221,7 @@ def _log_settings(services: Services, request: Any) -> Any:
     return response
 
 
-#: The kind of value each log setting has, and the peer's word for it in an error.
+#: The kind of value each log setting has, and Triton's word for it in an error.
 _LOG_KINDS = {
     "log_info": ("bool_param", "boolean"),
     "log_warning": ("bool_param", "boolean"),

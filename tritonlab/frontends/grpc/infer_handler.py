@@ -43,7 +43,7 @@ class InferService:
         self._reader = InferRequestReader(shared_memory, forward)
 
     def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
-        """What a message asks for. Raises TritonError, for what the peer looks at first."""
+        """What a message asks for. Raises TritonError, for what Triton looks at first."""
         number = checked_version(message.model_version) if message.model_version else -1
         version = self.core.find(message.model_name, number)
         rules = version.rules

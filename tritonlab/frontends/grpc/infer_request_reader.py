@@ -1,4 +1,4 @@
-"""ModelInferRequest messages as requests, with the peer's checks in the peer's order (rules 6.4, 6.7, 6.10)."""
+"""ModelInferRequest messages as requests, with Triton's checks in Triton's order (rules 6.4, 6.7, 6.10)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ for _datatype in _DATATYPES.values():
     if _datatype.byte_size:
         _ELEMENTS[_datatype] = _datatype.numpy
 
-#: The fields of InferTensorContents in the order the peer looks at them: what its error calls each, and which datatypes
+#: The fields of InferTensorContents in the order Triton looks at them: what its error calls each, and which datatypes
 #: may be in it.
 _CONTENTS: tuple[tuple[str, str, frozenset[DataType]], ...] = (
     ("bool_contents", "BOOL", frozenset({DataType.BOOL})),
@@ -50,7 +50,7 @@ _CONTENTS: tuple[tuple[str, str, frozenset[DataType]], ...] = (
     ("fp64_contents", "FP64", frozenset({DataType.FP64})),
     ("bytes_contents", "BYTES", frozenset({DataType.BYTES})),
 )
-#: Elements are read at the width the message has for them, then cut to the datatype's, as the peer does (measured).
+#: Elements are read at the width the message has for them, then cut to the datatype's, as Triton does (measured).
 _WIDTHS = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
 
 
@@ -307,7 +307,7 @@ def _classes(parameters: Any) -> int:
     value = parameters["classification"]
     if value.WhichOneof("parameter_choice") != "int64_param":
         raise InvalidArgumentError("invalid value type for 'classification' parameter, expected int64_param")
-    if value.int64_param <= 0:  # the peer says so of 0, too (measured)
+    if value.int64_param <= 0:  # Triton says so of 0, too (measured)
         raise InvalidArgumentError("invalid value for 'classification' parameter, expected >= 0")
     return int(value.int64_param)
 

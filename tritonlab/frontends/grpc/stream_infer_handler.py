@@ -24,7 +24,7 @@ class ModelStreamInferCall(StreamCall):
         self._service = service
         self._requests: dict[InferenceRequest, Asked] = {}  # in flight
         self._answered: set[InferenceRequest] = set()  # of them, those whose one response went out before the final
-        # rule 6.13.3; the peer knows this spelling alone (measured)
+        # rule 6.13.3; Triton knows this spelling alone (measured)
         self._strict = ("triton_grpc_error", "true") in event.invocation_metadata
         super().__init__(event)
 

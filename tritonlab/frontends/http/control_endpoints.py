@@ -102,7 +102,7 @@ class ControlEndpoints:
         _refuse_repository(call)
         try:
             request = _optional(call)
-        except TritonError:  # nobody notices on the peer (measured)
+        except TritonError:  # nobody notices on Triton (measured)
             request = None
         _, parameters = find(request, "parameters")
         given, dependents = find(parameters, "unload_dependents")
@@ -189,7 +189,7 @@ _LOG_FIELDS = {
 
 
 def _trace_values(request: Any) -> dict[str, list[str] | None]:
-    """The settings as `TraceSettings.update` takes them, of the types that the peer wants, in its order."""
+    """The settings as `TraceSettings.update` takes them, of the types that Triton wants, in its order."""
     found: dict[str, list[str] | None] = {}
     given, _ = find(request, "trace_file")
     if given:
@@ -210,7 +210,7 @@ def _trace_values(request: Any) -> dict[str, list[str] | None]:
 
 
 def decode_base64(text: str) -> bytes:
-    """As the peer decodes: what is no base64 is skipped (measured)."""
+    """As Triton decodes: what is no base64 is skipped (measured)."""
     digits = _NOT_BASE64.sub("", text)
     digits = digits[: len(digits) - (len(digits) % 4 == 1)]
     return base64.b64decode(digits + "=" * (-len(digits) % 4))

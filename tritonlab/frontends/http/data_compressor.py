@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ...core.status import InvalidArgumentError, UnsupportedError
 
-_EITHER = zlib.MAX_WBITS | 32  # reads zlib's and gzip's header, whichever is there, as the peer does
+_EITHER = zlib.MAX_WBITS | 32  # reads zlib's and gzip's header, whichever is there, as Triton does
 _STEP = 1 << 16  # bytes that become 64 MB at most
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
@@ -16,7 +16,7 @@ _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) -> bytes | bytearray | memoryview:
     """The body as it was before the client compressed it; `limit` bounds its size in bytes.
 
-    As on the peer, what follows the compressed data is ignored, and what is cut off, damaged or no compressed data at
+    As on Triton, what follows the compressed data is ignored, and what is cut off, damaged or no compressed data at
     all gives as much as can be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError.
     """
     if encoding == "identity":

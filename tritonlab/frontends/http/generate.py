@@ -26,7 +26,7 @@ NOT_ONE_RESPONSE = (
 
 
 def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[str, Any]) -> InferenceRequest:
-    """The request of a body; `metadata` is the model's (rule 6.1.2). Raises TritonError with the peer's text."""
+    """The request of a body; `metadata` is the model's (rule 6.1.2). Raises TritonError with Triton's text."""
     document = parse(body or b"{}")  # since 2026-04 an empty body is an empty object (rule 6.8.4)
     request = InferenceRequest(model, {}, model_version=version)
     wanted = {tensor["name"]: tensor for tensor in metadata["inputs"]}
@@ -35,7 +35,7 @@ def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[
         given = members(document)
         set_id(request, document)
         _convert(request, given, wanted, parameters, nested=False)
-    except (TritonError, OverflowError):  # the peer has read the whole document before
+    except (TritonError, OverflowError):  # Triton has read the whole document before
         refuse_large_numbers(bytes(body))
         raise
     if any_infinite(parameters) or any(json_tensor.has_infinity(tensor.data) for tensor in request.inputs.values()):
@@ -108,7 +108,7 @@ def _no_shape(name: str) -> InvalidArgumentError:
 
 
 def encode(response: InferenceResponse) -> bytes:
-    """The JSON of one response: its members in the order of their names, as on the peer (measured)."""
+    """The JSON of one response: its members in the order of their names, as on Triton (measured)."""
     found: dict[str, bytes] = {}
     for name, tensor in response.outputs.items():
         data = json_data(name, tensor)

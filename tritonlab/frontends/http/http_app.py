@@ -25,7 +25,7 @@ from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Disconnected, Reply, fa
 from .restricted_features import RestrictedFeatures
 from .traced_call import TracedCall
 
-#: Bytes; the peer's --http-max-input-size.
+#: Bytes; Triton's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
 #: ControlEndpoints that may block at the same time.
 _THREADS = 64

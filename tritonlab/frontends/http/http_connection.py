@@ -1,6 +1,6 @@
 """uvicorn's HTTP/1.1 protocol, made fit for what clients do with a connection.
 
-- A request that asks for another protocol is answered in this one, as by the peer: Java's HttpClient asks for HTTP/2
+- A request that asks for another protocol is answered in this one, as by Triton: Java's HttpClient asks for HTTP/2
   with its first request. httptools takes what follows such a head for the other protocol, and the body with it.
 - A client that has said all it has to say, and shut down its side, is answered.
 - Nothing fills the memory: a head has an end, headers behind a chunked body are not collected (nobody reads them), and
@@ -16,7 +16,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-#: Bytes of a request's first line and headers; the peer takes any number of headers of 8191 bytes (measured).
+#: Bytes of a request's first line and headers; Triton takes any number of headers of 8191 bytes (measured).
 MAX_HEAD = 1 << 18
 
 _FRAMING = (b"content-length", b"transfer-encoding")

@@ -100,7 +100,7 @@ class InferDecoder:
     ) -> tuple[InferenceRequest, RequestedOutputs]:
         """The request, and how its outputs are to be sent. The first `json_size` bytes are JSON, not 0 of them.
 
-        Inputs are views of `body`. Raises TritonError with the peer's text, which reads in this order: id, parameters,
+        Inputs are views of `body`. Raises TritonError with Triton's text, which reads in this order: id, parameters,
         inputs, what is left, outputs.
         """
         self.check_size(json_size)
@@ -130,7 +130,7 @@ class InferDecoder:
             if given:
                 outputs.by_name = self._outputs(_array("outputs", document))
                 request.requested_outputs = tuple(outputs.by_name)
-        except (TritonError, OverflowError):  # the peer has read the whole document before
+        except (TritonError, OverflowError):  # Triton has read the whole document before
             refuse_large_numbers(json_part)
             raise
         self._known.remember(json_part, document, outputs)

@@ -89,7 +89,7 @@ def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
     if response.parameters:
         pairs = [(name, json_writer.value(value)) for name, value in response.parameters.items()]
         if is_ensemble(model.config):
-            pairs *= len(response.outputs)  # the peer adds them with each output (rule 5.7.8)
+            pairs *= len(response.outputs)  # Triton adds them with each output (rule 5.7.8)
         parts.append(b'"parameters":%b,' % json_writer.members(pairs))
     return b"".join(parts)
 

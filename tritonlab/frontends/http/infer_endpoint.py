@@ -86,7 +86,7 @@ class SingleResponse:
         if response is None:
             return InferenceResponse(error=InternalError("received an unexpected null response"))
         if self._count > 1:
-            # The peer appends this to the first response, with status 500 (rule 3.2.3).
+            # Triton appends this to the first response, with status 500 (rule 3.2.3).
             return InferenceResponse(error=InternalError(f"expected a single response, got {self._count}"))
         return response
 

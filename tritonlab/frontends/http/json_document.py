@@ -1,5 +1,5 @@
-"""The JSON of requests: parsed by Python's parser where it agrees with the peer's, and read member by member with the
-peer's words for what has the wrong type."""
+"""The JSON of requests: parsed by Python's parser where it agrees with Triton's, and read member by member with 
+Triton's words for what has the wrong type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{210}")
 
 
 def _first_of_equals(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of members of the same name the first, as the peer finds them (measured)."""
+    """An object; of members of the same name the first, as Triton finds them (measured)."""
     found = dict(pairs)
     if len(found) != len(pairs):
         found.update(reversed(pairs))
@@ -39,7 +39,7 @@ UINT64 = range(2**64)
 
 
 def parse(body: bytes | bytearray | memoryview) -> Any:
-    """The value of a document; objects are dicts. Raises InternalError with the peer's text."""
+    """The value of a document; objects are dicts. Raises InternalError with Triton's text."""
     text = bytes(body)
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH or not _may_be_deep(text):
         try:
@@ -62,7 +62,7 @@ def _loads(text: str) -> Any:
 
 
 def parse_exactly(text: bytes) -> Any:
-    """As `parse`, slowly: for what Python's parser accepts and the peer's may not."""
+    """As `parse`, slowly: for what Python's parser accepts and Triton's may not."""
     try:
         return read(text)
     except DepthError:
@@ -73,7 +73,7 @@ def parse_exactly(text: bytes) -> Any:
 
 
 def refuse_large_numbers(text: bytes) -> None:
-    """Raises what the peer's parser says of a number beyond a double; Python's reads it as infinity, or exactly."""
+    """Raises what Triton's parser says of a number beyond a double; Python's reads it as infinity, or exactly."""
     if _LARGE.search(text) is not None:
         parse_exactly(text)
 
@@ -121,7 +121,7 @@ def as_string(value: Any) -> str:
 
 
 def as_c_string(value: Any) -> str:
-    """A string that the peer keeps as one of C: a NUL ends it (measured)."""
+    """A string that Triton keeps as one of C: a NUL ends it (measured)."""
     return as_string(value).partition("\0")[0]
 
 

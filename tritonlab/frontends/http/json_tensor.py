@@ -13,7 +13,7 @@ from ...core.data_type import DataType
 from ...core.status import InternalError, InvalidArgumentError, TritonError
 from .json_document import about, as_bool, as_double, as_int, as_string, as_uint
 
-#: The peer raises it while it reads; since 2026-04 it says the second of data that ends too early.
+#: Triton raises it while it reads; since 2026-04 it says the second of data that ends too early.
 _TOO_MANY = "Unable to parse 'data': Shape does not match true shape of 'data' field"
 _TOO_FEW = "Failed to parse 'data' field: shape does not match true shape"
 
@@ -49,7 +49,7 @@ def has_infinity(array: NDArray[Any]) -> bool:
 
 
 def _fault(flat: list[Any], datatype: DataType, count: int) -> TritonError:
-    """What the peer says first, as it reads one element after the other."""
+    """What Triton says first, as it reads one element after the other."""
     read = _READ[datatype.numpy.kind][2]
     for element in flat[:count]:
         try:
@@ -88,7 +88,7 @@ def _bytes(data: Any) -> NDArray[Any]:
     return np.frombuffer(b"".join(parts), dtype=np.uint8)
 
 
-#: By numpy's kind: the types of JSON elements, what they are collected in before they are truncated, and how the peer
+#: By numpy's kind: the types of JSON elements, what they are collected in before they are truncated, and how Triton
 #: reads one.
 _READ: dict[str, tuple[frozenset[type], Any, Callable[[Any], Any]]] = {
     "b": (frozenset({bool}), np.bool_, as_bool),

@@ -1,6 +1,6 @@
-"""JSON as the peer writes it: no blanks, numbers of floating-point types with a fraction, text as UTF-8 (rule 6.3.2).
+"""JSON as Triton writes it: no blanks, numbers of floating-point types with a fraction, text as UTF-8 (rule 6.3.2).
 
-The peer's digits are not always the shortest ones for a number, ours are: both read back as the same number.
+Triton's digits are not always the shortest ones for a number, ours are: both read back as the same number.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def numbers(array: NDArray[Any]) -> bytes:
 
 
 def _fraction(printed: str) -> str:
-    """Python's floats as the peer prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`, `1e+20` in full."""
+    """Python's floats as Triton prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`, `1e+20` in full."""
     return _EXPONENT.sub(_expanded, printed) if "e" in printed else printed
 
 

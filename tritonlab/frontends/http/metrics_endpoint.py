@@ -17,7 +17,7 @@ def metrics_app(metrics_text: Callable[[], str]) -> ASGIApp:
             await _answer(send, 405, b"text/plain", _REFUSED)
         elif scope["path"] in ("/metrics", "/metrics/"):
             await _answer(send, 200, b"text/plain; charset=utf-8", metrics_text().encode())
-        else:  # the peer answers any other path with nothing (measured)
+        else:  # Triton answers any other path with nothing (measured)
             await _answer(send, 200, b"text/plain; charset=utf-8", b"")
 
     return app

@@ -1,4 +1,4 @@
-"""Reads a JSON document exactly as the peer's parser (rapidjson) does, and words what it does not like as the peer.
+"""Reads a JSON document exactly as Triton's parser (rapidjson) does, and words what it does not like as Triton.
 
 The slow way, for documents that Python's own parser refuses or reads otherwise: see `json_document`. Differences from
 Python's: `Inf`, `-NaN` and a byte-order mark are read, a NUL ends the document, bytes that are no UTF-8 pass, half a

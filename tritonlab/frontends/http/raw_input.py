@@ -17,7 +17,7 @@ def raw_request(
 ) -> InferenceRequest:
     """The request, its shape deduced from the model's configuration: batch 1, at most one variable dimension.
 
-    Raises InvalidArgumentError with the peer's text.
+    Raises InvalidArgumentError with Triton's text.
     """
     request = InferenceRequest(model, {}, model_version=version)
     if len(config.input) != 1:

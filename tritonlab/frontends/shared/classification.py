@@ -24,7 +24,7 @@ def classify(tensor: Tensor, count: int, labels: Sequence[str] = (), *, batched:
     """The `count` highest elements, highest first, as a BYTES tensor of `value:index[:label]`.
 
     Shape `[n]`, or `[batch, n]` if `batched`, the first dimension being the batch; n is the smaller of `count` and the
-    number of elements. Equal elements keep their order, as on the peer. Raises InvalidArgumentError for a datatype that
+    number of elements. Equal elements keep their order, as on Triton. Raises InvalidArgumentError for a datatype that
     has no order here and for what is too large.
     """
     datatype = tensor.datatype
@@ -38,7 +38,7 @@ def classify(tensor: Tensor, count: int, labels: Sequence[str] = (), *, batched:
     count = min(count, columns)
     texts = [
         text for row in tensor.numpy().reshape(rows, columns) for text in _highest(row, count, labels)
-    ]  # the peer crashes if there are no elements (measured)
+    ]  # Triton crashes if there are no elements (measured)
     shape = (rows, count) if batched and rows else (count,)
     wire = np.frombuffer(encode_bytes_tensor(np.array(texts, dtype=np.object_)), dtype=np.uint8)
     return Tensor(DataType.BYTES, shape if texts else (0,), wire)
@@ -46,7 +46,7 @@ def classify(tensor: Tensor, count: int, labels: Sequence[str] = (), *, batched:
 
 def _highest(row: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes]:
     printed: Callable[[Any], str] = str if row.dtype.kind in "iu" else _six_digits
-    # ascending and reversed, so that equal ones keep their order; numpy takes NaN for the highest, as the peer does
+    # ascending and reversed, so that equal ones keep their order; numpy takes NaN for the highest, as Triton does
     order = (len(row) - 1 - np.argsort(row[::-1], kind="stable"))[::-1][:count]
     texts = []
     for index in order.tolist():

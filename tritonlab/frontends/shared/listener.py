@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...core.status import InvalidArgumentError, UnavailableError
 
-#: The peer listens on every address; a notebook's server lets in nobody it was not told to.
+#: Triton listens on every address; a notebook's server lets in nobody it was not told to.
 LOOPBACK = "127.0.0.1"
 HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 
@@ -34,7 +34,7 @@ def listen(address: str, port: int, shared: bool = False) -> socket.socket:
 
 
 def _bound(address: str, port: int, shared: bool) -> socket.socket:
-    if not 0 <= port <= 65535:  # the peer takes it modulo 65536
+    if not 0 <= port <= 65535:  # Triton takes it modulo 65536
         raise InvalidArgumentError(f"cannot listen on '{address}:{port}': a port is a number from 0 to 65535")
     try:
         family, _, _, _, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -68,7 +68,7 @@ def check_free(address: str, port: int, shared: bool = False) -> None:
 
 
 def refused(address: str, port: int, error: OSError) -> UnavailableError | InvalidArgumentError:
-    """Why nothing can listen there; begins as the peer's text does."""
+    """Why nothing can listen there; begins as Triton's text does."""
     where = f"Socket '{address}:{port}'"
     if isinstance(error, PermissionError):
         return InvalidArgumentError(f"{where} cannot be opened: {error.strerror}; choose a port above 1023")

@@ -23,7 +23,7 @@ _RESERVED = frozenset(
 
 
 class ParameterValues(Protocol):
-    """Reads the parameter values of one protocol. Each method raises TritonError, in the peer's words, for a value of
+    """Reads the parameter values of one protocol. Each method raises TritonError, in Triton's words, for a value of
     the wrong type."""
 
     def correlation_id(self, value: Any) -> int | str: ...
@@ -64,7 +64,7 @@ def check_forwarded(header: str) -> None:
 
 def _set_correlation_id(request: InferenceRequest, key: str, value: Any, values: ParameterValues) -> None:
     correlation_id = values.correlation_id(value)
-    check_correlation_id(correlation_id)  # before what comes after it, as the peer
+    check_correlation_id(correlation_id)  # before what comes after it, as Triton
     request.correlation_id = correlation_id
 
 

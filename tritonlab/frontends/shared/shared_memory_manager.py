@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ...core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 
 _DISABLED = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
-#: What the peer's stubs call theirs; a client has no business there.
+#: What Triton's stubs call theirs; a client has no business there.
 _RESERVED = "triton_python_backend_shm_region_"
 
 
@@ -61,7 +61,7 @@ class SharedMemoryManager:
     def register_cuda(self, name: str) -> None:
         """Always refused: this server opens no memory of a client's GPU."""
         self._check_allowed()
-        # The peer's text where it was built without GPU support (rule 6.10.5).
+        # Triton's text where it was built without GPU support (rule 6.10.5).
         raise InvalidArgumentError(f"failed to register CUDA shared memory region: '{name}', GPUs not supported")
 
     def unregister(self, name: str) -> None:
@@ -118,10 +118,10 @@ class SharedMemoryManager:
         region = self._regions.get(name)
         if region is None:
             raise NotFoundError(f"Unable to find shared memory region: '{name}'")
-        # The peer adds the registered offset to both ends and reads beyond the mapping then (measured); not here.
+        # Triton adds the registered offset to both ends and reads beyond the mapping then (measured); not here.
         if not 0 <= offset < region.byte_size:
             raise InvalidArgumentError(f"Invalid offset for shared memory region: '{name}'")
-        # The peer compares with the last byte: nothing at offset 0 is out of bounds, too (measured).
+        # Triton compares with the last byte: nothing at offset 0 is out of bounds, too (measured).
         if size < 0 or not 0 <= offset + size - 1 < region.byte_size:
             raise InvalidArgumentError(f"Invalid offset + byte size for shared memory region: '{name}'")
         # A client that made the region smaller meanwhile would kill this process with SIGBUS.
@@ -143,7 +143,7 @@ def _map(name: str, key: str, offset: int, byte_size: int) -> Region:
         if os.fstat(fd).st_size < offset + byte_size:
             raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
         if byte_size == 0 or offset % mmap.ALLOCATIONGRANULARITY:
-            # The peer's words run into one another like this (measured).
+            # Triton's words run into one another like this (measured).
             raise InvalidArgumentError(
                 f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
             )

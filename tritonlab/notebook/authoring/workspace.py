@@ -220,7 +220,7 @@ class Workspace:
                 directory.restore()
                 self.sources.replace(str(directory.path), known)
                 if draft.source is None and not self.server.model(name).ready():
-                    # an ensemble that no longer fits its models is taken down, as by the peer (rule 5.7.3)
+                    # an ensemble that no longer fits its models is taken down, as by Triton (rule 5.7.3)
                     with contextlib.suppress(TritonError):
                         self.server.load(name)
             raise

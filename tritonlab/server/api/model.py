@@ -104,7 +104,7 @@ class Model:
         return self._core.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
-        """The complete configuration, as the peer's config endpoint prints it (rule 5.2)."""
+        """The complete configuration, as Triton's config endpoint prints it (rule 5.2)."""
         return to_dict(self._found().config)
 
     def config_pbtxt(self) -> str:

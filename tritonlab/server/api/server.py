@@ -46,12 +46,12 @@ class Server:
 
     def trace(self, path: str | Path | None = None) -> ChromeTrace:
         """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and
-        chrome://tracing: `with server.trace("trace.json"): …`. The peer's own trace file is `trace_settings`."""
+        chrome://tracing: `with server.trace("trace.json"): …`. Triton's own trace file is `trace_settings`."""
         return ChromeTrace(self._core.instruments, self._core.clock, path)
 
     @property
     def trace_settings(self) -> TraceSettings:
-        """Which requests leave a trace in the peer's trace file: `get`, `update`, and `start` and `stop` for what no
+        """Which requests leave a trace in Triton's trace file: `get`, `update`, and `start` and `stop` for what no
         client may set (rule 5.14.1)."""
         return self._core.trace_settings
 
@@ -124,7 +124,7 @@ class Server:
         return self._core.index(ready)
 
     def metadata(self) -> dict[str, Any]:
-        """`name`, `version` and `extensions`, as the peer's `/v2` says them."""
+        """`name`, `version` and `extensions`, as Triton's `/v2` says them."""
         return self._core.server_metadata()
 
     def live(self) -> bool:
@@ -135,7 +135,7 @@ class Server:
         return self._core.ready()
 
     def metrics(self) -> str:
-        """Prometheus text, as on the peer's /metrics."""
+        """Prometheus text, as on Triton's /metrics."""
         return self._core.metrics_text()
 
     def logs(self, model: str | None = None) -> list[LogRecord]:

@@ -1,6 +1,6 @@
 """The settings of `--backend-config=python,<key>=<value>` (rule 2.9).
 
-The peer reads them when the first model loads and fails that load; here a wrong one fails the server's construction.
+Triton reads them when the first model loads and fails that load; here a wrong one fails the server's construction.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from ...core.status import InvalidArgumentError
 from ...ipc.stub_launcher import ShmSettings
 
-#: Of model, instance and region names: the peer once passed them to a shell (rule 2.9.2).
+#: Of model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
 _REFUSED = frozenset(";|&$`<>()[]{}\\\"'*?~#!")
 
-#: key -> (field of ShmSettings or None, smallest value, text for a smaller one). What has no field governs the peer's
+#: key -> (field of ShmSettings or None, smallest value, text for a smaller one). What has no field governs Triton's
 #: queues, threads and timeouts, and nothing here; it is checked, so that a command line that works here works there.
 _NUMBERS: dict[str, tuple[str | None, int, str]] = {
     "shm-default-byte-size": ("default_byte_size", 1 << 20, "shm-default-byte-size can't be smaller than 4 MiBs"),
@@ -21,13 +21,13 @@ _NUMBERS: dict[str, tuple[str | None, int, str]] = {
     "stub-timeout-seconds": (None, 1, "stub-timeout-seconds can't be smaller than or equal to zero."),
     "thread-pool-size": (None, 1, "thread-pool-size can't be less than 1."),
     "shm_message_queue_size": (None, 1, "shm_message_queue_size can't be less than 1."),
-    # ours: bounds a stub's region, to reproduce the peer's behaviour in a small /dev/shm
+    # ours: bounds a stub's region, to reproduce Triton's behaviour in a small /dev/shm
     "shm-limit-byte-size": ("limit", 1 << 20, "shm-limit-byte-size can't be smaller than 1 MiB"),
 }
 
 
 def shm_settings(backend_config: Mapping[str, str]) -> ShmSettings:
-    """The sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as the peer does."""
+    """The sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as Triton does."""
     values: dict[str, int] = {}
     for key, text in backend_config.items():
         if key == "shm-region-prefix-name":

@@ -16,7 +16,7 @@ from ...ipc.own_stub import NAME as STUB_NAME
 from ...ipc.own_stub import find_own_stub
 from ...ipc.stub_launcher import KERNEL
 
-#: The peer's default of --backend-directory.
+#: Triton's default of --backend-directory.
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
 
 _PYTHON = "python"
@@ -50,7 +50,7 @@ class Backends:
     def resolve(self, config: ModelConfig, directory: Path, version: int) -> tuple[ModelConfig, ModelSource]:
         """The configuration with what the backend adds to it, and where the model's code is.
 
-        `directory`: the model's. Raises TritonError with the peer's text where it has one: no such backend (rules
+        `directory`: the model's. Raises TritonError with Triton's text where it has one: no such backend (rules
         2.5.7, 2.11.4), a wrong parameter (rule 2.12.1), an environment that cannot be used (rule 2.10.3).
         """
         filled = ModelConfig()
@@ -120,7 +120,7 @@ def force_cpu_only(config: ModelConfig) -> bool:
 
 
 def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...]) -> None:
-    """A compiled backend is found before a model.py (rule 2.11.5). The peer would load it; nothing here can."""
+    """A compiled backend is found before a model.py (rule 2.11.5). Triton would load it; nothing here can."""
     for place in searched:
         path = place / library
         if not path.exists():
@@ -137,11 +137,11 @@ def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...
 
 
 def _source(config: ModelConfig, directory: Path, version: int, interpreter: Interpreter) -> ModelSource:
-    """Rules 2.1.2, 2.1.4, 2.1.5. A default_model_filename may have directories; then they count as the peer counts:
+    """Rules 2.1.2, 2.1.4, 2.1.5. A default_model_filename may have directories; then they count as Triton counts:
     what is above the file is the version directory to the stub."""
     name = config.default_model_filename
     if not name.endswith(".py"):
-        # the peer's text, for more names than the peer: it looks at the last letter only, and fails at the import
+        # Triton's text, for more names than Triton: it looks at the last letter only, and fails at the import
         raise InternalError(f"Model name must end with '.py'. Model name is \"{name}\".")
     file = directory / str(version) / name
     return ModelSource(

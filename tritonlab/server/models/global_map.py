@@ -22,7 +22,7 @@ class GlobalMap(dict[str, LoadedModel]):
         return [model for model in list(self.values()) if model.listed and name in (model.name, model.identifier)]
 
     def only(self, name: str) -> LoadedModel:
-        """The one that a name means. Raises NotFoundError, InvalidArgumentError, with the peer's texts."""
+        """The one that a name means. Raises NotFoundError, InvalidArgumentError, with Triton's texts."""
         found = self.named(name)
         if len(found) == 1:
             return found[0]

@@ -78,7 +78,7 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
     if now is None or not serving or _is_other(now, found):
         return Changes(found.versions)
     if now.override is not None and found.override is None and now.fingerprint == found.fingerprint:
-        # the peer reads config.pbtxt again only if a file has changed: till then, what a load brought stays (measured)
+        # Triton reads config.pbtxt again only if a file has changed: till then, what a load brought stays (measured)
         return Changes((), tuple(serving))
     differing = config_differs(now.config, found.config)
     if differing - _IN_PLACE or ("instance_group" in differing and not _can_update(now, found)):
@@ -89,14 +89,14 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
 
 
 def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
-    """Not where slots of sequences belong to instances, nor where instances are passive: the peer can there, too."""
+    """Not where slots of sequences belong to instances, nor where instances are passive: Triton can there, too."""
     groups = [*now.config.instance_group, *found.config.instance_group]
     return not found.config.HasField("sequence_batching") and not any(group.passive for group in groups)
 
 
 def _is_other(now: ModelFiles, found: ModelFiles) -> bool:
     """Whether it lies elsewhere, or something above the versions has changed. A load that brings files makes a
-    directory of its own, so it always is; the peer ignores files of a version that serves already (measured)."""
+    directory of its own, so it always is; Triton ignores files of a version that serves already (measured)."""
     return now.directory != found.directory or _part(now, "") != _part(found, "")
 
 

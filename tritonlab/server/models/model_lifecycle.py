@@ -241,7 +241,7 @@ class ModelVersion:
         except ConfigError as error:
             if not self.files.configured:
                 raise TritonError.of(error.code, error.reason) from error
-            # the peer goes on with the configuration it has and says nothing (measured)
+            # Triton goes on with the configuration it has and says nothing (measured)
             cause = f": {error.detail}" if error.detail else ""
             self._warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
             return config
@@ -344,7 +344,7 @@ class ModelVersion:
         return not self._has_is_ready or self._author_says_ready()
 
     def _author_says_ready(self) -> bool:
-        """Asks all instances at once. Why one is not ready is told in the log only, as by the peer (rule 2.7.4)."""
+        """Asks all instances at once. Why one is not ready is told in the log only, as by Triton (rule 2.7.4)."""
         checks = [instance.stub.readiness for instance in self.instances if instance.stub is not None]
         queries = [check.ask() for check in checks]
         try:

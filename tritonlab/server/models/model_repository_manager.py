@@ -21,7 +21,7 @@ from ...core.status import AlreadyExistsError, Code, InvalidArgumentError, Model
 CONFIG_FILE = "config.pbtxt"
 #: Where a model has configurations of other names (rule 5.1.7).
 CONFIGS = "configs"
-#: What Python leaves behind while a model runs is no change of the model (server issue 7489: the peer reloads for it).
+#: What Python leaves behind while a model runs is no change of the model (server issue 7489: Triton reloads for it).
 _IGNORED = ("__pycache__",)
 
 #: path relative to the model directory -> (modification time ns, size)
@@ -41,7 +41,7 @@ class ModelFiles:
     """One model as it lies on disk, read and filled in, before its own auto_complete_config.
 
     `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those
-    the policy selects, lowest first. `fingerprint` is of the directory alone: like the peer, a load does not see that
+    the policy selects, lowest first. `fingerprint` is of the directory alone: like Triton, a load does not see that
     a Python-based backend's model.py or an archive elsewhere has changed (measured on 2.51); unload, then load does.
     """
 
@@ -95,7 +95,7 @@ class ModelRepositoryManager:
 
     def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
         """One more repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
-        AlreadyExistsError, with the peer's texts."""
+        AlreadyExistsError, with Triton's texts."""
         path, mapping = Path(repository), dict(name_mapping or {})
         if not path.is_dir():
             raise InvalidArgumentError(f"failed to register '{repository}', repository not found")
@@ -123,7 +123,7 @@ class ModelRepositoryManager:
     def directories(self) -> dict[str, list[Path]]:
         """Every model directory of every repository by the model's identifier, sorted by it.
 
-        Hidden ones are left out, unlike in the peer, where an `.ipynb_checkpoints` is a model that cannot be loaded.
+        Hidden ones are left out, unlike in Triton, where an `.ipynb_checkpoints` is a model that cannot be loaded.
         """
         found: dict[str, list[Path]] = {}
         for repository in self.repositories:
@@ -194,7 +194,7 @@ class ModelRepositoryManager:
     ) -> ModelFiles:
         """The model, with what a load request overrides (rule 5.11.3).
 
-        Raises ModelLoadError with the short text clients get; its `reason` is what the peer only logs (rule 2.5.3).
+        Raises ModelLoadError with the short text clients get; its `reason` is what Triton only logs (rule 2.5.3).
         """
         try:
             return self._read(identifier, config, files)
@@ -289,7 +289,7 @@ def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
 
 
 def _write_files(files: dict[str, bytes]) -> TemporaryFolder:
-    """File overrides as a model directory of their own; keys without the prefix are ignored, as the peer does (rule
+    """File overrides as a model directory of their own; keys without the prefix are ignored, as Triton does (rule
     1.15.4)."""
     temporary = TemporaryFolder()
     directory = Path(temporary.name).resolve()

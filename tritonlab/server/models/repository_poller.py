@@ -1,7 +1,7 @@
 """Poll mode: looks at the repositories now and then, and loads, reloads and unloads what has changed (rule 5.11.1).
 
-One bad model must not keep the others from being served (server issue 6534: in the peer one can): each load runs on a
-thread of its own, and a failure touches nothing but its model. The peer tries what failed again at every poll; here it
+One bad model must not keep the others from being served (server issue 6534: in Triton one can): each load runs on a
+thread of its own, and a failure touches nothing but its model. Triton tries what failed again at every poll; here it
 is tried again when its files have changed, since nothing else can have made it good, and says so once.
 """
 
@@ -91,7 +91,7 @@ class RepositoryPoller:
 
     def _arm(self) -> None:
         if not self._pause:
-            return  # 0 seconds is never, as in the peer (measured)
+            return  # 0 seconds is never, as in Triton (measured)
         self._timer.call_at(self._clock.now() + self._pause, lambda: self._run(self._due))
 
     def _due(self) -> None:

@@ -1,6 +1,6 @@
 """The response cache: equal requests of a model with `response_cache { enable: true }` are executed once (rule 5.9).
 
-Where the peer's answers are wrong, ours differ on purpose (rules 5.9.2, 5.9.3): its key is the bytes of the inputs, so
+Where Triton's answers are wrong, ours differ on purpose (rules 5.9.2, 5.9.3): its key is the bytes of the inputs, so
 that a request of another shape, or for another output, gets an answer that is not its own; it stores errors as empty
 successes, drops the parameters of responses, and answers from what an earlier load of the model said. Here the key is
 all that a model may answer by, errors are not stored, parameters are, and what a load stored goes with it.
@@ -22,7 +22,7 @@ from ...core.instrument import Instruments
 from ...core.status import InvalidArgumentError, TritonError
 from ...core.tensor import Tensor
 
-#: Bytes an entry costs besides its tensors; the peer's has 165 for three small outputs.
+#: Bytes an entry costs besides its tensors; Triton's has 165 for three small outputs.
 _OVERHEAD = 128
 
 
@@ -78,7 +78,7 @@ class ResponseCache:
         size += sum(len(str(item)) for pair in response.parameters.items() for item in pair)
         if size > self._size:
             raise InvalidArgumentError(
-                f"Requested byte_size: {size} is greater than total cache size: {self._size}"  # the peer's words
+                f"Requested byte_size: {size} is greater than total cache size: {self._size}"  # Triton's words
             )
         entry = _Entry(_copies(response.outputs), dict(response.parameters), size)
         with self._lock:
@@ -153,10 +153,10 @@ class CachedModel:
 
     def enqueue(self, request: InferenceRequest) -> None:
         """Answers a checked request at once, whatever is before it, or has it executed: with `preserve_ordering`, too,
-        the peer's answers from the cache do not wait for their turn (measured). Raises TritonError if the scheduler
+        Triton's answers from the cache do not wait for their turn (measured). Raises TritonError if the scheduler
         refuses it."""
         if any(tensor.memory_type for tensor in request.inputs.values()):
-            self._execute(request)  # of inputs in GPU memory the peer makes no key either
+            self._execute(request)  # of inputs in GPU memory Triton makes no key either
             return
         started = self._clock.now()
         key = request_key(request)

@@ -144,8 +144,8 @@ class ServingInstances:
         return events if limiter is None else limiter.events(events)
 
     def _limit(self, instances: Sequence[ModelInstance], specs: Sequence[InstanceSpec]) -> None:
-        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as the
-        peer."""
+        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as 
+        Triton."""
         limiter = self._execution.limiter
         if limiter is None:
             return
@@ -186,7 +186,7 @@ class ServingInstances:
 def match_instances(
     running: Sequence[tuple[Instance, Signature]], wanted: Sequence[tuple[InstanceSpec, Signature]]
 ) -> tuple[list[Instance], list[InstanceSpec]]:
-    """Which of the running instances stay, and which are to be started. The last of equal ones stays, as in the peer,
+    """Which of the running instances stay, and which are to be started. The last of equal ones stays, as in Triton,
     so the names may come out odd: of three `m_0_1` and `m_0_2` stay for two, a third is another `m_0_2` (measured)."""
     free: dict[Signature, list[Instance]] = {}
     for instance, signature in running:

@@ -1,4 +1,4 @@
-"""Writes a server's log as the peer does: one line per record, to stderr or to a file (rules 1.13.2, 5.14.3)."""
+"""Writes a server's log as Triton does: one line per record, to stderr or to a file (rules 1.13.2, 5.14.3)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LogWriter(Instrument):
             )
 
     def write_table(self, text: str) -> None:
-        """Lines of a start-up table: INFO, without prefixes, as the peer prints its own."""
+        """Lines of a start-up table: INFO, without prefixes, as Triton prints its own."""
         if self._settings.setting.shows("INFO"):
             self._put(self._file or self._stderr, text)
 

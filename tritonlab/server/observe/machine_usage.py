@@ -1,7 +1,7 @@
 """Reads what the machine is doing, for the metrics: /proc, and the GPUs through NVML where there is one.
 
 No thread: whoever asks for the metrics reads, at most once per interval, and gets the numbers of the last reading until
-then. The peer reads by a thread of its own all the time.
+then. Triton reads by a thread of its own all the time.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class ServerMetrics:
 
 
 def _gpu_uuid(version: ModelVersion, gpus: Sequence[GpuUsage]) -> str:
-    """Of the GPU that the instances are on. The peer counts for each GPU apart; here a version has one set of counters,
+    """Of the GPU that the instances are on. Triton counts for each GPU apart; here a version has one set of counters,
     so one with instances on several GPUs gets no label."""
     devices = {instance.plan.device_id if instance.plan.kind == "GPU" else -1 for instance in version.instances}
     device = devices.pop() if len(devices) == 1 else -1

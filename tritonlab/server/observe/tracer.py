@@ -1,4 +1,4 @@
-"""Traces clients' requests by the trace settings, into the peer's trace file (rule 5.14.4).
+"""Traces clients' requests by the trace settings, into Triton's trace file (rule 5.14.4).
 
 Nothing is added to the way of a request while nothing is traced: the server looks at requests, and this listens to its
 hooks, only while the settings let some of them be traced.
@@ -124,7 +124,7 @@ class Tracer(Instrument):
         return request.trace
 
     def forget(self, trace: Trace) -> None:
-        """The request was refused: nothing is written, as by the peer."""
+        """The request was refused: nothing is written, as by Triton."""
         self._drop(trace.tree)
 
     def adopt(self, request: InferenceRequest, parent: int) -> None:
@@ -245,7 +245,7 @@ class TraceFile:
             self._path.write_text(f"[{waiting}]", encoding="utf-8")
             self._begun = True
         else:
-            with self._path.open("r+b") as file:  # it is valid JSON between two writes, unlike the peer's
+            with self._path.open("r+b") as file:  # it is valid JSON between two writes, unlike Triton's
                 file.seek(-1, 2)
                 file.write(f",{waiting}]".encode())
 

@@ -1,6 +1,6 @@
-"""Argument checks as the peer's compiled module makes them: a TypeError before any side effect (rule 0.4).
+"""Argument checks as Triton's compiled module makes them: a TypeError before any side effect (rule 0.4).
 
-The good case never comes here: callers test `type(x) is str` and the like first. Which types convert is the peer's,
+The good case never comes here: callers test `type(x) is str` and the like first. Which types convert is Triton's,
 measured; the texts imitate its form, not every detail of its signatures.
 """
 
@@ -14,7 +14,7 @@ UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 INT64_MAX = (1 << 63) - 1
 
-#: What a conversion inside a function of the peer's says; an argument's own conversion is a TypeError.
+#: What a conversion inside a function of Triton's says; an argument's own conversion is a TypeError.
 CAST_ERROR = (
     "Unable to cast Python instance to C++ type (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for "
     "details)"
@@ -38,7 +38,7 @@ def no_constructor(name: str) -> TypeError:
 
 
 def as_text(value: Any) -> Optional[str]:
-    """`value` as the peer's string argument, which takes bytes too; None if it does not fit."""
+    """`value` as Triton's string argument, which takes bytes too; None if it does not fit."""
     try:
         if isinstance(value, str):
             value.encode("utf-8")

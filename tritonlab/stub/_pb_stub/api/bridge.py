@@ -84,7 +84,7 @@ _current = Bridge()
 
 
 def stderr_line(level: int, message: str, file: str, line: int) -> str:
-    """A Logger record as the peer prints it while no server listens (rule 1.13.4)."""
+    """A Logger record as Triton prints it while no server listens (rule 1.13.4)."""
     now = time.time()
     stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
     return "%s%s.%06d %d %s:%d]  %s\n" % (

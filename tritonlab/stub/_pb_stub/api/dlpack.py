@@ -1,7 +1,7 @@
 """DLPack capsules without compiled code: ctypes reads and patches them, numpy makes them.
 
 Consuming. The capsule's structure is read in place and the capsule gets the standard name `used_dltensor`, so that
-its producer's destructor leaves it alone; the peer writes `used_dlpack`, at which numpy's destructor crashes the
+its producer's destructor leaves it alone; Triton writes `used_dlpack`, at which numpy's destructor crashes the
 process (rule 1.5.3).
 
 Producing. numpy exports an array over the tensor's bytes with a destructor and a deleter in C, which a Python
@@ -159,7 +159,7 @@ def import_tensor(source: Any) -> Imported:
     capsule = source
     if not (_is_capsule(source, _FRESH) or _is_capsule(source, _USED)):
         if not (hasattr(source, "__dlpack__") and hasattr(source, "__dlpack_device__")):
-            # the peer reads whatever pointer a capsule of another name holds, and crashes; here that is refused
+            # Triton reads whatever pointer a capsule of another name holds, and crashes; here that is refused
             raise TritonModelException(_NOT_DLPACK)
         # 1 is CUDA's default stream; nothing of ours works on another
         capsule = source.__dlpack__(stream=1) if source.__dlpack_device__()[0] == CUDA else source.__dlpack__()
@@ -204,7 +204,7 @@ def _datatype_of(tensor: _DLTensor) -> int:
 def _check_layout(tensor: _DLTensor, shape: List[int], elements: int) -> None:
     """Refuses whatever is not C-contiguous.
 
-    The peer does not look at the outermost stride and reads `a[::2]` as if it were contiguous: wrong data, no error
+    Triton does not look at the outermost stride and reads `a[::2]` as if it were contiguous: wrong data, no error
     (rule 1.5.5). We refuse that too, with its own text, rather than copy: a model that works here must work there.
     """
     if not tensor.strides or elements == 0:

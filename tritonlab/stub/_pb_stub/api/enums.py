@@ -41,7 +41,7 @@ class NativeEnum:
     __index__ = __int__
 
     def __eq__(self, other: object) -> bool:
-        # also across enumerations: the peer compares what both convert to
+        # also across enumerations: Triton compares what both convert to
         return self._value == (other._value if isinstance(other, NativeEnum) else other)
 
     def __hash__(self) -> int:
@@ -120,7 +120,7 @@ _fill(LogLevel, "INFO", "WARNING", "ERROR", "VERBOSE")
 _fill(MemoryType, "TRITONSERVER_MEMORY_GPU", "TRITONSERVER_MEMORY_CPU")
 _fill(MetricKind, "COUNTER", "GAUGE", "HISTOGRAM")
 
-# the names the peer's reprs show (rule 1.1.6)
+# the names Triton's reprs show (rule 1.1.6)
 ErrorCode.__name__ = "__ErrorCode"
 ErrorCode.__qualname__ = "TritonError.__ErrorCode"
 LogLevel.__qualname__ = "Logger.LogLevel"

@@ -13,7 +13,7 @@ from .enums import ErrorCode
 
 
 class NativeObject:
-    """Base of the author-facing classes: as with the peer's, weak references work, copying and pickling do not."""
+    """Base of the author-facing classes: as with Triton's, weak references work, copying and pickling do not."""
 
     __slots__ = ("__weakref__",)
 
@@ -74,7 +74,7 @@ class TritonError(NativeObject):
         return cls(message, ErrorCode(code))
 
 
-setattr(TritonError, "__ErrorCode", ErrorCode)  # the peer's name of it, which no class body can spell
+setattr(TritonError, "__ErrorCode", ErrorCode)  # Triton's name of it, which no class body can spell
 
 
 def code_of(error: TritonError) -> int:

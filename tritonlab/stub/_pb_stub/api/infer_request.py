@@ -222,7 +222,7 @@ class InferenceRequest(NativeObject):
     def is_cancelled(self) -> bool:
         """Whether the client has given the request up. Asks the server each time.
 
-        Raises TritonModelException on a request the model built itself; the peer aborts the server there (rule 1.7.10).
+        Raises TritonModelException on a request the model built itself; Triton aborts the server there (rule 1.7.10).
         """
         return ask_cancelled(self._handle)
 

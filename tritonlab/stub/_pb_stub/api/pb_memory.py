@@ -63,7 +63,7 @@ class InferenceTrace(NativeObject):
 
 
 class SharedMemory(NativeObject):
-    """The stub's shared-memory region, as far as the peer shows it (`c_python_backend_utils.shared_memory`)."""
+    """The stub's shared-memory region, as far as Triton shows it (`c_python_backend_utils.shared_memory`)."""
 
     __slots__ = ()
 

@@ -40,7 +40,7 @@ class ResponseIterator(NativeObject):
         return self
 
     def __iter__(self) -> ResponseIterator:
-        # rule 1.10.3; the peer does not go back in the middle of a replay
+        # rule 1.10.3; Triton does not go back in the middle of a replay
         if self._next == len(self._responses) and self._is_over():
             self._next = 0
         return self

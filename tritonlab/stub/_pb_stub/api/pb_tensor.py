@@ -141,7 +141,7 @@ class Tensor(NativeObject):
         return self._memory_type != MEMORY_GPU
 
     def triton_dtype(self) -> Any:
-        """Raises TypeError, always: the peer never told its binding about the type this would return (rule 1.4.9)."""
+        """Raises TypeError, always: Triton never told its binding about the type this would return (rule 1.4.9)."""
         raise TypeError(
             "Unable to convert function return value to a Python type! The signature was\n"
             "\t(self: c_python_backend_utils.Tensor) -> TRITONSERVER_datatype_enum"
@@ -233,7 +233,7 @@ class Tensor(NativeObject):
         return dlpack.export_tensor(datatype, self._exportable())
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
-        """The sent bytes as an array that a consumer may write to, as it can with the peer; writes show in what is
+        """The sent bytes as an array that a consumer may write to, as it can with Triton; writes show in what is
         sent (rule 1.4.11).
 
         Received and read-only bytes are copied first: a consumer that writes must neither crash on a read-only page

@@ -18,7 +18,7 @@ def encode_parameters(parameters: Any) -> str:
     if parameters is None:
         return ""
     if not isinstance(parameters, dict):
-        # the compiler's name of the type is really what the peer shows
+        # the compiler's name of the type is really what Triton shows
         raise TritonModelException("Expect N8pybind114dictE, got %s" % type(parameters))
     for key, value in parameters.items():
         if not isinstance(key, str):

@@ -28,7 +28,7 @@ class InferenceResponseSender(NativeObject):
     """What `request.get_response_sender()` gives. Responses of one request arrive in the order of the `send` calls.
 
     The request holds its sender, so a sender that is gone without its final flag means that nothing can end the request
-    any more. The peer leaves the client waiting for ever (rule 3.7.2); here the request fails at once.
+    any more. Triton leaves the client waiting for ever (rule 3.7.2); here the request fails at once.
     """
 
     __slots__ = ("_closed", "_decoupled", "_handle", "_lock", "_owed", "_sent")
@@ -75,7 +75,7 @@ class InferenceResponseSender(NativeObject):
             try:
                 bridge.current().send_response(self._handle, response, number)
             except BridgeError as error:
-                # nothing went out: the author may send something else. The peer counts it as sent
+                # nothing went out: the author may send something else. Triton counts it as sent
                 raise TritonModelException(error.text) from None
             self._sent = self._sent or response is not None
             if number == FINAL:
@@ -83,7 +83,7 @@ class InferenceResponseSender(NativeObject):
                 self._owed = False
 
     def _refusal(self, response: Optional[InferenceResponse], flags: int) -> str:
-        """Why this send is not allowed, the checks in the peer's order (rules 1.9.2, 1.9.3); empty if it is."""
+        """Why this send is not allowed, the checks in Triton's order (rules 1.9.2, 1.9.3); empty if it is."""
         if flags not in (0, FINAL):
             return "Unsupported flag provided."
         if response is None and flags == 0:
@@ -109,7 +109,7 @@ class InferenceResponseSender(NativeObject):
 
 
 def ask_cancelled(handle: int) -> bool:
-    """Raises TritonModelException for a request the author built; there the peer aborts the server (rule 1.7.10)."""
+    """Raises TritonModelException for a request the author built; there Triton aborts the server (rule 1.7.10)."""
     if handle == NO_HANDLE:
         raise TritonModelException(
             "Cannot determine request cancellation: the model built this request itself, and only a received one "

@@ -8,14 +8,14 @@ from . import bridge
 from .bridge import BridgeError
 from .errors import TritonModelException
 
-#: Nobody could answer a call here; the peer waits for ever (rule 1.18)
+#: Nobody could answer a call here; Triton waits for ever (rule 1.18)
 _SILENT_PHASES = ("import", "auto_complete")
 
 
 def call_server(what: str, prefix: str, command: str, body: Any) -> Any:
     """The server's answer to `command`. `what` names the author's call, `prefix` starts the text of a failure.
 
-    Raises TritonModelException; at once where the peer would hang (rule 1.18.2).
+    Raises TritonModelException; at once where Triton would hang (rule 1.18.2).
     """
     link = bridge.current()
     if link.phase in _SILENT_PHASES:

@@ -1,4 +1,4 @@
-"""An exception that left the author's code: the peer's text for clients, and the traceback in full for the author."""
+"""An exception that left the author's code: Triton's text for clients, and the traceback in full for the author."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _is_ours(file: str) -> bool:
     return file.startswith(_STUB_DIRECTORY + os.sep)
 
 
-def peer_text(error: BaseException, depth: int = 0) -> str:
+def triton_text(error: BaseException, depth: int = 0) -> str:
     """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2). `depth`: of errors whose own
     text it was to be part of."""
     message, why = _message(error, depth)
@@ -51,14 +51,14 @@ def _frames(error: BaseException) -> str:
 
 
 def _message(error: BaseException, depth: int) -> Tuple[str, str]:
-    """`str(error)` with the peer's words for one that is empty or raises, and what then follows the frames. What is no
+    """`str(error)` with Triton's words for one that is empty or raises, and what then follows the frames. What is no
     Unicode is escaped, as by pybind11: no protocol could carry it."""
     try:
         return str(error).encode("utf-8", "backslashreplace").decode("utf-8") or "<EMPTY MESSAGE>", ""
     except BaseException as another:
         if depth > 3:  # each error's text raises another
             return _UNAVAILABLE, ""
-        return _UNAVAILABLE, "\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: " + peer_text(another, depth + 1)
+        return _UNAVAILABLE, "\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: " + triton_text(another, depth + 1)
 
 
 _UNAVAILABLE = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
@@ -115,4 +115,4 @@ def outcome_of(error: BaseException, text: Optional[str] = None) -> Dict[str, An
     exception = None  # type: Optional[Dict[str, Any]]
     with contextlib.suppress(BaseException):  # an author can make one too odd to look at; that must not end the stub
         exception = to_wire(error)
-    return {"text": peer_text(error) if text is None else text, "code": 1, "exception": exception}
+    return {"text": triton_text(error) if text is None else text, "code": 1, "exception": exception}

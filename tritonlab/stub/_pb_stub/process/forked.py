@@ -2,10 +2,10 @@
 
 Parent and child hold the same socket and the same regions, and neither can know what the other does with them. So the
 child drops them first of all, and gets a link of its own from the server when it first needs one (`ipc/fork_links.py`).
-Then everything works there: BLS, metrics, Logger, model control, cancellation, response senders. With the peer (2.51)
+Then everything works there: BLS, metrics, Logger, model control, cancellation, response senders. With Triton (2.51)
 `exec` and metrics do; Logger's lines get lost, `is_cancelled()` and decoupled calls hang, and a sender ends the server.
 
-A worker that was forked in `initialize` may use BLS too, as soon as the model is READY; with the peer it never may.
+A worker that was forked in `initialize` may use BLS too, as soon as the model is READY; with Triton it never may.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ..api.pb_memory import InferenceTrace
 from ..wire.connection import Connection, LinkClosed
 from ..wire.ipc_message import NUMBER
 from ..wire.shm_manager import SharedMemoryError
-from .author_error import outcome_of, peer_text, to_wire
+from .author_error import outcome_of, to_wire, triton_text
 from .model_context import ModelContext, ModelFailure
 from .stub_bridge import Sent, StubBridge, received_tensors
 from .thread_stacks import all_stacks
@@ -77,7 +77,7 @@ class MainLoop:
             value = handler(body)
         except ModelFailure as failure:
             outcome = [False, {"text": str(failure), "code": 1}]
-        except BaseException as error:  # SystemExit too: the peer reports it like any other (rule 2.5.5)
+        except BaseException as error:  # SystemExit too: Triton reports it like any other (rule 2.5.5)
             outcome = [False, outcome_of(error)]
         else:
             outcome = [True, value]
@@ -134,7 +134,7 @@ class MainLoop:
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
             error = {"text": self._failed(str(failure)), "code": 1}
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
-            error = outcome_of(failure, self._failed(peer_text(failure)))
+            error = outcome_of(failure, self._failed(triton_text(failure)))
         for index, entry in enumerate(entries):
             # what stays open is answered later, through its sender
             if error is not None or responses[index] is not None:
@@ -202,7 +202,7 @@ class MainLoop:
         except ModelFailure as failure:
             return {"text": self._failed(str(failure)), "code": 1}, None
         except BaseException as error:
-            return outcome_of(error, self._failed(peer_text(error))), None
+            return outcome_of(error, self._failed(triton_text(error))), None
 
     def _run(self, coroutine: Any, requests: List[InferenceRequest]) -> Any:
         """What the coroutine of `execute` returned; a decoupled model's is not waited for (rule 3.8.2)."""
@@ -218,12 +218,12 @@ class MainLoop:
             self._bridge.awaited = None
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
-        """A decoupled coroutine raised. The peer only logs it and the stream waits for ever (rule 3.8.2); here it
+        """A decoupled coroutine raised. Triton only logs it and the stream waits for ever (rule 3.8.2); here it
         gets the error and its end."""
         error = None if future.cancelled() else future.exception()
         if error is None:
             return
-        failure = [1, self._failed(peer_text(error)), to_wire(error)]
+        failure = [1, self._failed(triton_text(error)), to_wire(error)]
         for handle in handles:
             if self._bridge.open_requests.pop(handle, None) is not None:
                 self._connection.send(NUMBER["RESPONSE"], handle, [_FINAL, None, [], failure, ""])
@@ -254,7 +254,7 @@ class MainLoop:
                 "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
                 "InferenceRequest(s) size is:%d, and InferenceResponse(s) size is:%d\n" % (len(given), len(returned))
             )
-        if given != requests:  # the peer's server crashes here, or answers the wrong one
+        if given != requests:  # Triton's server crashes here, or answers the wrong one
             raise ModelFailure("The execute function changed the list of its requests. Work on a copy of it.")
         answers = []
         slots = []
@@ -282,7 +282,7 @@ class MainLoop:
         return block, marks
 
     def _check_answered(self, requests: List[InferenceRequest], results: List[Any]) -> List[Any]:
-        """A request with no result and no sender can never be answered: the peer leaves its client waiting (rules
+        """A request with no result and no sender can never be answered: Triton leaves its client waiting (rules
         3.2.1, 3.2.2), we say so."""
         for request, result in zip(requests, results):
             if result is None and request._sender is None:
@@ -320,8 +320,8 @@ class MainLoop:
 
 
 def _leave(error: Optional[BaseException]) -> NoReturn:
-    """Ends a process that the model forked and that came back from its code into ours, where it has no business: the
-    peer's goes on and disturbs its parent."""
+    """Ends a process that the model forked and that came back from its code into ours, where it has no business: 
+    Triton's goes on and disturbs its parent."""
     status = 0
     if isinstance(error, SystemExit):
         status = error.code if isinstance(error.code, int) else int(error.code is not None)

@@ -1,8 +1,8 @@
 """The author's model inside the stub: import it, construct it, call its methods in the right phase.
 
 Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or
-ModelFailure with the
-peer's text when the model broke a rule.
+ModelFailure with 
+Triton's text when the model broke a rule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOP_END = 1.0
 
 
 class ModelFailure(Exception):
-    """The model did something the peer refuses; the text is the peer's."""
+    """The model did something Triton refuses; the text is Triton's."""
 
 
 class ModelContext:
@@ -42,11 +42,11 @@ class ModelContext:
         self.is_async = False
 
     def load(self, module: str, paths: List[str], model_path: str) -> None:
-        """Imports the model's module (`1.model`, or `model` of a Python-based backend) with the peer's sys.path (rules
+        """Imports the model's module (`1.model`, or `model` of a Python-based backend) with Triton's sys.path (rules
         2.1.4, 2.1.5, 2.11.2)."""
         self._bridge.phase = "import"
         self.model_path = model_path
-        sys.path.insert(0, "")  # the peer's embedded interpreter looks into the working directory first
+        sys.path.insert(0, "")  # Triton's embedded interpreter looks into the working directory first
         sys.path.extend([*paths, self._backend_directory])
         if self._utils_directory() != self._backend_directory:
             # a backend, or a model, that brings its own is given it (rule 2.11.3); a warm stub has imported ours
@@ -55,7 +55,7 @@ class ModelContext:
         sys.dont_write_bytecode = True
         importlib.invalidate_caches()
         if not os.path.exists(model_path):
-            # rule 2.5.6: the peer logs this and reports an unhealthy stub some 10 s later
+            # rule 2.5.6: Triton logs this and reports an unhealthy stub some 10 s later
             raise ModelFailure("Python model file not found in '%s'" % model_path)
         known = set(sys.modules)
         __import__(module)
@@ -141,7 +141,7 @@ class ModelContext:
         """Stops the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
         self._bridge.phase = "finalize"
         if self._loop is not None and self._loop_thread is not None:
-            # the peer's stop() comes from this thread and an idle loop sleeps through it (rule 2.8.3)
+            # Triton's stop() comes from this thread and an idle loop sleeps through it (rule 2.8.3)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop_thread.join(_LOOP_END)
         if self._model is not None and hasattr(self._model, "finalize"):

@@ -128,7 +128,7 @@ class StubBridge(Bridge):
 
     def call(self, command: str, body: Any) -> Any:
         if self.phase in ("import", "auto_complete"):
-            # the peer waits for ever here (rule 1.18); nothing could ever answer, so say so at once
+            # Triton waits for ever here (rule 1.18); nothing could ever answer, so say so at once
             raise BridgeError("%s is not available during auto_complete_config" % command)
         ident = next(self._ids)
         box: Deque[Any] = deque()
@@ -175,7 +175,7 @@ class StubBridge(Bridge):
             self.errands.put(lambda: self._fail_forgotten(handle, answered))
 
     def _fail_forgotten(self, handle: int, answered: bool) -> None:
-        """Ends a request that the model can no longer end. The peer's client waits for ever (rules 3.2.2, 3.7.2)."""
+        """Ends a request that the model can no longer end. Triton's client waits for ever (rules 3.2.2, 3.7.2)."""
         when = "after a response, but " if answered else ""
         text = (
             "Failed to process the request(s) for model '%s', message: The request and its response sender were "
@@ -218,7 +218,7 @@ class StubBridge(Bridge):
         return block, packed, [(tensor, headers[index]) for index, tensor in kept] if kept else _NOTHING
 
     def keep_sent(self, block: Optional[int], tensors: "Sequence[Sent]") -> None:
-        """Has tensors whose arrays others may change remember what was sent of them, for as long as they live: the peer
+        """Has tensors whose arrays others may change remember what was sent of them, for as long as they live: Triton
         does not read an array again that it has sent once (rule 1.4.7). To be called when those are gone that nobody
         can send again, and before the kernel can give the block back."""
         hold: Optional[Hold] = None
@@ -244,7 +244,7 @@ class StubBridge(Bridge):
             self.keep_sent(block, [(tensor, tensors[index]) for index, tensor in kept])
         call = InferCall(self, next(self._ids), [request._bls_fields(), decoupled, block, tensors])
         if decoupled:
-            call.await_one()  # as the peer's exec does, which returns with the first response (rule 4.1.1)
+            call.await_one()  # as Triton's exec does, which returns with the first response (rule 4.1.1)
         return call
 
     def wait_kind(self) -> int:

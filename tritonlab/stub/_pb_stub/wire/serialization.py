@@ -42,7 +42,7 @@ _scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class WireError(Exception):
-    """Bytes from the other process that no honest peer sends. Fails what is in flight on that link, nothing else."""
+    """Bytes from the other process that no honest process sends. Fails what is in flight on that link, nothing else."""
 
 
 def encode_body(body: Any) -> bytes:

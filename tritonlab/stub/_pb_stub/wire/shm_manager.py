@@ -4,7 +4,7 @@ it is done.
 A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind
 after a kill and the
 64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1); a cap reproduces
-the peer's errors.
+Triton's errors.
 No lock and no allocator state is shared between the processes.
 """
 
@@ -37,7 +37,7 @@ _KEPT = 8
 
 
 class SharedMemoryError(Exception):
-    """A region cannot grow. The text is the peer's (rule 2.9.1)."""
+    """A region cannot grow. The text is Triton's (rule 2.9.1)."""
 
 
 def create_region_file(name: str) -> int:
