@@ -13,18 +13,30 @@ from typing import NamedTuple
 
 import pytest
 
-#: Lowest first. A name is a package or module directly under `tritonlab/`. Names on one line may not import each other.
+#: Lowest first. A name is a package or module under `tritonlab/`; the longest one that fits a module says its level.
+#: Names on one line may not import each other; modules of one name may, in no circle.
 LEVELS: list[list[str]] = [
+    ["stub._pb_stub.wire"],
+    ["stub._pb_stub.api"],
+    ["stub._pb_stub.process"],
     ["stub"],
     ["kernel_modules"],
     ["core"],
     ["ipc"],
     ["instances"],
     ["schedulers"],
+    ["server.models"],
+    ["server.observe"],
     ["server"],
+    ["server.api"],
+    ["frontends.shared"],
+    ["frontends.http", "frontends.grpc"],
     ["frontends"],
+    ["frontends.cli"],
     ["export"],
-    ["notebook"],
+    ["notebook.authoring"],
+    ["notebook.views"],
+    ["notebook.shell"],
     ["runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
@@ -36,6 +48,17 @@ LAZY = {
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
+}
+
+#: Circles of imports for type checkers that are still to be opened: (module, import).
+STILL_CIRCLES = {
+    ("tritonlab.core.instrument", "tritonlab.core.infer_request"),
+    ("tritonlab.core.trace", "tritonlab.core.infer_request"),
+    ("tritonlab.instances.instance_plan", "tritonlab.instances.model_instance"),
+    ("tritonlab.instances.stub_replacement", "tritonlab.instances.model_instance"),
+    ("tritonlab.server.api.model", "tritonlab.server.api.server"),
+    ("tritonlab.stub._pb_stub.api.bridge", "tritonlab.stub._pb_stub.api.infer_request"),
+    ("tritonlab.stub._pb_stub.api.bridge", "tritonlab.stub._pb_stub.api.infer_response"),
 }
 
 #: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.
@@ -98,35 +121,38 @@ def own_imports(root: Path = ROOT, package: Path = PACKAGE) -> list[Import]:
     return found
 
 
+def room_of(module: str) -> str:
+    """The name in LEVELS that the module belongs to."""
+    parts = module.split(".")[1:] or ["__init__"]
+    names = {name for row in LEVELS for name in row}
+    found = next((name for n in range(len(parts), 0, -1) if (name := ".".join(parts[:n])) in names), None)
+    if found is None:
+        raise AssertionError(f"{module} is in no level; add it to LEVELS")
+    return found
+
+
 def level_of(module: str) -> int:
-    parts = module.split(".")
-    top = parts[1] if len(parts) > 1 else "__init__"
-    for number, names in enumerate(LEVELS):
-        if top in names:
-            return number
-    raise AssertionError(f"{module}: {top!r} is in no level; add it to LEVELS")
-
-
-def same_package(a: str, b: str) -> bool:
-    return a.split(".")[:2] == b.split(".")[:2]
+    room = room_of(module)
+    return next(number for number, row in enumerate(LEVELS) if room in row)
 
 
 def upward(items: list[Import]) -> list[str]:
-    """The imports of the same or a higher level, other than within one package, as `module:line imports target`."""
+    """The imports of the same or a higher level, other than within one name of LEVELS, as `module:line imports
+    target`."""
     return [
         f"{i.module}:{i.line} imports {i.target}"
         for i in items
-        if not same_package(i.module, i.target)
+        if room_of(i.module) != room_of(i.target)
         and level_of(i.target) >= level_of(i.module)
         and (i.module, i.target) not in LAZY
     ]
 
 
 def find_cycle(items: list[Import]) -> list[str]:
-    """One circle of imports, as the modules on it, or an empty list. Imports for type checkers only do not count."""
+    """One circle of imports, as the modules on it, or an empty list. Imports for type checkers count."""
     graph: dict[str, set[str]] = {}
     for i in items:
-        if i.module != i.target and (i.module, i.target) not in LAZY:
+        if i.module != i.target and (i.module, i.target) not in LAZY | STILL_CIRCLES:
             graph.setdefault(i.module, set()).add(i.target)
     done: set[str] = set()
 
@@ -145,9 +171,9 @@ def find_cycle(items: list[Import]) -> list[str]:
 
 
 def test_every_module_has_a_level() -> None:
-    for path in PACKAGE.iterdir():
-        if path.suffix == ".py" or (path.is_dir() and any(path.rglob("*.py"))):
-            level_of(f"tritonlab.{path.stem}")
+    for path in PACKAGE.rglob("*.py"):
+        if path.stat().st_size:  # an empty __init__.py imports nothing
+            level_of(module_name(path, ROOT))
 
 
 def test_no_import_goes_upward() -> None:
@@ -156,6 +182,10 @@ def test_no_import_goes_upward() -> None:
 
 def test_no_import_cycle() -> None:
     assert find_cycle(own_imports()) == []
+
+
+def test_no_circle_is_excused_that_is_none() -> None:
+    assert {(i.module, i.target) for i in own_imports() if i.for_types} >= STILL_CIRCLES
 
 
 def test_no_own_module_is_imported_inside_a_function() -> None:
@@ -197,6 +227,6 @@ def test_the_checks_see_an_upward_import_a_cycle_and_a_late_import(tree: Path) -
     assert (upward(found()), find_cycle(found())) == ([], [])
     core = tree / "tritonlab" / "core" / "tensor.py"
     core.write_text("def f():\n    from ..server.model import Model\n")
-    assert upward(found()) == ["tritonlab.core.tensor:2 imports tritonlab.server.api.model"]
-    assert find_cycle(found()) == ["tritonlab.core.tensor", "tritonlab.server.api.model", "tritonlab.core.tensor"]
+    assert upward(found()) == ["tritonlab.core.tensor:2 imports tritonlab.server.model"]
+    assert find_cycle(found()) == ["tritonlab.core.tensor", "tritonlab.server.model", "tritonlab.core.tensor"]
     assert [i.in_function for i in found() if i.module == "tritonlab.core.tensor"] == [True]

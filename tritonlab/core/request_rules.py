@@ -1,7 +1,7 @@
 """Checks a request against its model's configuration (rule 5.4), the same way for every frontend.
 
 Two passes. `_accept` says yes to a valid request as fast as it can, from numbers computed once per model version. Only
-a request it does not like goes to `_examine`, which repeats the checks in Triton's order and words the error. 
+a request it does not like goes to `_examine`, which repeats the checks in Triton's order and words the error.
 Triton keeps inputs in a hash map that in practice hands out the newest first, so `_examine` walks them backwards: with
 several bad inputs the same one is blamed.
 

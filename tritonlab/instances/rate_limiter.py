@@ -2,7 +2,7 @@
 
 A server without `rate_limit="execution_count"` has no RateLimiter, and nothing of this on the way of a request. With
 one, a scheduler that has a batch for an idle instance asks `admit`. A refused instance waits for its turn with nothing
-in its hands: its scheduler forms the batch only when the resources are there, so the batch grows meanwhile, as 
+in its hands: its scheduler forms the batch only when the resources are there, so the batch grows meanwhile, as
 Triton's does.
 """
 

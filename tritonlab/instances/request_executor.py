@@ -62,7 +62,7 @@ class RequestExecutor:
         reader = BlockReader(link, block)
         inputs = {header[0]: reader.tensor(header) for header in headers}
         reader.finish()
-        # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU 
+        # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU
         # Triton answers an error of its allocator instead (rule 1.12.2).
         name, version, request_id, correlation_id, flags, timeout, outputs, parameters, _, trace = fields
         request = InferenceRequest(

@@ -33,7 +33,7 @@ class ExecutionEnvironments:
         self._unpacked: dict[str, tuple[tuple[int, int], Path]] = {}
 
     def find(self, path: str, model_directory: Path) -> Path:
-        """The directory of the environment at `path`, the value of the parameter. Raises InterpreterError with 
+        """The directory of the environment at `path`, the value of the parameter. Raises InterpreterError with
         Triton's text where it has one (rule 2.10.3)."""
         named = path.replace(MODEL_DIRECTORY, str(model_directory))
         try:

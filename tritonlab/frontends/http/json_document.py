@@ -1,4 +1,4 @@
-"""The JSON of requests: parsed by Python's parser where it agrees with Triton's, and read member by member with 
+"""The JSON of requests: parsed by Python's parser where it agrees with Triton's, and read member by member with
 Triton's words for what has the wrong type."""
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from ...core.ensemble_graph import EnsembleGraph
 from ...core.infer_request import InferenceRequest
+from ...core.infer_stats import InferStats
 from ...core.latency_stats import Histogram
 from ...core.model_config import ConfigError, ModelConfig, to_json
 from ...core.model_config_rules import (
@@ -39,7 +40,6 @@ from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
 from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ...schedulers.timer import Timer
-from ..observe.metrics_text import ServerMetrics
 from .backend_config import check_stub_name
 from .backends import Backends, visible_gpus
 from .execution_options import ExecutionOptions
@@ -74,6 +74,14 @@ TRANSITIONS = {
 }
 
 
+class VersionMetrics(Protocol):
+    """What a new version counts into, as the server's metrics configuration wants it."""
+
+    def stats(self) -> InferStats: ...
+
+    def first_response(self, config: ModelConfig) -> Histogram | None: ...
+
+
 @dataclass(frozen=True)
 class LoadServices:
     """What loading needs of the server."""
@@ -84,7 +92,7 @@ class LoadServices:
     #: `InferenceServer.infer` and `.find`: ensembles ask their steps' models
     infer: Callable[[InferenceRequest], None]
     find: Callable[[str, int], ModelVersion]
-    metrics: ServerMetrics
+    metrics: VersionMetrics
     auto_complete: bool = True
     #: how often a version that fails to load is tried again; negative is without end
     load_retries: int = 0

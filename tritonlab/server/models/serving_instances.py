@@ -144,7 +144,7 @@ class ServingInstances:
         return events if limiter is None else limiter.events(events)
 
     def _limit(self, instances: Sequence[ModelInstance], specs: Sequence[InstanceSpec]) -> None:
-        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as 
+        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as
         Triton."""
         limiter = self._execution.limiter
         if limiter is None:

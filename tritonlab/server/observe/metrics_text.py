@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...core.clock import Clock
 from ...core.infer_request import InferenceRequest
@@ -17,10 +16,8 @@ from ...core.model_config import ModelConfig
 from ...core.model_metrics import ModelMetrics
 from ...core.server_metrics import CpuUsage, GpuUsage, cache_families, cpu_families, gpu_families, pinned_families
 from ...core.status import TritonError
+from ..models.model_lifecycle import ModelVersion
 from .machine_usage import MachineUsage
-
-if TYPE_CHECKING:
-    from ..models.model_lifecycle import ModelVersion
 
 
 class FirstResponses(Instrument):

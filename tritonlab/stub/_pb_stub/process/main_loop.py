@@ -320,7 +320,7 @@ class MainLoop:
 
 
 def _leave(error: Optional[BaseException]) -> NoReturn:
-    """Ends a process that the model forked and that came back from its code into ours, where it has no business: 
+    """Ends a process that the model forked and that came back from its code into ours, where it has no business:
     Triton's goes on and disturbs its parent."""
     status = 0
     if isinstance(error, SystemExit):
