@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
 
-.PHONY: help lab demo test check bench rules clean
+.PHONY: help lab demo test check bench rules sizes clean
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here"
@@ -15,6 +15,7 @@ help:
 	@echo "make test    check, then every test: unit, against the real server, notebooks, browser"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
+	@echo "make sizes   lines of files, functions and classes, circles of imports, private names used"
 	@echo "make clean   removes all that was built here"
 
 # A stamp per set of packages: nothing is installed again until pyproject.toml or the pins change.
@@ -55,6 +56,9 @@ bench: $(VENV)/.test $(REFERENCE)/.stamp
 
 rules: $(VENV)/.test
 	$(PY) -m tests.conformance.rules
+
+sizes: $(VENV)/.test
+	$(PY) -m tests.sizes
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

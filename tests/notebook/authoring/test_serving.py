@@ -17,11 +17,10 @@ import tritonclient.grpc
 import tritonclient.http
 
 import tritonlab
+from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
 from tritonlab.frontends.endpoints import Endpoints
 from tritonlab.frontends.shared.listener import listen
 from tritonlab.notebook.authoring.workspace import Workspace
-
-from .conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
 
 ANY_PORTS = "--http-port 0 --grpc-port=0 --metrics-port=0"
 

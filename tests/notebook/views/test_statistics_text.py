@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
 from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.instrument import ExecuteTimes
 from tritonlab.notebook.views.statistics_text import statistics_text
-
-from .conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
 
 
 def test_counts_and_means() -> None:

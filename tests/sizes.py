@@ -1,0 +1,141 @@
+"""How large the package is, and what holds it together: `python -m tests.sizes` prints the table.
+
+Counts lines of files, functions and classes, circles of imports (those for type checkers too), and uses of other
+packages' private names, file by file. It reads the sources and imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from tests.test_layering import LAZY, PACKAGE, ROOT, Import, own_imports
+
+#: Names that begin with an underscore and are documented, public ones of the standard library.
+DOCUMENTED = {"os._exit", "sys._getframe", "sys._current_frames"}
+
+#: The budgets: lines of a file, of a function, of a class.
+BUDGETS = {"files": 400, "functions": 60, "classes": 200}
+
+
+class Size(NamedTuple):
+    """`lines` of a file, function or class, and where it is."""
+
+    lines: int
+    name: str
+
+
+class Use(NamedTuple):
+    """A private name of another package, and the line that uses it."""
+
+    file: str
+    line: int
+    name: str
+
+
+def measured(path: Path, root: Path) -> dict[str, list[Size]]:
+    """The sizes in one file, by kind."""
+    text = path.read_text(encoding="utf-8")
+    place = str(path.relative_to(root))
+    found: dict[str, list[Size]] = {"files": [Size(text.count("\n"), place)], "functions": [], "classes": []}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            kind = "classes" if isinstance(node, ast.ClassDef) else "functions"
+            assert node.end_lineno is not None
+            found[kind].append(Size(node.end_lineno - node.lineno + 1, f"{place}:{node.lineno} {node.name}"))
+    return found
+
+
+def circles(items: Iterable[Import]) -> list[list[str]]:
+    """Sets of modules that import each other, directly or not. Imports for type checkers count."""
+    graph: dict[str, set[str]] = {}
+    for item in items:
+        if item.module != item.target and (item.module, item.target) not in LAZY:
+            graph.setdefault(item.module, set()).add(item.target)
+    reached = {module: _reach(graph, module) for module in graph}
+    found: list[list[str]] = []
+    for module in sorted(graph):
+        circle = sorted(other for other in reached[module] if module in reached.get(other, ()))
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def _reach(graph: dict[str, set[str]], module: str) -> set[str]:
+    seen: set[str] = set()
+    left = [module]
+    while left:
+        for target in graph.get(left.pop(), ()):
+            if target not in seen:
+                seen.add(target)
+                left.append(target)
+    return seen
+
+
+def private_uses(path: Path, root: Path) -> Iterator[Use]:
+    """The private names of other packages that a file imports, or reads from a module that it imports."""
+    place = str(path.relative_to(root))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+            modules |= {(alias.asname or alias.name).split(".")[0]: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        line = getattr(node, "lineno", 0)
+        yield from (Use(place, line, name) for name in names if _is_private(name) and not _is_ours(name))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{modules.get(node.value.id, '')}.{node.attr}"
+            if node.value.id in modules and _is_private(name) and not _is_ours(name):
+                yield Use(place, node.lineno, name)
+
+
+def _is_private(name: str) -> bool:
+    parts = [part for part in name.split(".") if part != "_"]
+    return name not in DOCUMENTED and any(part.startswith("_") and not part.startswith("__") for part in parts)
+
+
+def _is_ours(name: str) -> bool:
+    """Whether it is a name of this package, or of the stub's own, which are found by path; `__future__` is nobody's."""
+    return name.split(".")[0] in {"tritonlab", "_pb_stub", "c_python_backend_utils", "__future__"}
+
+
+def over(sizes: Sequence[Size], budget: int) -> list[Size]:
+    return sorted((size for size in sizes if size.lines > budget), reverse=True)
+
+
+def table(root: Path = ROOT, package: Path = PACKAGE) -> str:
+    """The whole table as text."""
+    sizes: dict[str, list[Size]] = {kind: [] for kind in BUDGETS}
+    uses: list[Use] = []
+    for path in sorted(package.rglob("*.py")):
+        for kind, found in measured(path, root).items():
+            sizes[kind] += found
+        uses += private_uses(path, root)
+    lines = [f"{sum(size.lines for size in sizes['files'])} lines in {package.name}/"]
+    for kind, budget in BUDGETS.items():
+        numbers = [size.lines for size in sizes[kind] if size.lines] or [0]
+        large = over(sizes[kind], budget)
+        lines.append(
+            f"{kind}: {len(numbers)}, median {median(numbers):.0f} lines, longest {max(numbers)}, "
+            f"{len(large)} over {budget}"
+        )
+        lines += [f"    {size.lines}  {size.name}" for size in large]
+    rounds = circles(own_imports(root, package))
+    lines.append(f"circles of imports: {len(rounds)}")
+    lines += [f"    {' '.join(circle)}" for circle in rounds]
+    lines.append(f"private names of other packages: {len(uses)} in {len({use.file for use in uses})} files")
+    lines += [f"    {use.file}:{use.line} {use.name}" for use in uses]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table() + "\n")

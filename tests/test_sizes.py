@@ -1,0 +1,58 @@
+"""The table of sizes sees what it counts, and the package keeps to its budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sizes import Use, circles, measured, private_uses, table
+from tests.test_layering import own_imports
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    package = tmp_path / "tritonlab"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    return package
+
+
+def test_files_functions_and_classes_are_measured(package: Path) -> None:
+    path = package / "a.py"
+    path.write_text("class A:\n    def f(self):\n        return 1\n\n\nasync def g():\n    pass\n")
+    sizes = measured(path, package.parent)
+    assert sizes["files"] == [(7, "tritonlab/a.py")]
+    assert sizes["classes"] == [(3, "tritonlab/a.py:1 A")]
+    assert sorted(sizes["functions"]) == [(2, "tritonlab/a.py:2 f"), (2, "tritonlab/a.py:6 g")]
+
+
+def test_a_circle_for_type_checkers_counts(package: Path) -> None:
+    (package / "a.py").write_text("from .b import B\n")
+    (package / "b.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import A\n")
+    (package / "c.py").write_text("from .a import A\n")
+    assert circles(own_imports(package.parent, package)) == [["tritonlab.a", "tritonlab.b"]]
+
+
+def test_private_names_of_other_packages_are_found(package: Path) -> None:
+    path = package / "a.py"
+    path.write_text(
+        "import os\nimport zlib as z\nfrom grpc._cython import cygrpc\nfrom ._b import c\n"
+        "os._exit(1)\nz._secret\nself._own\nc._ours\n"
+    )
+    found = list(private_uses(path, package.parent))
+    assert found == [Use("tritonlab/a.py", 3, "grpc._cython.cygrpc"), Use("tritonlab/a.py", 6, "zlib._secret")]
+
+
+def test_the_table_tells_them_all(package: Path) -> None:
+    (package / "a.py").write_text("from .b import B\nimport _socket\n")
+    (package / "b.py").write_text("from .a import A\n" + "x = 1\n" * 400)
+    text = table(package.parent, package)
+    assert "403 lines in tritonlab/" in text
+    assert "    401  tritonlab/b.py" in text
+    assert "circles of imports: 1\n    tritonlab.a tritonlab.b" in text
+    assert "private names of other packages: 1 in 1 files\n    tritonlab/a.py:2 _socket" in text
+
+
+def test_no_file_of_the_package_is_over_its_budget() -> None:
+    assert "0 over 400" in table()
