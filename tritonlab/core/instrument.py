@@ -1,10 +1,8 @@
 """The hooks of the server: what views, traces, recorders and statistics may listen to.
 
 Subclass `Instrument`, override what you need, hand the object to `Instruments.add`. Hooks are called on the server's
-threads
-and must not block. A hook that nobody overrides costs nothing; an instrument that raises is dropped and the error
-logged.
-Times are `Clock.now()` nanoseconds.
+threads and must not block. A hook that nobody overrides costs nothing; an instrument that raises is dropped and the
+error logged. Times are `Clock.now()` nanoseconds.
 """
 
 from __future__ import annotations

@@ -122,8 +122,7 @@ class RemoteException:
 
     `frames` are outermost first, as Python prints them, without the stub's own. `cause` is the exception named by
     `raise ... from`, or the one that was being handled; `is_context` tells the second from the first. `detail` holds
-    what the
-    type itself prints besides `text` (a SyntaxError's file, line, offset and source line).
+    what the type itself prints besides `text` (a SyntaxError's file, line, offset and source line).
     """
 
     type_name: str
@@ -165,9 +164,8 @@ class RemoteException:
 class ModelError(InternalError):
     """The author's model failed. The text is Triton's; the rest is for the author.
 
-    `exception`: the Python exception, if there was one. `reason`: what happened, where Triton's text does not say
-    (the signal that killed the
-    stub). `log`: the model's last output lines.
+    `exception`: the Python exception, if there was one. `reason`: what happened, where Triton's text does not say (the
+    signal that killed the stub). `log`: the model's last output lines.
     """
 
     def __init__(

@@ -1,11 +1,10 @@
 """One thread that reads every descriptor nobody else is reading: control sockets without a waiting caller, and the
 models' output pipes.
 
-A caller that waits for an answer reads its stub's socket itself (leader) and takes the descriptor out of this
-thread's hands meanwhile, so that
-its answer wakes one thread, not two: with a separate reader waking the caller a round trip took 100-145 us p50,
-without 55 us (bare prototype,
-2 cores). Descriptors are armed for one event at a time, which makes handing over a single system call.
+A caller that waits for an answer reads its stub's socket itself (leader) and takes the descriptor out of this thread's
+hands meanwhile, so that its answer wakes one thread, not two: with a separate reader waking the caller a round trip
+took 100-145 us p50, without 55 us (bare prototype, 2 cores). Descriptors are armed for one event at a time, which makes
+handing over a single system call.
 
 While one model waits for another's answer this thread polls: it carries both ways, and one call is four messages.
 Measured, one BLS `exec` on 2 cores: 155-190 us with this, 235-350 without.

@@ -51,9 +51,8 @@ class Answer:
 class StubConnection:
     """Sends commands, hands what comes back to `handlers` (command number -> callable(id, body)).
 
-    Guarantees: handlers run one at a time per connection, on whichever thread reads; they must not block. `on_lost`
-    is called once, when the link
-    ends or the stub sends something no honest stub sends.
+    Guarantees: handlers run one at a time per connection, on whichever thread reads; they must not block. `on_lost` is
+    called once, when the link ends or the stub sends something no honest stub sends.
     """
 
     def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:

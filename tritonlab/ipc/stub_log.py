@@ -24,9 +24,9 @@ class LogRecord:
     """One line. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log` (pb_utils.Logger) or
     `server`.
 
-    `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records only.
-    `request_ids` are those of the requests
-    that were executing when the line was written (an id the client left out is the empty string).
+    `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records only. `request_ids`
+    are those of the requests that were executing when the line was written (an id the client left out is the empty
+    string).
     """
 
     time_ns: int

@@ -1,10 +1,9 @@
 """Entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION STUB_REGION
 SIZE GROWTH LIMIT LIFE DOOR`.
 
-All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or
-later, started by path with
-any interpreter. Its directory is Triton's "backend directory": it holds `triton_python_backend_utils.py`, and goes
-to the end of sys.path.
+All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or later,
+started by path with any interpreter. Its directory is Triton's "backend directory": it holds
+`triton_python_backend_utils.py`, and goes to the end of sys.path.
 """
 
 from __future__ import annotations
@@ -68,9 +67,8 @@ def _die_with_parent(life_fd: int) -> None:
     """Has the operating system kill this process group when the kernel process, which holds the other end of this
     pipe, ends.
 
-    The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no
-    GIL. The whole group, so
-    that processes which the model forked go too.
+    The monitor thread notices the same, but cannot act while the author's C code holds the GIL; a signal needs no GIL.
+    The whole group, so that processes which the model forked go too.
     """
     try:
         import fcntl

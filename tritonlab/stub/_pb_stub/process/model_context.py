@@ -1,8 +1,7 @@
 """The author's model inside the stub: import it, construct it, call its methods in the right phase.
 
 Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or
-ModelFailure with
-Triton's text when the model broke a rule.
+ModelFailure with Triton's text when the model broke a rule.
 """
 
 from __future__ import annotations

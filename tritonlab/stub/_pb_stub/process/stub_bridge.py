@@ -1,10 +1,8 @@
 """The stub's end of the link: commands for the main loop, answers for whoever asked, whichever thread happens to read.
 
 Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may
-read the socket, but
-one at a time. The leader hands every message to its owner; when it has its own it steps down and wakes the others. A
-caller that waits
-alone reads for itself and is never woken by another thread.
+read the socket, but one at a time. The leader hands every message to its owner; when it has its own it steps down and
+wakes the others. A caller that waits alone reads for itself and is never woken by another thread.
 """
 
 from __future__ import annotations

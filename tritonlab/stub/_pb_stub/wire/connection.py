@@ -5,8 +5,7 @@ Waiting is spin, then block: most of a round trip on a small virtual machine is 
 so `receive` polls for as long as its caller allows and then sleeps in the kernel.
 
 Guarantees: `send` may be called from any thread, messages never interleave. `receive` and `try_receive` are for one
-thread at a time;
-who that is, is the caller's business (leader / follower on both sides).
+thread at a time; who that is, is the caller's business (leader / follower on both sides).
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ JSON body:
 
     version u8 | command u8 | freed count u16 | body length u32 | id u64 | freed offsets | body
 
-`id` ties an answer to its question; for EXECUTE it numbers the batch, for RESPONSE it is the request's handle.
-A tensor is `[name, datatype, shape, memory type, device id, offset, byte size]` in the sender's region
-(`serialization.py`).
-An outcome is `[true, value]` or `[false, {"text", "code", "exception"?}]`.
+`id` ties an answer to its question; for EXECUTE it numbers the batch, for RESPONSE it is the request's handle. A tensor
+is `[name, datatype, shape, memory type, device id, offset, byte size]` in the sender's region (`serialization.py`). An
+outcome is `[true, value]` or `[false, {"text", "code", "exception"?}]`.
 """
 
 from __future__ import annotations

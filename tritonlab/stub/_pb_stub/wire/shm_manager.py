@@ -2,10 +2,8 @@
 it is done.
 
 A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind
-after a kill and the
-64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1); a cap reproduces
-Triton's errors.
-No lock and no allocator state is shared between the processes.
+after a kill and the 64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1);
+a cap reproduces Triton's errors. No lock and no allocator state is shared between the processes.
 """
 
 from __future__ import annotations
