@@ -18,7 +18,7 @@ from tritonlab.stub._pb_stub.api.pb_tensor import Tensor
 
 torch = pytest.importorskip("torch")
 
-STUB = Path(dlpack.__file__).parent.parent
+STUB = Path(dlpack.__file__).parents[2]
 DTYPES = "?bBhHiIqQefd"
 
 

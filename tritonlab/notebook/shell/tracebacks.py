@@ -22,7 +22,7 @@ from ..authoring.hints import ConfigOf, hint
 from ..authoring.source_map import Locate, located
 from .remote_frames import as_exception
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LOG_LINES = 10
 _MAGIC = "%%triton_"  # a comment in linecache, see cells.running_body
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

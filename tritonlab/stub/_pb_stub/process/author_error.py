@@ -7,7 +7,7 @@ import os
 import traceback
 from typing import Any, Dict, List, Optional, Tuple
 
-_STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def _is_ours(file: str) -> bool:
