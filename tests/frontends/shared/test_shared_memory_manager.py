@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.serving import open_descriptors
 from tritonlab.core.status import (
     AlreadyExistsError,
     InternalError,
@@ -74,15 +77,28 @@ def test_a_region_is_read_and_written_where_it_was_registered(manager: SharedMem
     assert content[PAGE // 4] == 2 << 16 | 1
 
 
-def test_what_is_read_is_the_region_itself_and_outlives_its_registration(
-    manager: SharedMemoryManager, key: str
-) -> None:
+def test_what_is_read_is_a_copy_and_outlives_its_registration(manager: SharedMemoryManager, key: str) -> None:
     manager.register_system("a", key, 0, 8)
+    manager.write("a", 0, b"abcdefgh")
     view = manager.read("a", 0, 8)
     assert view.readonly
-    manager.write("a", 0, b"abcdefgh")
+    manager.write("a", 0, b"ABCDEFGH")
     manager.unregister("a")
     assert bytes(view) == b"abcdefgh"
+
+
+def test_a_region_keeps_its_file_open_until_it_is_unregistered(manager: SharedMemoryManager, key: str) -> None:
+    before = open_descriptors()
+    manager.register_system("a", key, 0, 8)
+    manager.register_system("b", key, 0, 8)
+    assert open_descriptors() == before + 2
+    manager.unregister("a")
+    assert open_descriptors() == before + 1
+    for bad in (0, 3 * PAGE):
+        with pytest.raises(InvalidArgumentError):
+            manager.register_system("a", key, 0, bad)
+    manager.unregister_all()
+    assert open_descriptors() == before
 
 
 def test_two_names_may_share_a_key(manager: SharedMemoryManager, key: str) -> None:
@@ -182,12 +198,96 @@ def test_unknown_regions_are_not_found(manager: SharedMemoryManager) -> None:
         manager.write("zz", 0, b"1")
 
 
-def test_a_region_made_smaller_is_refused_not_a_bus_error(manager: SharedMemoryManager, key: str) -> None:
+# what a client does to its file
+
+
+def cut_off(key: str, size: int) -> str:
+    return (
+        "Invalid offset + byte size for shared memory region: 'a': "
+        f"its file '{key}' was made smaller after it was registered, it has {size} bytes"
+    )
+
+
+@pytest.mark.parametrize("offset", [PAGE, PAGE - 8])
+def test_a_region_made_smaller_is_refused_not_a_bus_error(manager: SharedMemoryManager, key: str, offset: int) -> None:
     manager.register_system("a", key, 0, 2 * PAGE)
     os.truncate(Path("/dev/shm") / key[1:], PAGE)
     assert len(manager.read("a", 0, PAGE)) == PAGE
-    with refusal(InvalidArgumentError, "Invalid offset + byte size for shared memory region: 'a'"):
-        manager.read("a", PAGE, 8)
+    manager.check("a", 0, PAGE)
+    manager.write("a", 0, bytes(PAGE))
+    for call in (
+        lambda: manager.read("a", offset, 16),
+        lambda: manager.check("a", offset, 16),
+        lambda: manager.write("a", offset, bytes(16)),
+    ):
+        with refusal(InvalidArgumentError, cut_off(key, PAGE)):
+            call()
+    assert (Path("/dev/shm") / key[1:]).stat().st_size == PAGE  # nothing was added to it
+
+
+@pytest.mark.parametrize("act", ["read", "write"])
+def test_a_region_made_smaller_after_its_bounds_were_checked(
+    manager: SharedMemoryManager, key: str, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    manager.register_system("a", key, PAGE, PAGE)
+    find = manager._find
+
+    def find_and_cut(*place: Any) -> Any:
+        region = find(*place)
+        os.truncate(Path("/dev/shm") / key[1:], PAGE + 100)
+        return region
+
+    monkeypatch.setattr(manager, "_find", find_and_cut)
+    with refusal(InvalidArgumentError, cut_off(key, PAGE + 100)):
+        manager.read("a", 96, 16) if act == "read" else manager.write("a", 96, bytes(16))
+
+
+def test_a_file_that_is_removed_or_replaced_stays_the_region(manager: SharedMemoryManager, key: str) -> None:
+    path = Path("/dev/shm") / key[1:]
+    manager.register_system("a", key, 0, 8)
+    path.unlink()
+    path.write_bytes(b"")
+    manager.write("a", 0, b"abcdefgh")
+    assert bytes(manager.read("a", 0, 8)) == b"abcdefgh"
+    assert path.read_bytes() == b""
+
+
+def test_a_key_that_is_no_file_is_no_region(manager: SharedMemoryManager, key: str) -> None:
+    path = Path("/dev/shm") / f"{key[1:]}_other"
+    for make, remove in ((path.mkdir, path.rmdir), (lambda: os.mkfifo(path), path.unlink)):
+        make()
+        try:
+            with refusal(InternalError, f"Unable to open shared memory region: '{path.name}'"):
+                manager.register_system("a", path.name, 0, 8)
+        finally:
+            remove()
+
+
+def test_more_than_there_is_memory_for_is_refused(manager: SharedMemoryManager, key: str) -> None:
+    os.truncate(Path("/dev/shm") / key[1:], 1 << 45)  # no byte of memory
+    manager.register_system("a", key, 0, 1 << 45)
+    with pytest.raises(InternalError, match=r"^failed to read shared memory region 'a': Unable to allocate"):
+        manager.read("a", 0, 1 << 45)
+
+
+def test_a_system_without_room_is_an_error_of_the_request(
+    manager: SharedMemoryManager, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    manager.register_system("a", key, 0, 8)
+    monkeypatch.setattr(os, "pwrite", full)
+    with refusal(InternalError, "failed to write shared memory region 'a': [Errno 28] No space left on device"):
+        manager.write("a", 0, b"abcdefgh")
+
+
+def test_large_regions_are_read_and_written_whole(manager: SharedMemoryManager, key: str) -> None:
+    data = np.arange(3 << 20, dtype=np.uint32)  # in several pieces
+    os.truncate(Path("/dev/shm") / key[1:], PAGE + data.nbytes)
+    manager.register_system("a", key, PAGE, data.nbytes)
+    manager.write("a", 0, data)
+    assert np.array_equal(np.frombuffer(manager.read("a", 4, data.nbytes - 4), np.uint32), data[1:])
 
 
 def test_cuda_regions_are_refused_and_none_are_known(manager: SharedMemoryManager, key: str) -> None:

@@ -2,6 +2,12 @@
 
 A key is a POSIX shared-memory name and nothing else: `shm_open` takes no path and follows no link, so a client can name
 a file of /dev/shm and no other.
+
+A region is read and written by system calls on its file, and never mapped: a mapped page that the client cuts off its
+file, or that a full /dev/shm cannot give, ends this process with SIGBUS; here it is an error of that request. Measured
+on 2 cores, what a mapping would take in brackets: reading 16 bytes 2 us (0.5), 1 MB 48 us (17), 64 MB 6 to 9 ms (3.5 to
+6.5); writing 16 bytes 2.3 us (0.3), 1 MB 64 us (16), 64 MB 8 to 9 ms (3.3). Copies by `process_vm_readv` and
+`process_vm_writev` over a mapping survive as well, and are slower still: 3.3 us, 70 us, 8 to 11 ms.
 """
 
 from __future__ import annotations
@@ -9,7 +15,9 @@ from __future__ import annotations
 import _posixshmem  # type: ignore[import-not-found]  # typeshed lacks it
 import mmap
 import os
+import stat
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +26,61 @@ from numpy.typing import NDArray
 
 from ...core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 
+_OUTSIDE = "Invalid offset + byte size for shared memory region: '{}'"
 _DISABLED = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
 #: What Triton's stubs call theirs; a client has no business there.
 _RESERVED = "triton_python_backend_shm_region_"
+#: Bytes written at once. A write behind the end makes a file longer; so its size is asked for before each piece.
+_PIECE = 4 << 20
+
+
+class _File:
+    """An open file, closed with the last who holds it: a request may be reading while the region is unregistered."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.fd)
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One registered region. The mapping lives on while a request reads it, registered or not."""
+    """One registered region."""
 
     name: str
     key: str
     offset: int
     byte_size: int
-    memory: mmap.mmap
+    file: _File
+
+    def read(self, offset: int, size: int) -> memoryview:
+        data = np.empty(size, np.uint8).data
+        done = 0
+        while done < size:
+            count = os.preadv(self.file.fd, [data[done:]], self.offset + offset + done)
+            if not count:
+                raise self.cut_off()
+            done += count
+        return data.toreadonly()
+
+    def write(self, offset: int, data: memoryview) -> None:
+        start, done = self.offset + offset, 0
+        while done < data.nbytes:
+            piece = data[done : done + _PIECE]
+            if self.file.size < start + done + piece.nbytes:
+                raise self.cut_off()
+            done += os.pwrite(self.file.fd, piece, start + done)
+
+    def cut_off(self) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{_OUTSIDE.format(self.name)}: its file '{self.key}' was made smaller after it was registered, it has "
+            f"{self.file.size} bytes"
+        )
 
 
 class SharedMemoryManager:
@@ -46,7 +95,7 @@ class SharedMemoryManager:
         self._lock = threading.Lock()  # of register: a name is given once
 
     def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
-        """Maps `byte_size` bytes from `offset`, a multiple of the page size, of the region `key`."""
+        """Opens `byte_size` bytes from `offset`, a multiple of the page size, of the region `key`."""
         self._check_allowed()
         if key.startswith(_RESERVED):
             raise InvalidArgumentError(
@@ -56,7 +105,7 @@ class SharedMemoryManager:
         with self._lock:
             if name in self._regions:
                 raise AlreadyExistsError(f"shared memory region '{name}' already in manager")
-            self._regions[name] = _map(name, key, offset, byte_size)
+            self._regions[name] = _open(name, key, offset, byte_size)
 
     def register_cuda(self, name: str) -> None:
         """Always refused: this server opens no memory of a client's GPU."""
@@ -100,18 +149,28 @@ class SharedMemoryManager:
         self._check_allowed()
 
     def read(self, name: str, offset: int, size: int) -> memoryview:
-        """The bytes themselves, no copy: what the client writes there later is seen."""
-        return memoryview(self._find(name, offset, size).memory)[offset : offset + size].toreadonly()
+        """A copy of the bytes as they are now."""
+        region = self._find(name, offset, size)
+        try:
+            return region.read(offset, size)
+        except (OSError, MemoryError) as error:  # a file may be any size, without a byte of memory
+            raise InternalError(f"failed to read shared memory region '{name}': {error}") from None
 
     def write(self, name: str, offset: int, data: NDArray[Any] | bytes | memoryview) -> None:
         """Puts the bytes of `data`, which is C-contiguous, at `offset`."""
         view = data.reshape(-1).view(np.uint8).data if isinstance(data, np.ndarray) else memoryview(data)
         if view.nbytes:
-            self._find(name, offset, view.nbytes).memory[offset : offset + view.nbytes] = view
+            region = self._find(name, offset, view.nbytes)
+            try:
+                region.write(offset, view)
+            except OSError as error:  # of a full /dev/shm
+                raise InternalError(f"failed to write shared memory region '{name}': {error}") from None
 
     def check(self, name: str, offset: int, size: int) -> None:
-        """Raises what `read` and `write` would, before the request runs."""
-        self._find(name, offset, size)
+        """Raises what `write` would, before the request runs."""
+        region = self._find(name, offset, size)
+        if region.file.size < region.offset + offset + size:
+            raise region.cut_off()
 
     def _find(self, name: str, offset: int, size: int) -> Region:
         self._check_allowed()
@@ -123,10 +182,7 @@ class SharedMemoryManager:
             raise InvalidArgumentError(f"Invalid offset for shared memory region: '{name}'")
         # Triton compares with the last byte: nothing at offset 0 is out of bounds, too (measured).
         if size < 0 or not 0 <= offset + size - 1 < region.byte_size:
-            raise InvalidArgumentError(f"Invalid offset + byte size for shared memory region: '{name}'")
-        # A client that made the region smaller meanwhile would kill this process with SIGBUS.
-        if region.memory.size() < region.offset + offset + size:
-            raise InvalidArgumentError(f"Invalid offset + byte size for shared memory region: '{name}'")
+            raise InvalidArgumentError(_OUTSIDE.format(name))
         return region
 
     def _check_allowed(self) -> None:
@@ -134,19 +190,19 @@ class SharedMemoryManager:
             raise UnsupportedError(_DISABLED)
 
 
-def _map(name: str, key: str, offset: int, byte_size: int) -> Region:
+def _open(name: str, key: str, offset: int, byte_size: int) -> Region:
     try:
-        fd = _posixshmem.shm_open(key, os.O_RDWR, mode=0o600)
+        file = _File(_posixshmem.shm_open(key, os.O_RDWR, mode=0o600))
     except (OSError, ValueError) as error:
         raise InternalError(f"Unable to open shared memory region: '{key}'") from error
-    try:
-        if os.fstat(fd).st_size < offset + byte_size:
-            raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
-        if byte_size == 0 or offset % mmap.ALLOCATIONGRANULARITY:
-            # Triton's words run into one another like this (measured).
-            raise InvalidArgumentError(
-                f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
-            )
-        return Region(name, key, offset, byte_size, mmap.mmap(fd, byte_size, offset=offset))
-    finally:
-        os.close(fd)  # the mapping has one of its own
+    found = os.fstat(file.fd)
+    if not stat.S_ISREG(found.st_mode):  # a pipe, for example, that a read waits for
+        raise InternalError(f"Unable to open shared memory region: '{key}'")
+    if found.st_size < offset + byte_size:
+        raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
+    if byte_size == 0 or offset % mmap.ALLOCATIONGRANULARITY:
+        # What cannot be mapped; Triton's words run into one another like this (measured).
+        raise InvalidArgumentError(
+            f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
+        )
+    return Region(name, key, offset, byte_size, file)
