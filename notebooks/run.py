@@ -81,7 +81,12 @@ def main(path: str, keep: bool = False) -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     notebook = nbformat.read(path, as_version=4)
     try:
-        PrintingClient(notebook, timeout=300, resources={"metadata": {"path": str(Path(path).parent)}}).execute()
+        PrintingClient(
+            notebook,
+            timeout=300,
+            resources={"metadata": {"path": str(Path(path).parent)}},
+            extra_arguments=["--log-level=ERROR"],  # ipykernel 7.4 warns at each start that it listens on loopback
+        ).execute()
     except CellExecutionError:
         return 1
     if keep:
