@@ -1,29 +1,24 @@
 """The sequence batcher: requests of one sequence go to one instance, in order, one at a time (rules 5.6, 3.9).
 
-The decisions are `SequenceTable` (who has which slot) and, per instance, `take_slots` (direct) or `take_batch` (oldest)
-over what waits in its slots; here are the lock, the clock and the instances.
+The decisions are `SequenceTable` (who has which slot) and `SequenceHosts` (what an instance gets next); here are the
+lock, the clock and the instances.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections import deque
 from collections.abc import Callable
 
 from ..core.clock import Clock
-from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent
+from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.status import CancelledError, ModelError, TritonError, UnavailableError
-from ..instances.payload import Payload
 from ..instances.rate_limiter import RateLimiter
-from .direct_batch import take_slots
-from .dynamic_batch_scheduler import Wait, take_batch
-from .response_order import ResponseOrder
 from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig
-from .sequence_host import Candidate, Host, Work
+from .sequence_hosts import SequenceHosts, Work
 from .sequence_inputs import SequenceInputs
 from .sequence_table import SequenceTable, Slot
 
@@ -52,17 +47,16 @@ class SequenceBatchScheduler:
         self.name = name
         self.version = version
         self.config = config
-        self._inputs = inputs
         self._clock = clock
         self._instruments = instruments
         self._timer = timer
         self._stats = stats
         self._warn = warn
-        self._limiter = limiter
+        self._inputs = inputs
+        admitted = None if limiter is None else lambda instance: limiter.admit(instance, self._retry)
         self._lock = threading.Lock()  # guards everything below
         self._table = SequenceTable(name, config)
-        self._hosts: dict[int, Host] = {}
-        self._next_index = 0
+        self._hosts = SequenceHosts(self._table, config, inputs, admitted)
         self._wake_at: int | None = None
         self._refusal: TritonError | None = None
         self._settled = threading.Condition(self._lock)
@@ -71,16 +65,12 @@ class SequenceBatchScheduler:
     def pending(self) -> int:
         """Requests that wait."""
         with self._lock:
-            return self._waiting()
-
-    def _waiting(self) -> int:
-        return self._table.queued + sum(len(host.candidates) for host in self._hosts.values())
+            return self._hosts.queued
 
     def waiting(self) -> list[InferenceRequest]:
         """The requests that wait: candidates first, then those in slots, then the backlog."""
         with self._lock:
-            candidates = [candidate.request for host in self._hosts.values() for candidate in host.candidates]
-            return candidates + self._table.waiting()
+            return self._hosts.waiting()
 
     def withdraw(self, request: InferenceRequest) -> bool:
         """Never: a sequence without one of its requests is another one."""
@@ -121,7 +111,7 @@ class SequenceBatchScheduler:
         with self._lock:
             slot = self._table.back(request, now)
             self._inputs.complete(request)
-            self._hosts[slot.host].executing.pop(request.serial, None)
+            self._hosts.came_back(slot, request)
             work = self._queued(slot, now)
         self._tell_queued(request, now)
         self._do(work, now)
@@ -130,10 +120,18 @@ class SequenceBatchScheduler:
     def _queued(self, slot: Slot | None, now: int) -> Work:
         work = Work()
         if slot is not None:
-            self._nominate(slot, now, work)
-            self._fill(self._hosts[slot.host], now, work)
+            self._hosts.offer(slot, now, work)
         if slot is None or self._wake_at is None:
-            self._arm(self._table.deadline())
+            work.wake_by(self._table.deadline())
+        return self._decided(work)
+
+    def _decided(self, work: Work) -> Work:
+        """Under the lock, after a decision: asks for the next look, and tells `stop` what it waits for."""
+        if work.wake_at is not None and (self._wake_at is None or work.wake_at < self._wake_at):
+            self._wake_at = work.wake_at
+            self._timer.call_at(work.wake_at, self.wake)
+        if self._refusal is not None:
+            self._settled.notify_all()
         return work
 
     def _tell_queued(self, request: InferenceRequest, now: int) -> None:
@@ -153,69 +151,46 @@ class SequenceBatchScheduler:
         """A new instance takes part, with slots of its own."""
         now = self._clock.now()
         with self._lock:
-            host = Host(self._next_index, instance, ResponseOrder() if self.config.preserve_ordering else None)
-            self._next_index += 1
-            self._hosts[host.index] = host
-            self._table.add_host(host.index, now)
-            work = self._nominate_all(host, now, Work())
+            work = self._decided(self._hosts.add(instance, now))
         self._do(work, now)
         self.instance_idle(instance)
-
-    def _host_of(self, instance: Instance) -> Host | None:
-        return next((host for host in self._hosts.values() if host.instance is instance), None)
 
     def instance_idle(self, instance: Instance) -> None:
         """The instance executed its payload: the next requests of those sequences may go."""
         now = self._clock.now()
-        work = Work()
         with self._lock:
-            host = self._host_of(instance)
+            host = self._hosts.of(instance)
             if host is None:
                 return
-            host.idle, host.away = True, False
-            executed = list(host.executing.values())
-            host.executing.clear()
-            for slot in executed:
-                self._table.done(slot, now)
-                self._nominate(slot, now, work)
-            self._fill(host, now, work)
-            self._arm(self._table.deadline())
+            work = self._hosts.idle(host, now)
+            work.wake_by(self._table.deadline())
+            self._decided(work)
         self._do(work, now)
 
     def instance_away(self, instance: Instance) -> bool:
         """The stub died, and with it what the model knew of its sequences: those that had started end."""
         now = self._clock.now()
-        work = Work()
         with self._lock:
-            host = self._host_of(instance)
+            host = self._hosts.of(instance)
             if host is None:
                 return False
-            was_idle, host.idle, host.away = host.idle, False, True
+            was_idle = host.idle
             error = ModelError(f"The sequence's state was lost when a stub process of model '{self.name}' ended.")
-            lost = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
-            work.failures += [(candidate.request, error) for candidate in lost]
-            host.candidates = deque(c for c in host.candidates if c.request.flags & SEQUENCE_START)
-            host.executing.clear()
-            work.failures += self._table.abandon(host.index, {c.slot for c in host.candidates}, error, now)
-            self._nominate_all(host, now, work)
-            self._settled.notify_all()
+            work = self._decided(self._hosts.lost(host, error, now))
         self._do(work, now)
         return was_idle
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
         """The instance's slots are gone; with the last instance, so is the backlog."""
         now = self._clock.now()
-        work = Work()
         with self._lock:
-            host = self._host_of(instance)
+            host = self._hosts.of(instance)
             if host is None:
                 return
-            work.failures += [(candidate.request, error) for candidate in host.candidates]
-            work.failures += self._table.remove_host(host.index, error, now)
-            del self._hosts[host.index]
+            work = self._hosts.remove(host, error, now)
             if not self._hosts:
                 self._refusal = self._refusal or error
-            self._settled.notify_all()
+            self._decided(work)
         self._do(work, now)
 
     # -- time
@@ -229,21 +204,18 @@ class SequenceBatchScheduler:
                 return  # a later deadline that was asked for before an earlier one
             self._wake_at = None
             work.failures += self._table.reap(now)
-            self._fill_all(now, work)
-            self._arm(self._table.deadline())
+            self._hosts.fill_all(now, work)
+            work.wake_by(self._table.deadline())
+            self._decided(work)
         self._do(work, now)
-
-    def _arm(self, when: int | None) -> None:
-        if when is not None and (self._wake_at is None or when < self._wake_at):
-            self._wake_at = when
-            self._timer.call_at(when, self.wake)
 
     def _retry(self) -> None:
         """The rate limiter has resources for an instance that was refused them."""
         now = self._clock.now()
         work = Work()
         with self._lock:
-            self._fill_all(now, work)
+            self._hosts.fill_all(now, work)
+            self._decided(work)
         self._do(work, now)
 
     def stop(self) -> None:
@@ -254,107 +226,13 @@ class SequenceBatchScheduler:
         with self._lock:
             self._refusal = UnavailableError(STOPPING)
             self._table.end_idle(now)
-            self._fill_all(now, work)
+            self._hosts.fill_all(now, work)
+            self._decided(work)
         self._do(work, now)
         with self._lock:
-            while self._hosts and (self._waiting() or not all(h.idle or h.away for h in self._hosts.values())):
+            while not self._hosts.settled:
                 self._settled.wait()
             self._hosts.clear()  # a deadline may still be asked for, and would keep the stubs' memory
-
-    # -- decisions, under the lock
-
-    def _nominate(self, slot: Slot, now: int, work: Work) -> None:
-        """Puts the slot's next request into the dynamic batcher of its instance, if none of it is on its way."""
-        if self.config.direct or slot.busy:
-            return
-        while failures := self._table.drop_cancelled(slot, now):
-            work.failures += failures
-        if slot.queue:
-            request = self._table.taken(slot, now)
-            host = self._hosts[slot.host]
-            if host.order is not None and (not self.config.iterative or request.flags & SEQUENCE_START):
-                host.order.admit(request)  # once, at its first iteration
-            host.candidates.append(Candidate(slot, request, now))
-
-    def _nominate_all(self, host: Host, now: int, work: Work) -> Work:
-        for slot in self._table.slots(host.index):
-            self._nominate(slot, now, work)
-        return work
-
-    def _fill_all(self, now: int, work: Work) -> None:
-        for host in self._hosts.values():
-            self._nominate_all(host, now, work)
-            self._fill(host, now, work)
-
-    def _fill(self, host: Host, now: int, work: Work) -> None:
-        """Gives the instance its next payload, if it is idle and there is one."""
-        if not host.idle:
-            return
-        payload = self._direct_payload(host, now, work) if self.config.direct else self._payload(host, now, work)
-        if payload is not None:
-            host.idle = False
-            work.payloads.append((host.instance, payload))
-        elif self._refusal is not None:
-            self._settled.notify_all()
-
-    def _direct_payload(self, host: Host, now: int, work: Work) -> Payload | None:
-        slots = self._table.slots(host.index)
-        for slot in slots:
-            while failures := self._table.drop_cancelled(slot, now):
-                work.failures += failures
-        decision = take_slots(slots, self.config, now)
-        if decision is None:
-            return None
-        if isinstance(decision, Wait):
-            self._arm(decision.until)
-            return None
-        if not self._admitted(host):
-            return None
-        numbers = set(decision.numbers)
-        first = slots[decision.numbers[0]].queue[0]
-        requests: list[InferenceRequest] = []
-        for slot in slots[: decision.size]:
-            if slot.number in numbers:
-                request = self._table.taken(slot, now)
-                host.executing[request.serial] = slot
-                requests.append(request)
-            else:
-                requests.append(self._inputs.null_request(first))
-        return Payload(requests, len(requests), decision.reason, nulls=len(requests) - len(numbers))
-
-    def _payload(self, host: Host, now: int, work: Work) -> Payload | None:
-        if any(candidate.request.cancelled for candidate in host.candidates):
-            self._drop_candidates(host, now, work)
-        decision = take_batch(host.candidates, self.config.batch, now)
-        if decision is None:
-            return None
-        if isinstance(decision, Wait):
-            self._arm(decision.until)
-            return None
-        if not self._admitted(host):
-            return None
-        taken = [host.candidates.popleft() for _ in range(decision.count)]
-        host.executing = {candidate.request.serial: candidate.slot for candidate in taken}
-        return Payload([candidate.request for candidate in taken], decision.size, decision.reason)
-
-    def _admitted(self, host: Host) -> bool:
-        """Whether the instance has the resources for a payload; if not, they are offered to it later."""
-        return self._limiter is None or self._limiter.admit(host.instance, self._retry)
-
-    def _drop_candidates(self, host: Host, now: int, work: Work) -> None:
-        """A cancelled candidate ends its sequence, as it would in its slot. Triton executes it, or with a delay
-        leaves it out and goes on with the next request of the sequence, which the model cannot notice."""
-        dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]
-        host.candidates = deque(c for c in host.candidates if not c.request.cancelled)
-        for candidate in dropped:
-            slot, request = candidate.slot, candidate.request
-            work.failures.append((request, CancelledError("")))
-            if request.flags & SEQUENCE_END:  # the slot has the next sequence by now
-                self._table.done(slot, now)
-            else:
-                slot.busy = False
-                work.failures += self._table.end(slot, CancelledError(""), now)
-            self._nominate(slot, now, work)
 
     # -- after the lock
 
@@ -372,10 +250,4 @@ class SequenceBatchScheduler:
             instance.execute(payload)
 
     def __repr__(self) -> str:
-        table, hosts = self._table, self._hosts.values()
-        waiting = f"{table.active} of {len(hosts) * self.config.slots} slots | {table.backlogged} backlogged"
-        busy = sum(not host.idle for host in hosts)
-        return (
-            f"<SequenceBatchScheduler {self.name}/{self.version} "
-            f"[{'direct' if self.config.direct else 'oldest'} | {waiting} | {self._waiting()} queued | {busy} busy]>"
-        )
+        return f"<SequenceBatchScheduler {self.name}/{self.version} [{self._hosts}]>"

@@ -1,0 +1,251 @@
+"""What the instances of the sequence batcher get next: the decisions over what waits in their slots.
+
+Nothing here has a clock, a lock or an effect: a decision is put into `Work`, and `SequenceBatchScheduler` does it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.status import CancelledError, TritonError
+from ..instances.payload import Payload
+from .direct_batch import SlotBatch, take_slots
+from .dynamic_batch_scheduler import Batch, Wait, take_batch
+from .response_order import ResponseOrder
+from .scheduler import Instance
+from .sequence_config import SequenceConfig
+from .sequence_inputs import SequenceInputs
+from .sequence_table import Failures, SequenceTable, Slot
+
+_D = TypeVar("_D", Batch, SlotBatch)
+
+
+class Candidate:
+    """A sequence's next request in the dynamic batcher of the oldest strategy; `queue_start` is when it came there."""
+
+    __slots__ = ("batch_size", "inputs", "queue_start", "request", "slot")
+
+    def __init__(self, slot: Slot, request: InferenceRequest, now: int) -> None:
+        self.slot = slot
+        self.request = request
+        self.batch_size = request.batch_size
+        self.inputs = request.inputs
+        self.queue_start = now
+
+
+class Host:
+    """An instance: whether it can take a payload, what it executes, and the candidates that wait for it."""
+
+    def __init__(self, index: int, instance: Instance, order: ResponseOrder | None) -> None:
+        self.index = index
+        self.instance = instance
+        self.idle = False
+        self.away = False
+        self.executing: dict[int, Slot] = {}  # by serial of the request
+        self.candidates: deque[Candidate] = deque()
+        self.order = order
+
+
+@dataclass
+class Work:
+    """What a decision wants done after the lock, and when to look again."""
+
+    payloads: list[tuple[Instance, Payload]] = field(default_factory=list)
+    failures: Failures = field(default_factory=list)
+    wake_at: int | None = None
+
+    def wake_by(self, when: int | None) -> None:
+        if when is not None and (self.wake_at is None or when < self.wake_at):
+            self.wake_at = when
+
+
+class SequenceHosts:
+    """The instances that take part, by the index that the slots of `table` name. `admitted` says whether an instance
+    has the resources for a payload; if not, they are offered to it later.
+
+    `take_slots` (direct) and `take_batch` (oldest) choose the requests of a payload.
+    """
+
+    def __init__(
+        self,
+        table: SequenceTable,
+        config: SequenceConfig,
+        inputs: SequenceInputs,
+        admitted: Callable[[Instance], bool] | None,
+    ) -> None:
+        self._table = table
+        self._config = config
+        self._inputs = inputs
+        self._admitted = admitted
+        self._hosts: dict[int, Host] = {}
+        self._next_index = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._hosts)
+
+    def clear(self) -> None:
+        self._hosts.clear()
+
+    def of(self, instance: Instance) -> Host | None:
+        return next((host for host in self._hosts.values() if host.instance is instance), None)
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait."""
+        return self._table.queued + sum(len(host.candidates) for host in self._hosts.values())
+
+    def waiting(self) -> list[InferenceRequest]:
+        """The requests that wait: candidates first, then those in slots, then the backlog."""
+        candidates = [candidate.request for host in self._hosts.values() for candidate in host.candidates]
+        return candidates + self._table.waiting()
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing waits and nothing executes."""
+        return not self._hosts or (not self.queued and all(h.idle or h.away for h in self._hosts.values()))
+
+    # -- instances come, execute and go
+
+    def add(self, instance: Instance, now: int) -> Work:
+        host = Host(self._next_index, instance, ResponseOrder() if self._config.preserve_ordering else None)
+        self._next_index += 1
+        self._hosts[host.index] = host
+        self._table.add_host(host.index, now)
+        return self._nominate_all(host, now, Work())
+
+    def idle(self, host: Host, now: int) -> Work:
+        """It executed its payload: the next requests of those sequences may go."""
+        work = Work()
+        host.idle, host.away = True, False
+        executed = list(host.executing.values())
+        host.executing.clear()
+        for slot in executed:
+            self._table.done(slot, now)
+            self._nominate(slot, now, work)
+        self._fill(host, now, work)
+        return work
+
+    def lost(self, host: Host, error: TritonError, now: int) -> Work:
+        """It knows nothing of its sequences any more: those that had started end with `error`."""
+        work = Work()
+        host.idle, host.away = False, True
+        started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
+        work.failures += [(candidate.request, error) for candidate in started]
+        host.candidates = deque(c for c in host.candidates if c.request.flags & SEQUENCE_START)
+        host.executing.clear()
+        work.failures += self._table.abandon(host.index, {c.slot for c in host.candidates}, error, now)
+        return self._nominate_all(host, now, work)
+
+    def remove(self, host: Host, error: TritonError, now: int) -> Work:
+        """It takes no more payloads: what it had fails with `error`."""
+        work = Work(failures=[(candidate.request, error) for candidate in host.candidates])
+        work.failures += self._table.remove_host(host.index, error, now)
+        del self._hosts[host.index]
+        return work
+
+    # -- what they get
+
+    def came_back(self, slot: Slot, request: InferenceRequest) -> None:
+        """The model gave the request back for a later iteration (rule 3.9)."""
+        self._hosts[slot.host].executing.pop(request.serial, None)
+
+    def offer(self, slot: Slot, now: int, work: Work) -> None:
+        """A request came into the slot."""
+        self._nominate(slot, now, work)
+        self._fill(self._hosts[slot.host], now, work)
+
+    def fill_all(self, now: int, work: Work) -> None:
+        for host in self._hosts.values():
+            self._nominate_all(host, now, work)
+            self._fill(host, now, work)
+
+    def _nominate(self, slot: Slot, now: int, work: Work) -> None:
+        """Puts the slot's next request into the dynamic batcher of its instance, if none of it is on its way."""
+        if self._config.direct or slot.busy:
+            return
+        while failures := self._table.drop_cancelled(slot, now):
+            work.failures += failures
+        if slot.queue:
+            request = self._table.taken(slot, now)
+            host = self._hosts[slot.host]
+            if host.order is not None and (not self._config.iterative or request.flags & SEQUENCE_START):
+                host.order.admit(request)  # once, at its first iteration
+            host.candidates.append(Candidate(slot, request, now))
+
+    def _nominate_all(self, host: Host, now: int, work: Work) -> Work:
+        for slot in self._table.slots(host.index):
+            self._nominate(slot, now, work)
+        return work
+
+    def _fill(self, host: Host, now: int, work: Work) -> None:
+        """Gives the instance its next payload, if it is idle and there is one."""
+        if not host.idle:
+            return
+        payload = self._direct_payload(host, now, work) if self._config.direct else self._payload(host, now, work)
+        if payload is not None:
+            host.idle = False
+            work.payloads.append((host.instance, payload))
+
+    def _direct_payload(self, host: Host, now: int, work: Work) -> Payload | None:
+        slots = self._table.slots(host.index)
+        for slot in slots:
+            while failures := self._table.drop_cancelled(slot, now):
+                work.failures += failures
+        decision = self._decision(take_slots(slots, self._config, now), host, work)
+        if decision is None:
+            return None
+        numbers = set(decision.numbers)
+        first = slots[decision.numbers[0]].queue[0]
+        requests: list[InferenceRequest] = []
+        for slot in slots[: decision.size]:
+            if slot.number in numbers:
+                request = self._table.taken(slot, now)
+                host.executing[request.serial] = slot
+                requests.append(request)
+            else:
+                requests.append(self._inputs.null_request(first))
+        return Payload(requests, len(requests), decision.reason, nulls=len(requests) - len(numbers))
+
+    def _payload(self, host: Host, now: int, work: Work) -> Payload | None:
+        if any(candidate.request.cancelled for candidate in host.candidates):
+            self._drop_candidates(host, now, work)
+        decision = self._decision(take_batch(host.candidates, self._config.batch, now), host, work)
+        if decision is None:
+            return None
+        taken = [host.candidates.popleft() for _ in range(decision.count)]
+        host.executing = {candidate.request.serial: candidate.slot for candidate in taken}
+        return Payload([candidate.request for candidate in taken], decision.size, decision.reason)
+
+    def _decision(self, found: _D | Wait | None, host: Host, work: Work) -> _D | None:
+        """The decision that can be done now: none that waits, and none without its resources."""
+        if isinstance(found, Wait):
+            work.wake_by(found.until)
+            return None
+        if found is None or (self._admitted is not None and not self._admitted(host.instance)):
+            return None
+        return found
+
+    def _drop_candidates(self, host: Host, now: int, work: Work) -> None:
+        """A cancelled candidate ends its sequence, as it would in its slot. Triton executes it, or with a delay
+        leaves it out and goes on with the next request of the sequence, which the model cannot notice."""
+        dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]
+        host.candidates = deque(c for c in host.candidates if not c.request.cancelled)
+        for candidate in dropped:
+            slot, request = candidate.slot, candidate.request
+            work.failures.append((request, CancelledError("")))
+            if request.flags & SEQUENCE_END:  # the slot has the next sequence by now
+                self._table.done(slot, now)
+            else:
+                slot.busy = False
+                work.failures += self._table.end(slot, CancelledError(""), now)
+            self._nominate(slot, now, work)
+
+    def __repr__(self) -> str:
+        table, hosts = self._table, self._hosts.values()
+        waiting = f"{table.active} of {len(hosts) * self._config.slots} slots | {table.backlogged} backlogged"
+        busy = sum(not host.idle for host in hosts)
+        return f"{'direct' if self._config.direct else 'oldest'} | {waiting} | {self.queued} queued | {busy} busy"
