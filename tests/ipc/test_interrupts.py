@@ -5,7 +5,15 @@ import threading
 
 import pytest
 
+from tritonlab.ipc import interrupts
 from tritonlab.ipc.interrupts import shielded
+
+
+@pytest.fixture(autouse=True, params=["private", "public"])
+def module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`signal` serves where the module it is made of is missing."""
+    if request.param == "public":
+        monkeypatch.setattr(interrupts, "_signal", signal)
 
 
 def interrupt() -> None:
