@@ -45,6 +45,7 @@ LEVELS: list[list[str]] = [
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, and
 #: uvicorn with what belongs to it, for notebooks that never serve.
 LAZY = {
+    ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),

@@ -3,7 +3,7 @@ everything it does is a function here, for scripts and other notebooks."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import kernel_modules
 from .core.infer_request import InferenceRequest
@@ -15,11 +15,15 @@ from .core.status import ModelError, ModelLoadError, TritonError
 from .core.tensor import Tensor
 from .core.trace_settings import TraceSetting
 from .export.repository import export
+from .notebook.authoring.config_options import ConfigOptions
 from .runtime import default_server, default_workspace, load, playground, reset, serve
 from .server.api.model import Model
 from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
 from .server.api.server import Server
 from .server.options import Options
+
+if TYPE_CHECKING:
+    from .frontends.endpoints import EndpointOptions
 
 __version__ = "0.1.0"
 
@@ -27,6 +31,8 @@ kernel_modules.install()  # from here on `import triton_python_backend_utils` wo
 
 __all__ = [
     "AsyncResponseIterator",
+    "ConfigOptions",
+    "EndpointOptions",
     "InferenceRequest",
     "InferenceResponse",
     "Instrument",
@@ -57,3 +63,12 @@ def load_ipython_extension(shell: Any) -> None:
     from .notebook.shell import magics
 
     magics.register(shell, default_workspace)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the options of the endpoints at their first use: what serves HTTP and gRPC is not loaded before."""
+    if name != "EndpointOptions":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .frontends.endpoints import EndpointOptions
+
+    return EndpointOptions

@@ -1,0 +1,61 @@
+"""README.md stays true to the code: the files it names exist, and its Python runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritonlab
+from tritonlab import runtime
+from tritonlab.server.api.server import Server
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+IDENTITY = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", tensor)]) for tensor in tensors]
+"""
+
+
+def test_the_files_it_names_exist() -> None:
+    named = set(re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|md|ipynb))?)`", TEXT))
+    assert len(named) > 20
+    roots = (ROOT, ROOT / "tritonlab")
+    assert [name for name in sorted(named) if not any((root / name).exists() for root in roots)] == []
+
+
+def test_its_instrument_counts_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = next(block for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "Instrument" in block)
+    with Server(tmp_path, model_control_mode="explicit") as server:
+        monkeypatch.setattr(tritonlab, "default_server", lambda: server)
+        names: dict[str, Any] = {}
+        exec(code, names)
+        config = {
+            "max_batch_size": 8,
+            "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
+            "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}],
+        }
+        model = server.load("echo", config, {"file:1/model.py": IDENTITY.encode()})
+        model(IN=np.ones((3, 1), np.float32))
+        sizes = names["sizes"]
+    assert list(sizes.seen.values()) == [1]
+    assert next(iter(sizes.seen))[:2] == ("echo", 3)
+    assert "<td>echo<td>3" in sizes._repr_html_()
+
+
+def test_what_it_calls_public_is_public() -> None:
+    named = set(re.findall(r"`tritonlab\.(\w+)", TEXT))
+    modules = {"testing", "runtime", "semantics", "tritonserver"}
+    assert named - modules <= set(tritonlab.__all__)
+    assert all(hasattr(tritonlab, name) for name in tritonlab.__all__)
+    documented = (runtime.load.__doc__ or "") + (runtime.serve.__doc__ or "")
+    for name in re.findall(r"fields? of `(\w+)`", documented):
+        assert name in tritonlab.__all__
