@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from .response_factory import failure_of
 from .stub_death import CrashReport, blocked_stacks, place_of
 
 _KEPT_LINES = 20
+#: More than are kept in an error, because the lines of a crash report are left out there.
+_REMEMBERED_LINES = 200
 #: Longest wait for what a signal handler writes.
 _BLOCKED_SECONDS = 0.5
 
@@ -53,6 +56,8 @@ class ModelStub:
         #: ids of the requests in execution, for the log
         self.executing_ids: tuple[str, ...] = ()
         self._log = log
+        #: what it printed and logged last: its own, also where its instance had another process before
+        self._printed: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._crash = CrashReport()
         #: lines of stderr, while faulthandler is asked for the stacks
         self._blocked: list[str] | None = None
@@ -97,6 +102,8 @@ class ModelStub:
     def log(self, stream: str, level: str, text: str, file: str = "", line: int = 0) -> None:
         """Adds a line to the server's log, in the name of the instance and of the requests in execution."""
         source = self.source
+        if stream != "server":
+            self._printed.append(text)
         self._log.add(
             LogRecord(
                 time.time_ns(),
@@ -109,6 +116,7 @@ class ModelStub:
                 file,
                 line,
                 self.executing_ids,
+                self.process.pid,
             )
         )
 
@@ -159,9 +167,8 @@ class ModelStub:
         return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=log)
 
     def last_lines(self, besides: Collection[str] = ()) -> tuple[str, ...]:
-        """What this stub printed last, but for some of it."""
-        texts = [record.text for record in self._log.records(instance=self.instance)]
-        return tuple([text for text in texts if text not in besides][-_KEPT_LINES:])
+        """What this process printed last, but for some of it."""
+        return tuple([text for text in self._printed.copy() if text not in besides][-_KEPT_LINES:])
 
     def dump_stacks(self, timeout: float) -> str:
         """What each of its threads is doing, whatever that is; empty if it did not say so in `timeout` seconds."""

@@ -26,7 +26,7 @@ class LogRecord:
 
     `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records only. `request_ids`
     are those of the requests that were executing when the line was written (an id the client left out is the empty
-    string).
+    string). `pid`: the process that wrote it, which tells a version from its predecessor; 0 for the server.
     """
 
     time_ns: int
@@ -39,6 +39,7 @@ class LogRecord:
     file: str = ""
     line: int = 0
     request_ids: tuple[str, ...] = ()
+    pid: int = 0
 
 
 class LogBook:

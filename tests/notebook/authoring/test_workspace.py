@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.core.status import ModelLoadError, NotFoundError
+from tritonlab.core.status import ModelError, ModelLoadError, NotFoundError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.config_text import ConfigTextError
 from tritonlab.notebook.authoring.errors import FileError, OptionError
@@ -23,6 +23,17 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", self.answer(t))]) for t in tensors]
     def answer(self, data):
         return data
+"""
+#: prints from a thread of its own, as a model that is asked meanwhile
+CHATTER = """\
+    def initialize(self, args):
+        import threading, time
+        print("chatter")
+        def talk():
+            while True:
+                print("chatter")
+                time.sleep(0.005)
+        threading.Thread(target=talk, daemon=True).start()
 """
 OPTIONS = ConfigOptions(max_batch_size=8, inputs=("IN:FP32[-1]",), outputs=("OUT:FP32[-1]",))
 ROW = np.array([[1, 2, 3]], np.float32)
@@ -66,6 +77,30 @@ def test_a_first_load_that_fails_leaves_its_files_to_look_at(workspace: Workspac
     assert (workspace.repository / "m" / "1" / "model.py").is_file()
     report = workspace.report("m")
     assert report is not None and report.ready_at == 0.0
+
+
+def test_the_last_output_in_an_error_is_of_the_version_that_failed(workspace: Workspace) -> None:
+    talking = 'import threading\nprint("old version")\n' + IDENTITY
+    workspace.load("m", talking, options=OPTIONS)
+    with pytest.raises(ModelLoadError) as silent:
+        workspace.load("m", "import notthere\n", options=OPTIONS)
+    assert silent.value.log == ()
+    failing = replaced('print("in", "execute"); raise ValueError("bad")')
+    model = workspace.load("m", failing, options=OPTIONS)
+    with pytest.raises(ModelError) as failed:
+        model(IN=np.ones((1, 1), np.float32))
+    assert failed.value.log == ("in execute",)
+
+
+def test_what_the_version_that_serves_prints_is_not_of_the_load(workspace: Workspace) -> None:
+    """It answers requests while the next one loads."""
+    chatty = IDENTITY.replace("    def execute", CHATTER + "    def execute")
+    workspace.load("m", chatty, options=OPTIONS)
+    first = workspace.report("m")
+    workspace.load("m", "import time; time.sleep(0.1)\n" + IDENTITY, options=OPTIONS)
+    second = workspace.report("m")
+    assert first is not None and second is not None
+    assert (first.log == (), [record.text for record in second.log]) == (False, [])
 
 
 def test_a_syntax_error_is_found_before_a_stub_is_asked(workspace: Workspace) -> None:

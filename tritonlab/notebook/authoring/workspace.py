@@ -201,7 +201,7 @@ class Workspace:
         known = self.sources.replace(
             str(directory.path), {str(directory.path / path): file.segments for path, file in tree.items()}
         )
-        wall, error = time.time_ns(), None
+        since, error = _Since(self.server, name), None
         try:
             # another interpreter may know a syntax this one does not
             foreign = "EXECUTION_ENV_PATH" in config_text or "triton_python_backend_stub" in tree
@@ -212,10 +212,8 @@ class Workspace:
             model = self.server.load(name)
         except BaseException as failure:
             error = failure
-            if isinstance(failure, ModelError):
-                failure.log = tuple(record.text for record in self._output(name, wall))
-                if failure.exception is not None:
-                    failure.exception = located(failure.exception, self.sources.locate)
+            if isinstance(failure, ModelError) and failure.exception is not None:
+                failure.exception = located(failure.exception, self.sources.locate)
             if ready_at:
                 directory.restore()
                 self.sources.replace(str(directory.path), known)
@@ -229,18 +227,31 @@ class Workspace:
             return model
         finally:
             directory.forget()
-            log = self._output(name, wall)
-            self._reports[name] = LoadReport(name, time.perf_counter() - started, log, ready_at, error)
-
-    def _output(self, name: str, since_ns: int) -> tuple[LogRecord, ...]:
-        """What the model itself printed and logged since then."""
-        records = self.server.logs(name)
-        return tuple(record for record in records if record.time_ns >= since_ns and record.stream != "server")
+            self._reports[name] = LoadReport(name, time.perf_counter() - started, since.printed(), ready_at, error)
 
     def _directory(self, name: str) -> ModelDirectory:
         if name not in self._directories:
             self._directories[name] = ModelDirectory(self.repository / name, Path(self._spare.name))
         return self._directories[name]
+
+
+class _Since:
+    """What processes of the model that start from now on print and log. Those that serve already may print, too."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self._server = server
+        self._name = name
+        self._begin = time.time_ns()
+        self._before = set()
+        with contextlib.suppress(TritonError):  # not loaded
+            self._before = {instance["pid"] for instance in server.model(name).instances()}
+
+    def printed(self) -> tuple[LogRecord, ...]:
+        return tuple(
+            record
+            for record in self._server.logs(self._name)
+            if record.time_ns >= self._begin and record.stream != "server" and record.pid not in self._before
+        )
 
 
 def _config_to_write(name: str, draft: Draft) -> str:
