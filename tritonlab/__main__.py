@@ -1,4 +1,4 @@
-"""The command line: `python -m tritonlab COMMAND`, or `tritonlab COMMAND`."""
+"""This module is the command line: `python -m tritonlab COMMAND`, or `tritonlab COMMAND`."""
 
 from __future__ import annotations
 

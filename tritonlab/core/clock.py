@@ -1,4 +1,4 @@
-"""Time as an argument: nothing below the server reads a clock on its own."""
+"""The clock is handed in as an argument: nothing below the server reads the time on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ensemble against the models its steps name: rules 5.7.3 and 5.7.7, checked when it is loaded.
+"""These checks compare an ensemble, when it is loaded, with the models its steps name (rules 5.7.3 and 5.7.7).
 
 Triton compares each use of an ensemble tensor with the first one it meets: the ensemble's own inputs and outputs,
 then the steps in their order. `connections` gives all of them, with what is wrong, for people and views;

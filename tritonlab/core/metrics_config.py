@@ -1,4 +1,4 @@
-"""Which metrics a server shows: the settings of `--metrics-config` (rules 5.13.2, 5.13.3)."""
+"""The settings of `--metrics-config` say which metrics a server shows (rules 5.13.2, 5.13.3)."""
 
 from __future__ import annotations
 

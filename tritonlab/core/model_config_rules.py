@@ -1,4 +1,5 @@
-"""What the server adds to a configuration on its way to the model: auto-fill, normalisation, merge, instances.
+"""These functions add to a configuration what the server adds before a model gets it: defaults, normal forms, merged
+auto-complete, instances.
 
 Order on a load (rule 2.2): `autofill` -> `validate_poll` -> the author's auto_complete_config -> `merge_auto_complete`
 -> `normalize_instance_groups` -> `validate_final` -> one stub per `instance_specs`. Each returns a new message.

@@ -1,4 +1,4 @@
-"""What the server refuses in a configuration, with Triton's texts (tables 5.3.1, 5.3.2 and 5.7.2).
+"""These checks refuse a wrong configuration with Triton's texts (tables 5.3.1, 5.3.2 and 5.7.2).
 
 `validate_poll` runs before the model is touched; its clients see only `failed to load`, the reason is in the log.
 `validate_final` runs after auto_complete_config; its clients see the text. Checks run in Triton's order, the first

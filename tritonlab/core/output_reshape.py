@@ -1,4 +1,4 @@
-"""The shape that clients get of an output whose configuration has a `reshape` (rule 5.4.6)."""
+"""An output whose configuration has a `reshape` gets its client-side shape here (rule 5.4.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words what is wrong with a request that does not fit its model's configuration (rule 5.4).
+"""`RequestExamination` words what is wrong with a request that does not fit its model's configuration (rule 5.4).
 
 `RequestRules` accepts valid requests by itself and brings only the others here, so that nothing in this file need be
 fast. Triton keeps inputs in a hash map that in practice hands out the newest first, so the checks walk them backwards:

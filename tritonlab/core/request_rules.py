@@ -1,4 +1,4 @@
-"""Checks a request against its model's configuration (rule 5.4), the same way for every frontend.
+"""`RequestRules` checks a request against its model's configuration (rule 5.4), the same way for every frontend.
 
 A valid request is accepted as fast as can be, from numbers computed once per model version. Only one that is not goes
 to `RequestExamination`, which repeats the checks in Triton's order and words the error.

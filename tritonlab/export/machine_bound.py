@@ -1,4 +1,4 @@
-"""What of a served model holds on this machine only: left out of an export, or named in its report."""
+"""Some parts of a served model hold on this machine only: an export leaves them out, or names them in its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writes a served model as a model directory that a Triton server can load; says first what that would change.
+"""`export` writes a served model as a model directory that a Triton server can load, and says first what that would
+change.
 
 A directory that exists is never written into. The new tree is built beside the repository; replacing moves the old
 directory away and the new one in, so that at every moment one of the two is there in full.

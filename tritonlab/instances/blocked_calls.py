@@ -1,4 +1,5 @@
-"""Which instance's `execute` is blocked in which BLS calls, and which call is refused because it would wait for itself.
+"""`BlockedCalls` knows which instance's `execute` waits in which BLS calls, and refuses a call that would wait for
+itself.
 
 With a call its stub says whether `execute`, on the main thread, waits for it; if it does, and that would be for ever,
 the call is refused before it begins. Where calls might wait for one another, but threads, futures or coroutines stand

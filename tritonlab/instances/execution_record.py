@@ -1,4 +1,4 @@
-"""What the executions of an instance took: for the statistics of its model and for whoever listens."""
+"""`ExecutionRecord` tells the statistics of a model, and whoever listens, how long its executions took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instance is made of, what it shares with the others of its server, and who hears of it."""
+"""These classes say what an instance is made of, what it shares with the others of its server, and who hears of it."""
 
 from __future__ import annotations
 

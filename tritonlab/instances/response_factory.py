@@ -1,4 +1,4 @@
-"""From what a stub answered to the responses clients get."""
+"""These functions turn what a stub answered into the responses that clients get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stub may ask of the server, one row per call of the COMMANDS table."""
+"""A stub may ask the server for these things, one row per call of the COMMANDS table."""
 
 from __future__ import annotations
 

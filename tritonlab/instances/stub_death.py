@@ -1,4 +1,5 @@
-"""Where Python was when a stub died of a signal, or when C code blocks it: what faulthandler writes to stderr."""
+"""A stub that dies of a signal, or that C code blocks, says through faulthandler where Python was; this module reads
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Would a BLS call wait for itself? The pure decision over who waits for whom (rule 4.4.1).
+"""This pure decision says whether a BLS call would wait for itself (rule 4.4.1).
 
 An instance whose `execute` is blocked in BLS calls goes on when they are answered. A call that waits in a queue needs
 any one instance of its model to come free; a call in execution needs the instance that executes it. An instance is

@@ -1,4 +1,4 @@
-"""What a stub process is started with: an interpreter, and the Python environment it belongs to.
+"""An `Interpreter` is what a stub process is started with: a Python, and the environment it belongs to.
 
 Triton's stub is compiled around one Python; ours is source that any Python from 3.8 on runs. So a model's own
 interpreter is the environment's `bin/python`, or an executable in the model directory that starts one

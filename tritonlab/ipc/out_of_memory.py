@@ -1,4 +1,4 @@
-"""Did the operating system kill a process because memory ran out? It tells nobody; its counters do."""
+"""The operating system kills a process that runs out of memory and tells nobody; its counters, read here, show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""When polling for an answer is worth a core: only while there are more cores than busy processes."""
+"""The spin budget says when polling for an answer is worth a core: only while there are more cores than busy
+processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What models print and log: captured line by line, attributed to model, instance and, while it executes, request."""
+"""The log keeps what models print and log, line by line, with the model, the instance and, while it executes, the
+request."""
 
 from __future__ import annotations
 

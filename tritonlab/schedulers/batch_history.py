@@ -1,4 +1,4 @@
-"""Why two requests did not share a batch.
+"""The batch history tells why two requests did not share a batch.
 
 `BatchHistory` listens to batches as they are formed; `why_apart` is the pure answer about two of their requests.
 """

@@ -1,4 +1,4 @@
-"""The direct strategy's decision: which slots of an instance go into its next batch (rule 5.6.7)."""
+"""The direct strategy decides which slots of an instance go into its next batch (rule 5.6.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an ensemble's request failed: Triton's text, and below it which step, and what it was given."""
+"""The error of a failed ensemble request has Triton's text, and below it the step that failed and what it was given."""
 
 from __future__ import annotations
 

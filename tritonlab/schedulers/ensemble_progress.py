@@ -1,4 +1,4 @@
-"""How far one ensemble request has come: the pure decisions of the ensemble scheduler (rules 5.7.1, 5.7.6, 5.7.7).
+"""These pure decisions of the ensemble scheduler know how far one request has come (rules 5.7.1, 5.7.6, 5.7.7).
 
 Every set of tensors that belong together is a *round*: the request's own inputs and what follows from them, and for
 each response of a decoupled step what follows from that. Rounds never meet (the load refuses ensembles in which they

@@ -1,4 +1,5 @@
-"""Priority levels and queue policies (rules 5.5.8, 5.5.9): who waits, who may not, who goes first. No lock, no clock.
+"""The policy queue orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): who waits, who may not, who
+goes first. It has no lock and no clock.
 
 A plain dynamic batcher keeps its requests in a deque and never comes here.
 """

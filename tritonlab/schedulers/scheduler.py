@@ -1,4 +1,5 @@
-"""What every scheduler is to the server and to the instances, and what it needs of them."""
+"""`Scheduler` is what every scheduler is to the server and to the instances; the other protocols are what it needs of
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which scheduler a configuration asks for."""
+"""`make_scheduler` makes the scheduler that a configuration asks for."""
 
 from __future__ import annotations
 

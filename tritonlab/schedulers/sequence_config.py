@@ -1,4 +1,4 @@
-"""What of a sequence model's configuration decides about slots and batches."""
+"""`SequenceConfig` holds what a sequence model's configuration says about slots and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the instances of the sequence batcher get next: the decisions over what waits in their slots.
+"""`SequenceHosts` decides what the instances of the sequence batcher get next, over what waits in their slots.
 
 Nothing here has a clock, a lock or an effect: a decision is put into `Work`, and `SequenceBatchScheduler` does it.
 """

@@ -1,4 +1,4 @@
-"""Which sequence is where: ids, slots, backlog. Decides only: no lock, no clock, nothing is executed here.
+"""`SequenceTable` knows which sequence is where: ids, slots, backlog. It only decides: no lock, no clock, no execution.
 
 first request --- slot free ---> slot --- END taken, or idle: the slot's rest first ---> free
       |                           ^                                                        |

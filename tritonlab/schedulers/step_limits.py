@@ -1,4 +1,4 @@
-"""`max_inflight_requests`: how many requests of one step may be with its model at a time, counted over all requests of
+"""`max_inflight_requests` bounds how many requests of one step may be with its model at a time, over all requests of
 the ensemble (rule 5.7.10). Behind a decoupled step that answers faster than the next one can follow, the others wait
 here, in order."""
 

@@ -1,4 +1,4 @@
-"""How a server runs: what tritonserver's flags say, under the names of its flags."""
+"""`Options` says how a server runs, under the names of tritonserver's flags."""
 
 from __future__ import annotations
 

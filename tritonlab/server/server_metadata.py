@@ -1,4 +1,4 @@
-"""What the server says of itself, and how its clients name versions."""
+"""This module holds what the server says of itself, and how its clients name versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model imports: `import triton_python_backend_utils as pb_utils`.
+"""A model imports this module: `import triton_python_backend_utils as pb_utils`.
 
 Here is the pure part: helpers, the ModelConfig of `auto_complete_config`, constants. Inside a stub the classes
 (Tensor, InferenceRequest, InferenceResponse, ...) join it once `model.py` has been imported, as on Triton (rule

@@ -1,5 +1,4 @@
-"""What the values of tritonserver's flags look like: one reader per kind, with Triton's texts for what cannot be
-read (measured)."""
+"""One reader per kind of flag turns its text into a value; what cannot be read gets Triton's text (measured)."""
 
 from __future__ import annotations
 

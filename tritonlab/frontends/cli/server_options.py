@@ -1,4 +1,4 @@
-"""From what a command line says to what the server and its endpoints are built from."""
+"""These functions turn the flags of a command line into the options of the server and its endpoints."""
 
 from __future__ import annotations
 

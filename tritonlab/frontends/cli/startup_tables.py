@@ -1,4 +1,4 @@
-"""What Triton prints when its models are loaded: the backends in use, the models, the server's options."""
+"""These tables are what Triton prints when its models are loaded: backends in use, models, the server's options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as Triton prints them in its log."""
+"""`print_table` draws a table as Triton draws it in its log."""
 
 from __future__ import annotations
 

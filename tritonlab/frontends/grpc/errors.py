@@ -1,4 +1,4 @@
-"""Which error gives which gRPC status (rule 3.6)."""
+"""This table maps error codes to gRPC statuses (rule 3.6)."""
 
 from __future__ import annotations
 

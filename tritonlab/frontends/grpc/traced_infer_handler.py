@@ -1,4 +1,5 @@
-"""What only the gRPC endpoint knows of a traced request: when its message came and its answer went (rule 5.14.4)."""
+"""The gRPC endpoint adds to a request's trace what only it knows: when the message came and the answer went (rule
+5.14.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the endpoints other than inference do: each takes a Call and gives a Reply (rules 6.1, 6.10, 5.11 and 5.14).
+"""Each endpoint other than inference is a method here: it takes a Call and gives a Reply (rules 6.1, 6.10, 5.11 and
+5.14).
 
 They may block, on a thread of their own.
 """

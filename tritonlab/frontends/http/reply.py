@@ -1,4 +1,4 @@
-"""What an endpoint answers, and what it is asked with."""
+"""A `Call` is what an endpoint is asked with, a `Reply` what it answers."""
 
 from __future__ import annotations
 

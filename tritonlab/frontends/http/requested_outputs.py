@@ -1,4 +1,4 @@
-"""How the outputs of a request are to be sent (rule 6.3.1)."""
+"""`RequestedOutput` says how a client wants one output of its request sent (rule 6.3.1)."""
 
 from __future__ import annotations
 

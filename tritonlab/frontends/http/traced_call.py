@@ -1,4 +1,5 @@
-"""What only the HTTP endpoint knows of a traced request: when its bytes came and its answer went (rule 5.14.4)."""
+"""The HTTP endpoint adds to a request's trace what only it knows: when the bytes came and the answer went (rule
+5.14.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody in from outside: what a web page, open in the author's browser, may ask of the server.
+"""The access rules keep web pages out: a page open in the author's browser must not reach the author's server.
 
 Loading a model runs code, and a page can send requests to ports of the machine its reader sits at. Two doors are shut
 here, in front of HTTP and metrics alike:

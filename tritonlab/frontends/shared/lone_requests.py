@@ -1,5 +1,5 @@
-"""Which requests come one at a time: while nothing else waits, the thread that took a request in may poll for the
-stub's answer (`Leadable.lead`), which spares two threads that wake each other.
+"""`LoneRequests` knows when requests come one at a time: then the thread that took one in may poll for the stub's
+answer (`Leadable.lead`), which spares two threads that wake each other.
 
 Where several clients send at once it must not: of what they send meanwhile batches are made. Measured, add_sub with one
 caller on two cores: over HTTP 310 us p50 instead of 450.

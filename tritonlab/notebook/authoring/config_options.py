@@ -1,4 +1,5 @@
-"""What a model configuration can say in one line: the options of `%%triton_model` and of `tritonlab.load`."""
+"""`ConfigOptions` are the parts of a model configuration that fit in one line: the options of `%%triton_model` and of
+`tritonlab.load`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook has said about one model so far: its source, its config, its helper files."""
+"""A `Draft` holds what a notebook has said about one model so far: its source, its config, its helper files."""
 
 from __future__ import annotations
 

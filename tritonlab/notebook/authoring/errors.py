@@ -1,4 +1,4 @@
-"""What an author can ask for that cannot be. Shown as one text, without a traceback of ours.
+"""These errors refuse what an author asks for and cannot get; each is shown as one text, without a traceback of ours.
 
     ValueError
     └── NotebookError

@@ -1,4 +1,4 @@
-"""What to do about an error a client gets or a model raises: one line, for the texts where it is known."""
+"""A hint says in one line what to do about an error whose text is known."""
 
 from __future__ import annotations
 

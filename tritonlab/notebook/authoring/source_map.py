@@ -1,4 +1,4 @@
-"""Which line of which cell a line of a model file came from."""
+"""The source map knows which line of which cell a line of a model file came from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a model.py is Python at all, found out before a stub is asked."""
+"""This check finds out whether a model.py is Python at all, before a stub is asked."""
 
 from __future__ import annotations
 

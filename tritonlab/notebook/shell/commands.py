@@ -1,4 +1,4 @@
-"""The subcommands of `%triton`: what each is called with, and the one call it makes."""
+"""Each subcommand of `%triton` is one row: what it is called with, and the one call it makes."""
 
 from __future__ import annotations
 

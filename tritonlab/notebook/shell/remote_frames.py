@@ -1,4 +1,4 @@
-"""An exception of the stub process as one that Python and IPython can show here."""
+"""An exception of the stub process becomes one that Python and IPython can show here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How errors look in a notebook: the author's exceptions with the cell's own lines, everything else in a few words.
+"""Errors show in a notebook as the author's exception with the cell's own lines, or as a few words.
 
 IPython asks an exception for its traceback (`_render_traceback_`); `install` gives that method to our error classes. A
 cell that raises one fails as any cell does, so Run All and nbclient stop there.

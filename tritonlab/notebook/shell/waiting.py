@@ -1,4 +1,4 @@
-"""What is said of requests that wait for long, shown where the author waits too: below the running cell."""
+"""Requests that wait for long are reported where the author waits, too: below the running cell."""
 
 from __future__ import annotations
 

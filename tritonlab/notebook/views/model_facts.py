@@ -1,4 +1,5 @@
-"""What a person needs to know about a model that was just loaded: the content of its card, as plain data."""
+"""`ModelFacts` holds what a person needs to know about a model that was just loaded: the content of its card, as plain
+data."""
 
 from __future__ import annotations
 

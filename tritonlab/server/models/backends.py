@@ -1,5 +1,5 @@
-"""Which code runs a model: the Python backend, or a Python-based backend, which is one model.py for many models
-(section 2.11 of the rule book)."""
+"""These functions choose the code that runs a model: the Python backend, or a Python-based backend, which is one
+model.py for many models (section 2.11 of the rule book)."""
 
 from __future__ import annotations
 

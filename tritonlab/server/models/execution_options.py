@@ -1,4 +1,5 @@
-"""What a server was told about executing, made once and used where a model version loads."""
+"""`ExecutionOptions` is what a server was told about executing; it is made once and used where a model version
+loads."""
 
 from __future__ import annotations
 

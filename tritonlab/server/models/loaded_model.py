@@ -1,4 +1,4 @@
-"""What a server knows of one model name, and what a load has to do with its versions."""
+"""`LoadedModel` is what a server knows of one model name, and what a load has to do with its versions."""
 
 from __future__ import annotations
 

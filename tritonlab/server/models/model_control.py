@@ -1,4 +1,5 @@
-"""Which models are loaded: load, reload, unload, what depends on what, the repository index, and the end of all."""
+"""Model control loads, reloads and unloads models with what depends on them, keeps the repository index, and ends them
+all."""
 
 from __future__ import annotations
 

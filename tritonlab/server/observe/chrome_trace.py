@@ -1,4 +1,5 @@
-"""Everything a server does for a while, as a file that Perfetto (https://ui.perfetto.dev) and chrome://tracing show.
+"""A Chrome trace records everything a server does for a while, in a file that Perfetto (https://ui.perfetto.dev) and
+chrome://tracing show.
 
 A model version is a process there. Its requests are spans with their time in the queue and their responses; each of its
 instances is a lane with the executions, and in each of them what was marshalling and what was the model's own time.

@@ -1,4 +1,4 @@
-"""What a server measures by its metrics configuration, and the text of /metrics (rule 5.13)."""
+"""`ServerMetrics` measures what the metrics configuration asks for, and writes the text of /metrics (rule 5.13)."""
 
 from __future__ import annotations
 

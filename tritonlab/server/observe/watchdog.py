@@ -1,5 +1,5 @@
-"""Says, once per request, what one that waits for long is waiting for: where it is, who waits for whom, and what the
-stubs on the way are doing. Triton says nothing, ever.
+"""The watchdog says, once per request, what a request that waits for long is waiting for: where it is, who waits for
+whom, and what the stubs on the way are doing. Triton never says anything.
 
 There is no thread per request and nothing runs while none is in flight: the first request arms a timer, and the timer
 arms itself again as long as there are any.

@@ -1,4 +1,4 @@
-"""Which BLS calls a coroutine waits for, as far as asyncio shows it.
+"""This module finds out which BLS calls a coroutine waits for, as far as asyncio shows it.
 
 `async_exec` runs `exec` on a thread of the loop's executor. Here is remembered which future belongs to which thread, so
 that from a task that does not move one can tell the calls it needs. Only what is certain counts: a future awaited by

@@ -1,4 +1,4 @@
-"""What the author's objects need from the process around them: one interface, installed once per process.
+"""The bridge is what the author's objects need from the process around them: one interface, installed once per process.
 
 Inside a stub it is `stub_bridge.StubBridge`; tests install a fake; a plain `import triton_python_backend_utils` in a
 notebook has this base class, which logs to stderr and refuses the rest with a sentence instead of waiting for a server

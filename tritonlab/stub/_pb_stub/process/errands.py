@@ -1,4 +1,4 @@
-"""What destructors leave to be done, on one daemon thread, in order.
+"""Destructors leave here what must still be done; one daemon thread does it, in order.
 
 A destructor may run on any thread and in the middle of anything, also between two bytes of a message: it must not take
 a lock and must not send. What it wants done it puts here; putting is all it does.

@@ -1,4 +1,5 @@
-"""The BLS calls without whose answers the running `execute` cannot go on, as far as stacks and asyncio show it.
+"""This module finds the BLS calls without whose answers the running `execute` cannot go on, as far as stacks and
+asyncio show it.
 
 The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. What is found
 here is certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. Asked

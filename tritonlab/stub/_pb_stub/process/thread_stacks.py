@@ -1,4 +1,4 @@
-"""What the threads and coroutines of a stub are doing, as a person reads it: the author's lines, not ours."""
+"""This module words what the threads and coroutines of a stub are doing: the author's lines, not ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What crosses the process border: the version byte, message bodies, tensor headers and BYTES elements.
+"""This module encodes what crosses the process border: the version byte, message bodies, tensor headers and BYTES
+elements.
 
 Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it,
 and nothing in it can run code. A tensor header is the list `[name, datatype, shape, memory type, device id, offset,
