@@ -3,7 +3,8 @@
 `python notebooks/run.py notebooks/00_quickstart.ipynb`
 
 With `--write` it also keeps the outputs in the file that read well on a page and are the same each time: text and
-pictures. Cards and buttons stay out: they name processes and times, and need a kernel.
+pictures. Cards and buttons stay out: they name processes and times, and need a kernel; so does what cells print that
+are tagged `remove-output`.
 
 Ends with status 1 at the first cell that fails.
 """
@@ -70,7 +71,8 @@ def write(notebook: Any, path: str) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [found for found in map(kept, cell.outputs) if found is not None]
+            hidden = "remove-output" in cell.metadata.get("tags", ())
+            cell.outputs = [] if hidden else [found for found in map(kept, cell.outputs) if found is not None]
     notebook.metadata.pop("widgets", None)
     notebook.metadata.language_info = {"name": "python"}
     nbformat.write(notebook, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import signal
 import threading
 import urllib.error
@@ -111,6 +112,31 @@ def test_the_tables_of_the_start(served: ServeProcess) -> None:
     assert "| Model  | Version | Status |\n" in served.stderr
     assert "| teller | 1       | READY  |\n" in served.stderr
     assert "| model_control_mode " in served.stderr and "| MODE_EXPLICIT " in served.stderr
+
+
+# -- who may ask for what
+
+
+@rule("6.15.9")
+def test_it_says_what_is_open_to_whom(served: ServeProcess) -> None:
+    said = served.stderr
+    for service in ("HTTP", "GRPC", "Metrics"):
+        assert re.search(rf'{service} at 127.0.0.1:\d+ is open to every user of this machine"', said)
+    assert "Model control: whoever reaches GRPC or HTTP may load any model, which is to run any code" in said
+    assert "--allow-model-control=false" in said and "--token-file" in said
+    assert "Trace and log settings: clients may change them" in said
+    assert "Shared memory: clients may" in said
+
+
+@rule("6.15.9")
+def test_a_token_from_a_file(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    with ServeProcess(repository, tmp_path, f"--token-file={tmp_path / 'token'}").serving() as process:
+        assert process.ask("/v2")[0] == 401
+        assert process.ask("/v2", headers={"Authorization": "Bearer s3cret"})[0] == 200
+        assert "is open to every user of this machine, with the token" in process.stderr
+        assert "Model control" not in process.stderr  # in this mode nobody loads anything
+        assert "s3cret" not in process.stderr + process.stdout
 
 
 # -- nobody in from outside

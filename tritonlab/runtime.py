@@ -114,8 +114,11 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     `%triton serve` does.
 
     options: fields of `EndpointOptions`, such as `http_port=8000`, `grpc=False`, `client_shm=True`; port 0 is any free
-    one. What is returned shows the addresses, and its `stop()` closes them; of a server of your own, do so before you
-    stop that. Raises TritonError for a port in use.
+    one. Clients need a token, which is printed; `token="..."` sets another, `token=""` none. `model_control=True` lets
+    them load and unload models, which is to run code here, `settings=True` change those of traces and log.
+
+    What is returned shows the addresses, its `headers` are what clients send, and its `stop()` closes the ports; of a
+    server of your own, do so before you stop that. Raises TritonError for a port in use.
     """
     from .notebook.authoring import serving
 

@@ -16,7 +16,7 @@ from .grpc.grpc_server import GRPCOptions, GRPCServer
 from .http.asgi_server import ASGIServer
 from .http.http_server import HTTPOptions, HTTPServer
 from .http.metrics_endpoint import metrics_app
-from .shared.access import AccessRules
+from .shared.access import AUTHORIZATION, AccessRules
 from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
 from .shared.shared_memory_manager import SharedMemoryManager
 
@@ -113,12 +113,14 @@ class Endpoints:
         options.check_free()
         shared_memory = SharedMemoryManager(options.client_shm)
         access = options.guarded()
-        http_options = replace(options.http_options, middleware=(access.guard,))
+        http_options = replace(options.http_options, access=access)
+        grpc_options = replace(options.grpc_options, access=access)
         frontends: dict[str, Callable[[], Frontend]] = {
-            "GRPC": lambda: GRPCServer(core, shared_memory, options.grpc_options),
+            "GRPC": lambda: GRPCServer(core, shared_memory, grpc_options),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options),
             "Metrics": lambda: ASGIServer(access.guard(metrics_app(core.metrics_text)), "tritonlab metrics"),
         }
+        self._token = access.token
         #: service -> `address:port`
         self.places: dict[str, str] = {}
         self._open: dict[str, Frontend] = {}
@@ -147,6 +149,12 @@ class Endpoints:
     def metrics(self) -> str:
         return self.places.get("Metrics", "")
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What clients send with every request, where they need a token: tritonclient's `headers`, for either protocol.
+        Empty where they do not."""
+        return {AUTHORIZATION: f"Bearer {self._token}"} if self._token else {}
+
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Closes the ports; requests under way get `timeout` seconds, all together. Safe to call twice."""
         end = time.monotonic() + timeout
@@ -171,6 +179,7 @@ class Endpoints:
             ("HTTP     http://{}", self.http),
             ("gRPC     {}", self.grpc),
             ("metrics  http://{}/metrics", self.metrics),
+            (f"token    {'asked for: `.headers` has it' if self._token else 'none'}", " ".join(self.places)),
         )
         return "\n".join(form.format(place) for form, place in forms if place) or "no endpoints"
 

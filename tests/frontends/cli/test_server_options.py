@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ from tritonlab.core.trace_settings import TraceSetting
 from tritonlab.frontends.cli.flag_values import CommandLineError
 from tritonlab.frontends.cli.server_options import EndpointOptions, read_endpoint_options, read_options
 from tritonlab.frontends.shared.access import AccessRules
+
+PLAIN = AccessRules()
 
 
 def server(*arguments: str) -> dict[str, Any]:
@@ -97,23 +101,57 @@ def test_log_and_metrics_settings() -> None:
         server("--metrics-config=summary_quantiles=half")
 
 
+def endpoints(*arguments: str, access: AccessRules = PLAIN) -> EndpointOptions:
+    return read_endpoint_options(arguments, access)
+
+
 def test_endpoints_alone() -> None:
-    options = read_endpoint_options(["--http-port", "0", "--allow-grpc=false", "--allowed-origin=https://lab.example"])
+    options = endpoints("--http-port", "0", "--allow-grpc=false", "--allowed-origin=https://lab.example")
     assert (options.http_port, options.grpc) == (0, False)
     assert options.access == AccessRules(origins=("https://lab.example",))
     with pytest.raises(CommandLineError, match="unrecognized option '--model-repository=x'"):
-        read_endpoint_options(["--model-repository=x"])
+        endpoints("--model-repository=x")
 
 
 def test_what_is_restricted_reaches_its_frontend() -> None:
     given = ["--http-restricted-api=health,trace:k=v", "--grpc-restricted-protocol=inference:a=b"]
-    options = read_endpoint_options([*given, "--http-header-forward-pattern=^x-", "--grpc-keepalive-time=7"])
+    options = endpoints(*given, "--http-header-forward-pattern=^x-", "--grpc-keepalive-time=7")
     assert options.http_options.restricted_api == {"health": ("k", "v"), "trace": ("k", "v")}
     assert options.http_options.header_forward_pattern == "^x-"
     assert options.grpc_options.restricted == {"inference": ("a", "b")}
     assert options.grpc_options.keepalive_time_ms == 7
     assert not options.http_options.reuse_port and not options.grpc_options.reuse_port
-    options = read_endpoint_options(["--reuse-http-port=true", "--reuse-grpc-port=true"])
+    options = endpoints("--reuse-http-port=true", "--reuse-grpc-port=true")
     assert options.http_options.reuse_port and options.grpc_options.reuse_port
     with pytest.raises(CommandLineError, match="is no regular expression"):
-        read_endpoint_options(["--http-header-forward-pattern=("])
+        endpoints("--http-header-forward-pattern=(")
+
+
+def test_access_rules_that_are_not_given_stay() -> None:
+    notebook = AccessRules(token="made", model_control=False, settings=False)
+    assert endpoints(access=notebook).access == notebook
+    assert endpoints("--allow-model-control=true", access=notebook).access == replace(notebook, model_control=True)
+    assert endpoints("--allow-settings=1", access=notebook).access == replace(notebook, settings=True)
+    assert endpoints("--no-token", access=notebook).access == replace(notebook, token="")
+    found = read_options(["--model-repository=x", "--allow-model-control=0", "--allow-settings=off"]).endpoints.access
+    assert found == AccessRules(model_control=False, settings=False)
+
+
+def test_a_token_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("s3cret\n")
+    assert read_options(["--model-repository=x", f"--token-file={path}"]).endpoints.access.token == "s3cret"
+    path.write_text("\n")
+    with pytest.raises(CommandLineError, match=f"^--token-file: there is no token in '{path}'$"):
+        endpoints(f"--token-file={path}")
+    with pytest.raises(CommandLineError, match=r"^--token-file: .*No such file"):
+        endpoints("--token-file=nowhere")
+    path.write_text("two words")
+    with pytest.raises(InvalidArgumentError, match="a token is made of") as refusal:
+        endpoints(f"--token-file={path}")
+    assert "two words" not in str(refusal.value)
+
+
+def test_no_token_is_a_notebook_s_word() -> None:
+    with pytest.raises(CommandLineError, match="unrecognized option '--no-token'"):
+        read_options(["--model-repository=x", "--no-token"])

@@ -183,7 +183,7 @@ def test_negative_versions(text: str) -> None:
 
 
 def forwarded(pattern: str, *metadata: tuple[str, str | bytes]) -> dict[str, Any] | None:
-    forwarder = InferRequestReader(SharedMemoryManager(), re.compile(pattern))
+    forwarder = InferRequestReader(SharedMemoryManager(), re.compile(pattern).search)
     message = infer_request()
     message.parameters["own"].int64_param = 1
     return forwarder.read(message, message.raw_input_contents, -1, metadata)[0].parameters

@@ -61,7 +61,7 @@ def serving(lab: Lab, options: HTTPOptions) -> Iterator[RawHTTP]:
 @pytest.fixture(scope="module")
 def http(lab: Lab) -> Iterator[RawHTTP]:
     lab.load("echo", ECHO, config("IN FP32 -1", "OUT FP32 -1; SAID STRING 1"))
-    with serving(lab, HTTPOptions(header_forward_pattern="^X-", middleware=(AccessRules().guard,))) as http:
+    with serving(lab, HTTPOptions(header_forward_pattern="^X-")) as http:
         yield http
 
 
@@ -281,8 +281,8 @@ def test_heads_that_concern_the_connection_or_are_long_are_not_remembered(
 
 @pytest.mark.parametrize("origin", ["https://friend.example", "https://stranger.example"], ids=["friend", "stranger"])
 def test_answers_to_pages_pass_the_middleware(lab: Lab, parsed: list[HTTPProtocol], origin: str) -> None:
-    friendly = AccessRules(origins=("https://friend.example",)).guard
-    with serving(lab, HTTPOptions(middleware=(friendly,))) as http, closing(Connection(http)) as connection:
+    friendly = AccessRules(origins=("https://friend.example",))
+    with serving(lab, HTTPOptions(access=friendly)) as http, closing(Connection(http)) as connection:
         assert data(connection.ask(infer(document(1)))) == [1]
         replies = [connection.ask(infer(document(1), f"Origin: {origin}")) for _ in range(2)]
     friend = (200, "https://friend.example")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.frontends.shared.access import AccessRules, host_name
+from tritonlab.core.status import InvalidArgumentError, UnsupportedError
+from tritonlab.frontends.shared.access import AccessRules, Door, host_name, new_token
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -27,7 +28,7 @@ def ask(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, 
         sent.append(message)
 
     found = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "method": method, "path": "/v2", "headers": found}
+    scope = {"type": "http", "method": method, "raw_path": b"/v2", "headers": found}
     asyncio.run(rules.guard(application)(scope, receive, send))
     body = b"".join(message.get("body", b"") for message in sent[1:]).decode()
     answer = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
@@ -72,7 +73,8 @@ def test_a_host_that_was_refused_once_stays_refused() -> None:
         async def send(message: Any, sent: list[Any] = sent) -> None:
             sent.append(message)
 
-        asyncio.run(app({"type": "http", "headers": [(b"host", b"evil.example")]}, None, send))  # type: ignore[arg-type]
+        scope = {"type": "http", "method": "GET", "raw_path": b"/v2", "headers": [(b"host", b"evil.example")]}
+        asyncio.run(app(scope, None, send))  # type: ignore[arg-type]
         assert sent[0]["status"] == 403
 
 
@@ -100,9 +102,7 @@ def test_a_simple_post_of_a_page_is_refused_too() -> None:
 def test_what_the_server_showed_itself_may_ask() -> None:
     assert ask(AccessRules(), host="localhost:8000", origin="http://localhost:8000")[0] == 200
     # whichever header comes first
-
-
-assert ask(AccessRules(), origin="http://localhost:8000", host="localhost:8000")[0] == 200
+    assert ask(AccessRules(), origin="http://localhost:8000", host="localhost:8000")[0] == 200
 
 
 def test_an_allowed_page_may_ask_and_read() -> None:
@@ -132,7 +132,8 @@ def test_several_origins_must_all_be_allowed() -> None:
         sent.append(message)
 
     headers = [(b"origin", b"https://lab.example"), (b"origin", b"https://evil.example")]
-    asyncio.run(app({"type": "http", "method": "POST", "headers": headers}, None, send))  # type: ignore[arg-type]
+    scope = {"type": "http", "method": "POST", "raw_path": b"/v2", "headers": headers}
+    asyncio.run(app(scope, None, send))  # type: ignore[arg-type]
     assert sent[0]["status"] == 403
 
 
@@ -141,3 +142,100 @@ def test_several_origins_must_all_be_allowed() -> None:
 )
 def test_the_name_in_a_host_header(header: str, name: str) -> None:
     assert host_name(header) == name
+
+
+# -- the token
+
+TOKEN = "s3cret"
+GUARDED = AccessRules(token=TOKEN)
+
+
+@pytest.mark.parametrize("sent", ["Bearer s3cret", "bearer s3cret", "BEARER  s3cret ", " bEaReR s3cret"])
+def test_who_sends_the_token_is_let_in(sent: str) -> None:
+    assert ask(GUARDED, authorization=sent)[:2] == (200, "answered")
+    assert GUARDED.refuses([sent]) == GUARDED.refuses([sent.encode()]) == ""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    ["", " ", "Bearer", "Bearer ", "s3cret", "Bearer s3cre", "Bearer s3crets", "Bearer S3CRET", "Basic s3cret",
+     "Bearers3cret", "token s3cret", "Bearer s3cret s3cret", "Bearer \u00fc"],
+)  # fmt: skip
+def test_who_sends_another_or_none_is_told_what_to_send(sent: str) -> None:
+    status, error, headers = ask(GUARDED, authorization=sent)
+    assert (status, headers["www-authenticate"]) == (401, "Bearer")
+    assert "the token" in error and TOKEN not in error
+    assert GUARDED.refuses([sent]) == error
+
+
+def test_who_sends_none_is_told_how() -> None:
+    status, error, _ = ask(GUARDED)
+    assert (status, "'Authorization: Bearer <token>'" in error) == (401, True)
+    assert "'authorization: Bearer <token>'" in GUARDED.refuses([], "authorization")
+
+
+def test_one_of_several_tokens_is_enough() -> None:
+    assert GUARDED.refuses(["Bearer other", "Bearer s3cret"]) == ""
+
+
+def test_without_a_token_nobody_needs_one() -> None:
+    assert AccessRules().refuses([]) == AccessRules().refuses(["Bearer other"]) == ""
+
+
+def test_liveness_alone_is_told_to_everybody() -> None:
+    door = Door(GUARDED)
+    assert door.ask("GET", b"/v2/health/live", ()) is None
+    for path in (b"/v2/health/ready", b"/v2/health/live/", b"/v2", b"/metrics", b"*", b"/v2/health/live?x"):
+        answer = door.ask("GET", path, ())
+        assert answer is not None and answer.status == 401
+
+
+def test_a_page_asks_whether_it_may_send_a_token_without_one() -> None:
+    rules = AccessRules(origins=("https://lab.example",), token=TOKEN)
+    page = {"host": "localhost:8000", "origin": "https://lab.example"}
+    preflight = {"access_control_request_method": "POST", "access_control_request_headers": "authorization"}
+    status, body, headers = ask(rules, "OPTIONS", **page, **preflight)
+    assert (status, body, headers["access-control-allow-headers"]) == (200, "", "authorization")
+    assert headers["access-control-allow-origin"] == "https://lab.example"
+    status, _, headers = ask(rules, **page)
+    assert (status, headers["access-control-allow-origin"]) == (401, "https://lab.example")
+    assert ask(rules, **page, authorization=f"Bearer {TOKEN}")[0] == 200
+    # nobody else is let in that way
+    assert ask(rules, "OPTIONS", host="localhost:8000", **preflight)[0] == 401
+    assert ask(rules, "OPTIONS", host="localhost:8000", origin="http://localhost:8000", **preflight)[0] == 401
+    assert ask(rules, "GET", **page, **preflight)[0] == 401
+    assert ask(GUARDED, "OPTIONS", **page, **preflight)[0] == 403
+
+
+def test_the_token_is_not_shown() -> None:
+    assert TOKEN not in repr(GUARDED) + str(GUARDED)
+
+
+@pytest.mark.parametrize("token", ["two words", "line\n", "\u00fc", " "])
+def test_a_token_that_no_header_could_hold_is_refused(token: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="a token is made of"):
+        AccessRules(token=token)
+
+
+def test_tokens_that_are_made_differ() -> None:
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100 and {len(token) for token in tokens} == {48}
+
+
+def test_the_token_reaches_no_model() -> None:
+    """Rule 6.14: other headers do, and without a token of ours this one, too."""
+    forwarded = GUARDED.forwarded(".*")
+    assert forwarded is not None
+    assert forwarded("X-Other") and not forwarded("authorization") and not forwarded("AUTHORIZATION")
+    plain = AccessRules().forwarded("^Auth")
+    assert plain is not None and plain("Authorization") and not plain("X-Other")
+    assert GUARDED.forwarded("") is GUARDED.forwarded(None) is None
+
+
+def test_what_is_switched_off_says_what_turns_it_on() -> None:
+    AccessRules().check_model_control()
+    AccessRules().check_settings()
+    with pytest.raises(UnsupportedError, match="--allow-model-control=true"):
+        AccessRules(model_control=False).check_model_control()
+    with pytest.raises(UnsupportedError, match="--allow-settings=true"):
+        AccessRules(settings=False).check_settings()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from tritonclient.utils import InferenceServerException
 
 import tritonlab
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
@@ -34,17 +38,23 @@ def served(notebook: Notebook, workspace: Workspace) -> Iterator[Endpoints]:
     workspace.stop_serving()
 
 
-def infer(protocol: Any, place: str) -> list[float]:
-    with protocol.InferenceServerClient(place) as client:
+def infer(protocol: Any, served: Endpoints) -> list[float]:
+    with protocol.InferenceServerClient(served.http if protocol is tritonclient.http else served.grpc) as client:
         tensor = protocol.InferInput("IN", [1, 2], "FP32")
         tensor.set_data_from_numpy(np.array([[1, 2]], np.float32))
-        found: list[float] = client.infer("m", [tensor]).as_numpy("OUT").reshape(-1).tolist()
+        result = client.infer("m", [tensor], headers=served.headers)
+        found: list[float] = result.as_numpy("OUT").reshape(-1).tolist()
         return found
 
 
-def metrics(place: str) -> str:
-    with urllib.request.urlopen(f"http://{place}/metrics", timeout=10) as answer:
-        return str(answer.read().decode())
+def ask(place: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(f"http://{place}{path}", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
 
 
 def test_it_shows_where_clients_find_it(served: Endpoints) -> None:
@@ -52,18 +62,90 @@ def test_it_shows_where_clients_find_it(served: Endpoints) -> None:
         f"HTTP     http://{served.places['HTTP']}",
         f"gRPC     {served.places['GRPC']}",
         f"metrics  http://{served.places['Metrics']}/metrics",
+        "token    asked for: `.headers` has it",
     ]
 
 
+def token_of(text: str) -> str:
+    (found,) = {line.split("Bearer ")[1].split("'")[0] for line in text.splitlines() if "headers = {" in line}
+    return found
+
+
+def test_the_token_is_shown_once_and_how_it_is_sent(notebook: Notebook, workspace: Workspace) -> None:
+    shown = notebook.run(f"endpoints = %triton serve {ANY_PORTS}").text
+    endpoints = notebook["endpoints"]
+    token = token_of(shown)
+    assert endpoints.headers == {"authorization": f"Bearer {token}"}
+    assert f'tritonclient.http.InferenceServerClient("{endpoints.http}")' in shown
+    assert f'tritonclient.grpc.InferenceServerClient("{endpoints.grpc}")' in shown
+    assert "--no-token" in shown and "--allow-model-control=true" in shown
+    later = [notebook.run(cell).text for cell in ("%triton serve", "%triton status", "endpoints", "%triton logs")]
+    assert not [text for text in later if token in text]
+    assert token not in notebook.run("%triton status").result._repr_html_()
+    again = token_of(notebook.run(f"%triton serve {ANY_PORTS} --allow-grpc=false").text)
+    assert again != token
+
+
+#: What an attacker on the same machine sends.
+EVIL = {
+    "parameters": {
+        "config": '{"backend": "python"}',
+        "file:1/model.py": base64.b64encode(b"import os; os.mkdir(os.environ['OWNED'])").decode(),
+    }
+}
+
+
+@pytest.mark.parametrize("line", ["", "--no-token"])
+def test_another_user_of_the_machine_runs_no_code(
+    notebook: Notebook, workspace: Workspace, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWNED", str(tmp_path / "owned"))
+    served = notebook.run(f"%triton serve {ANY_PORTS} {line}").result
+    status, text = ask(served.http, "/v2/repository/models/evil/load", json.dumps(EVIL).encode())
+    assert (status, "--allow-model-control=true" in text) == ((501, True) if line else (401, False))
+    assert not (tmp_path / "owned").exists()
+    assert "evil" not in {entry["name"] for entry in workspace.server.index()}
+    # to the owner's own clients it is off as well, until it is asked for
+    assert ask(served.http, "/v2/repository/models/evil/load", b"{}", **served.headers)[0] == 501
+    served = notebook.run(f"%triton serve {ANY_PORTS} {line} --allow-model-control=true").result
+    assert ask(served.http, "/v2/repository/models/m/load", b"{}", **served.headers)[0] != 501
+
+
+def test_a_notebook_may_ask_for_no_token(notebook: Notebook, workspace: Workspace) -> None:
+    result = notebook.run(f"%triton serve {ANY_PORTS} --no-token")
+    assert "Bearer" not in result.text and result.text.rstrip().endswith("token    none")
+    assert result.result.headers == {}
+    assert ask(result.result.http, "/v2")[0] == ask(result.result.metrics, "/metrics")[0] == 200
+
+
+def test_a_token_of_one_s_own_is_not_shown(capsys: pytest.CaptureFixture[str], workspace: Workspace) -> None:
+    served = workspace.serve(http_port=0, grpc=False, metrics=False, token="mine", model_control=True, settings=True)
+    assert served.headers == {"authorization": "Bearer mine"}
+    assert capsys.readouterr().out == ""
+    assert ask(served.http, "/v2/logging", **served.headers)[0] == 200
+    with pytest.raises(TypeError, match="tokn"):
+        workspace.serve(http_port=0, tokn="mine")
+
+
+def test_a_token_is_written_nowhere(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
+    """So that no file's permissions matter: the token is in this process and in what the cell shows."""
+    before = {path for path in workspace.repository.parent.rglob("*") if path.is_file()}
+    served = notebook.run(f"%triton serve {ANY_PORTS}").result
+    token = served.headers["authorization"].encode()[7:]
+    written = {path for path in workspace.repository.parent.rglob("*") if path.is_file()} - before
+    assert not [path for path in written if token in path.read_bytes()]
+    assert token.decode() not in "".join(os.environ.values())
+
+
 def test_any_client_asks_the_cell_s_model(served: Endpoints) -> None:
-    assert infer(tritonclient.http, served.http) == [1, 2]
-    assert infer(tritonclient.grpc, served.grpc) == [1, 2]
-    assert 'nv_inference_count{model="m",version="1"} 2' in metrics(served.metrics)
+    assert infer(tritonclient.http, served) == [1, 2]
+    assert infer(tritonclient.grpc, served) == [1, 2]
+    assert 'nv_inference_count{model="m",version="1"} 2' in ask(served.metrics, "/metrics", **served.headers)[1]
 
 
 def test_a_cell_that_runs_again_changes_what_clients_get(served: Endpoints, notebook: Notebook) -> None:
     notebook.run(f"%%triton_model m --quiet {IDENTITY_OPTIONS}\n{IDENTITY.replace('as_numpy()', 'as_numpy() * 2')}")
-    assert infer(tritonclient.http, served.http) == [2, 4]
+    assert infer(tritonclient.http, served) == [2, 4]
 
 
 def test_the_status_shows_it_while_it_is_open(served: Endpoints, notebook: Notebook) -> None:
@@ -102,8 +184,8 @@ def test_a_busy_cell_does_not_stop_it(served: Endpoints) -> None:
     busy = threading.Thread(target=cell)
     busy.start()
     try:
-        assert infer(tritonclient.http, served.http) == [1, 2]
-        assert infer(tritonclient.grpc, served.grpc) == [1, 2]
+        assert infer(tritonclient.http, served) == [1, 2]
+        assert infer(tritonclient.grpc, served) == [1, 2]
     finally:
         over.set()
         busy.join()
@@ -133,7 +215,9 @@ def test_a_server_of_one_s_own_can_be_served(server: tritonlab.Server) -> None:
         tritonlab.serve(server, http_port=0, grpc=False, metrics=False) as endpoints,
         tritonclient.http.InferenceServerClient(endpoints.http) as client,
     ):
-        assert client.is_server_live()
+        assert client.is_server_ready(headers=endpoints.headers)
+        with pytest.raises(InferenceServerException, match="a token is asked for"):
+            client.get_server_metadata()
 
 
 SCRIPT = """
@@ -141,7 +225,7 @@ import http.client
 import tritonlab
 
 tritonlab.load("m", SOURCE, inputs=["IN:FP32[-1]"], outputs=["OUT:FP32[-1]"])
-endpoints = tritonlab.serve(http_port=0, grpc_port=0, metrics_port=0)
+endpoints = tritonlab.serve(http_port=0, grpc_port=0, metrics_port=0, token="")
 connection = http.client.HTTPConnection(endpoints.http)  # stays open
 connection.request("GET", "/v2/models/m/ready")
 print(connection.getresponse().status)
@@ -158,7 +242,7 @@ def test_it_is_a_function_too() -> None:
     endpoints = tritonlab.serve(http_port=0, grpc=False, metrics=False)
     try:
         with tritonclient.http.InferenceServerClient(endpoints.http) as client:
-            assert client.is_server_ready()
+            assert client.is_server_ready(headers=endpoints.headers)
     finally:
         tritonlab.reset()
     assert repr(endpoints) == "no endpoints"

@@ -1,4 +1,4 @@
-"""The flags of `tritonlab serve`: tritonserver's, its newest ones included, and two of ours for access (`access.py`).
+"""The flags of `tritonlab serve`: tritonserver's, its newest ones included, and five of ours for access (`access.py`).
 
 A flag that has no effect here is accepted, so that a command line that works there works here, and is named once at
 the start, with the reason that stands in its help.
@@ -212,6 +212,32 @@ GROUPS = (
         ),
     ),
     Group(
+        "Access",
+        (
+            Flag(
+                "token-file",
+                TEXT,
+                "access.token_file",
+                None,
+                "A file with a token that HTTP, gRPC and metrics ask for: 'Authorization: Bearer <token>'.",
+            ),
+            Flag(
+                "allow-model-control",
+                BOOLEAN,
+                "access.model_control",
+                None,
+                "Whether clients may load and unload models, which runs code. Default: true; false in a notebook.",
+            ),
+            Flag(
+                "allow-settings",
+                BOOLEAN,
+                "access.settings",
+                None,
+                "Whether clients may use the settings of traces and log. Default: true; false in a notebook.",
+            ),
+        ),
+    ),
+    Group(
         "Clients' shared memory",
         (Flag("allow-client-shm", BOOLEAN, "endpoints.client_shm", False, "Whether clients may register any."),),
     ),
@@ -334,4 +360,10 @@ GROUPS = (
             ),
         ),
     ),
+)
+
+#: What `%triton serve` knows besides: its ports ask for a token that it makes.
+NOTEBOOK = Group(
+    "Notebook",
+    (Flag("no-token", SWITCH, "access.no_token", None, "Let in whoever reaches the ports, token or not."),),
 )

@@ -24,6 +24,7 @@ from ..endpoints import Endpoints
 from .command_line import usage
 from .flag_values import CommandLineError
 from .flags import GROUPS
+from .openness import openness
 from .server_options import ServerOptions, read_options
 from .startup_tables import backend_table, model_table, option_table
 
@@ -68,6 +69,8 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
     except BaseException:
         _abandon(core, log, options)
         raise
+    for level, text in openness(options.endpoints, endpoints.places, options.server["model_control_mode"]):
+        log.write(level, text)
     signals.wait()
     return _end(core, endpoints, log, options.exit_timeout)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ...core.log_settings import LogSetting
@@ -18,7 +19,7 @@ from ..http.http_server import HTTPOptions
 from ..shared.access import AccessRules
 from .command_line import CommandLine, Flag, Group
 from .flag_values import CommandLineError, restricted
-from .flags import GROUPS
+from .flags import GROUPS, NOTEBOOK
 
 _ENDPOINT_PARTS = ("endpoints", "http", "grpc", "access")
 #: The flags about endpoints, not about the server behind them.
@@ -68,7 +69,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     server["trace_setting"] = _trace(values["trace"])
     return ServerOptions(
         server,
-        _endpoints(values),
+        _endpoints(values, AccessRules()),
         process["exit_on_error"],
         max(process["exit_timeout"], 0),
         tuple(line.inert),
@@ -76,22 +77,41 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     )
 
 
-def read_endpoint_options(arguments: Sequence[str]) -> EndpointOptions:
-    """The same from flags about endpoints only: what `%triton serve` takes. Raises CommandLineError."""
-    return _endpoints(CommandLine(ENDPOINT_GROUPS, arguments).values)
+def read_endpoint_options(arguments: Sequence[str], access: AccessRules) -> EndpointOptions:
+    """The same from flags about endpoints only: what `%triton serve` takes. `access`: the rules where none is given.
+    Raises CommandLineError, or InvalidArgumentError."""
+    return _endpoints(CommandLine((*ENDPOINT_GROUPS, NOTEBOOK), arguments).values, access)
 
 
-def _endpoints(values: dict[str, dict[str, Any]]) -> EndpointOptions:
-    access = AccessRules(**{name: tuple(given) for name, given in values["access"].items()})
+def _endpoints(values: dict[str, dict[str, Any]], access: AccessRules) -> EndpointOptions:
     http, grpc = dict(values["http"]), dict(values["grpc"])
     http["restricted_api"] = restricted("api", http["restricted_api"])
     grpc["restricted"] = restricted("protocol", grpc["restricted"])
     return EndpointOptions(
         **values["endpoints"],
-        access=access,
+        access=_access(values["access"], access),
         http_options=HTTPOptions(**http),
         grpc_options=GRPCOptions(**grpc),
     )
+
+
+def _access(values: dict[str, Any], access: AccessRules) -> AccessRules:
+    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    if (path := given.pop("token_file", None)) is not None:
+        given["token"] = _token(path)
+    if given.pop("no_token", False):
+        given["token"] = ""
+    return replace(access, **given)
+
+
+def _token(path: str) -> str:
+    try:
+        token = Path(path).read_text("ascii", "replace").strip()
+    except OSError as error:
+        raise CommandLineError(f"--token-file: {error}") from None
+    if not token:
+        raise CommandLineError(f"--token-file: there is no token in '{path}'")
+    return token
 
 
 def _cache(values: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from tritonclient.grpc import service_pb2
 from ...core.log_settings import FORMATS
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
+from ..shared.access import AccessRules
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import UnaryCall
 from .errors import STATUS
@@ -23,6 +24,7 @@ from .infer_request_reader import checked_version
 class Services(NamedTuple):
     core: InferenceServer
     shared_memory: SharedMemoryManager
+    access: AccessRules
 
 
 class Rpc(NamedTuple):
@@ -117,6 +119,7 @@ def _repository_index(services: Services, request: Any) -> Any:
 
 
 def _load(services: Services, request: Any) -> Any:
+    services.access.check_model_control()
     _refuse_repository(request)
     config: str | None = None
     files: dict[str, bytes] = {}
@@ -137,6 +140,7 @@ def _load(services: Services, request: Any) -> Any:
 
 
 def _unload(services: Services, request: Any) -> Any:
+    services.access.check_model_control()
     _refuse_repository(request)
     dependents = False
     if "unload_dependents" in request.parameters:  # others are ignored (measured)
@@ -199,6 +203,7 @@ def _cuda_unregister(services: Services, request: Any) -> Any:
 
 
 def _trace_setting(services: Services, request: Any) -> Any:
+    services.access.check_settings()
     settings = services.core.trace_settings
     if request.settings:
         # an empty list clears what is set, as None does
@@ -211,6 +216,7 @@ def _trace_setting(services: Services, request: Any) -> Any:
 
 
 def _log_settings(services: Services, request: Any) -> Any:
+    services.access.check_settings()
     settings = services.core.log_settings
     for key, value in _log_values(request.settings):  # what comes before a bad one stays set (measured)
         settings.update({key: value})

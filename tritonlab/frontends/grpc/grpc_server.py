@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import grpc
 
 from ...core.status import InvalidArgumentError, UnavailableError
 from ...server.inference_server import InferenceServer
+from ..shared.access import AUTHORIZATION, AccessRules
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import CallFactory, CallServer, Refusal
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
@@ -37,11 +37,12 @@ _COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate
 class GRPCOptions:
     """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
 
-    `reuse_port`: other servers that say so may have the same port; else a port that is in use is an error.
-    `restricted`: category -> (key, value) that a client must send, the key after RESTRICTED_PREFIX. `compression`: of
-    infer responses. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
+    `access`: who may ask for what. `reuse_port`: other servers that say so may have the same port; else a port that is
+    in use is an error. `restricted`: category -> (key, value) that a client must send, the key after RESTRICTED_PREFIX.
+    `compression`: of infer responses. Files of certificates are PEM; `use_ssl_mutual` asks clients for one.
     """
 
+    access: AccessRules = field(default_factory=AccessRules)
     reuse_port: bool = False
     header_forward_pattern: str | None = None
     restricted: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -108,9 +109,8 @@ class GRPCServer:
 
     def _methods(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> dict[str, CallFactory]:
         options = self._options
-        pattern = options.header_forward_pattern
-        service = InferService(core, shared_memory, re.compile(pattern) if pattern else None)
-        services = Services(core, shared_memory)
+        service = InferService(core, shared_memory, options.access.forwarded(options.header_forward_pattern))
+        services = Services(core, shared_memory, options.access)
         compression = _COMPRESSION[options.compression]
         methods: dict[str, CallFactory] = {
             f"{SERVICE}ModelInfer": self._restricted(
@@ -130,7 +130,22 @@ class GRPCServer:
                 return ControlCall(event, rpc, services, self._pool)
 
             methods[name] = self._restricted(rpc.category, control)
-        return methods
+        live = f"{SERVICE}ServerLive"
+        return {name: factory if name == live else self._guarded(factory) for name, factory in methods.items()}
+
+    def _guarded(self, factory: CallFactory) -> CallFactory:
+        """The factory, for those alone that send the token, if there is one."""
+        access = self._options.access
+        if not access.token:
+            return factory
+
+        def guarded(event: Any) -> object:
+            sent = [value for key, value in event.invocation_metadata if key == AUTHORIZATION]
+            if refused := access.refuses(sent, AUTHORIZATION):
+                return Refusal(event, grpc.StatusCode.UNAUTHENTICATED, refused)
+            return factory(event)
+
+        return guarded
 
     def _restricted(self, category: str, factory: CallFactory) -> CallFactory:
         """The factory, for those alone that send what the category asks for (rule 6.1.3)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 import grpc
@@ -12,6 +11,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import InternalError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
+from ..shared.access import Forwarded
 from ..shared.lone_requests import LoneRequests
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
@@ -35,12 +35,12 @@ class InferService:
     """What the infer calls of a server share: the core, and the way from messages to requests and back."""
 
     def __init__(
-        self, core: InferenceServer, shared_memory: SharedMemoryManager, forward: re.Pattern[str] | None = None
+        self, core: InferenceServer, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None
     ) -> None:
         self.core = core
         self.writer = InferResponseWriter(shared_memory)
         self.lone = LoneRequests()
-        self._reader = InferRequestReader(shared_memory, forward)
+        self._reader = InferRequestReader(shared_memory, forwarded)
 
     def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
         """What a message asks for. Raises TritonError, for what Triton looks at first."""

@@ -17,6 +17,7 @@ from ...core.status import InvalidArgumentError
 from ...core.tensor import Tensor
 from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
+from ..shared.access import Forwarded
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .infer_response_writer import OutputPlan
@@ -176,11 +177,11 @@ def _wrong_type(key: str, expected: str) -> InvalidArgumentError:
 
 
 class InferRequestReader:
-    """Makes requests of messages. `forward`: which of a call's headers become parameters (rule 6.14), None for none."""
+    """Makes requests of messages. `forwarded`: which of a call's headers become parameters (rule 6.14); None: none."""
 
-    def __init__(self, shared_memory: SharedMemoryManager, forward: re.Pattern[str] | None = None) -> None:
+    def __init__(self, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None) -> None:
         self._shared_memory = shared_memory
-        self._forward = forward
+        self._forwarded = forwarded
 
     def read(
         self,
@@ -200,21 +201,11 @@ class InferRequestReader:
         inputs = message.inputs
         if len(inputs) > 1:
             _check_names(request, inputs)
-        if self._forward is not None:
-            self._forward_headers(request, metadata)
+        if self._forwarded is not None and metadata:
+            _forward_headers(request, metadata, self._forwarded)
         self._set_inputs(request, inputs, raw)
         plans = self._outputs(request, message.outputs) if message.outputs else None
         return request, plans, empty_final
-
-    def _forward_headers(self, request: InferenceRequest, metadata: Sequence[tuple[str, str | bytes]]) -> None:
-        assert self._forward is not None
-        found = {}
-        for name, value in metadata:
-            if self._forward.search(name):
-                check_forwarded(name)
-                found[name] = value if isinstance(value, str) else value.decode("latin-1")
-        if found:
-            request.parameters = {**(request.parameters or {}), **found}
 
     def _set_inputs(self, request: InferenceRequest, inputs: Any, raw: Raw) -> None:
         found = request.inputs
@@ -261,6 +252,18 @@ class InferRequestReader:
             elif classes:
                 plans[each.name] = OutputPlan(classes=classes)
         return plans or None
+
+
+def _forward_headers(
+    request: InferenceRequest, metadata: Sequence[tuple[str, str | bytes]], forwarded: Forwarded
+) -> None:
+    found = {}
+    for name, value in metadata:
+        if forwarded(name):
+            check_forwarded(name)
+            found[name] = value if isinstance(value, str) else value.decode("latin-1")
+    if found:
+        request.parameters = {**(request.parameters or {}), **found}
 
 
 def _check_names(request: InferenceRequest, inputs: Any) -> None:

@@ -14,6 +14,7 @@ from ...core import trace_settings
 from ...core.model_config import to_dict
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
+from ..shared.access import AccessRules
 from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_writer
 from .json_document import (
@@ -43,9 +44,10 @@ def document(value: Any) -> Reply:
 class ControlEndpoints:
     """The endpoints of one server."""
 
-    def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
+    def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, access: AccessRules) -> None:
         self._core = core
         self._shared_memory = shared_memory
+        self._access = access
 
     # -- health and metadata
 
@@ -84,6 +86,7 @@ class ControlEndpoints:
         return document(self._core.index(ready=given and ready))
 
     def load(self, call: Call) -> Reply:
+        self._access.check_model_control()
         _refuse_repository(call)
         config: str | None = None
         files: dict[str, bytes] = {}
@@ -100,6 +103,7 @@ class ControlEndpoints:
         return Reply()
 
     def unload(self, call: Call) -> Reply:
+        self._access.check_model_control()
         _refuse_repository(call)
         try:
             request = _optional(call)
@@ -157,6 +161,7 @@ class ControlEndpoints:
     # -- settings
 
     def trace_setting(self, call: Call) -> Reply:
+        self._access.check_settings()
         model = call.path.get("model", "")
         settings = self._core.trace_settings
         current = settings.get(model)
@@ -166,6 +171,7 @@ class ControlEndpoints:
         return document({key: value if key == "trace_level" else value[0] for key, value in current.items()})
 
     def logging(self, call: Call) -> Reply:
+        self._access.check_settings()
         settings = self._core.log_settings
         if call.method == "POST":
             request = _document(call)

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...core.status import InvalidArgumentError, TritonError
 from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
+from ..shared.access import AccessRules, Forwarded
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
@@ -42,14 +43,15 @@ register_url_convertor("digits", _Digits())
 class HTTPOptions:
     """`header_forward_pattern`: request headers whose name it finds become parameters. `restricted_api`: category ->
     (header, value), without which a client may not use its endpoints. `max_input_size`: bytes of JSON, or of a raw
-    binary body. `reuse_port`: other servers that say so may have the same port. `middleware`: ASGI applications around
-    the whole, the first one outermost; about a head that they let pass to `infer` they are not asked again on its
-    connection."""
+    binary body. `reuse_port`: other servers that say so may have the same port. `access`: who may ask for what; about a
+    head that it let pass to `infer` it is not asked again on its connection. `middleware`: ASGI applications around the
+    whole, the first one outermost, of which the same holds."""
 
     header_forward_pattern: str = ""
     restricted_api: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     max_input_size: int = MAX_INPUT_SIZE
     reuse_port: bool = False
+    access: AccessRules = field(default_factory=AccessRules)
     middleware: Sequence[Callable[[ASGIApp], ASGIApp]] = ()
 
 
@@ -65,13 +67,15 @@ class HTTPApp:
             core,
             shared_memory,
             self._restricted,
-            _pattern(options.header_forward_pattern),
+            _forwarded(options),
             options.max_input_size,
             self._on_defect,
         )
         self._traced_infer = TracedCall(core, self._infer)
         self._router = Router(
-            self._routes(ControlEndpoints(core, shared_memory)), redirect_slashes=False, default=_not_found
+            self._routes(ControlEndpoints(core, shared_memory, options.access)),
+            redirect_slashes=False,
+            default=_not_found,
         )
 
     def close(self) -> None:
@@ -189,8 +193,9 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     await failure(404, "Not Found", TEXT).send(send)
 
 
-def _pattern(text: str) -> re.Pattern[str] | None:
+def _forwarded(options: HTTPOptions) -> Forwarded | None:
     try:
-        return re.compile(text) if text else None
+        return options.access.forwarded(options.header_forward_pattern)
     except re.error as error:
-        raise InvalidArgumentError(f"'{text}' is no regular expression for header names: {error}") from None
+        pattern = options.header_forward_pattern
+        raise InvalidArgumentError(f"'{pattern}' is no regular expression for header names: {error}") from None

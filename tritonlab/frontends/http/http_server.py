@@ -19,7 +19,7 @@ class HTTPServer:
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
         self._application = HTTPApp(core, shared_memory, options)
         app: ASGIApp = self._application
-        for wrap in reversed(options.middleware):
+        for wrap in reversed((options.access.guard, *options.middleware)):
             app = wrap(app)
         self.app = app
         self._shared = options.reuse_port

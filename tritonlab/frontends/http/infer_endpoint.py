@@ -16,6 +16,7 @@ from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
+from ..shared.access import Forwarded
 from ..shared.lone_requests import LoneRequests
 from ..shared.request_parameters import check_forwarded
 from ..shared.shared_memory_manager import SharedMemoryManager
@@ -106,13 +107,13 @@ class InferHead:
         self.accepts = header(headers, _ACCEPTS)
         self._forwarded: dict[str, ParameterValue] | None = None
 
-    def parameters(self, pattern: re.Pattern[str]) -> dict[str, ParameterValue]:
-        """The headers whose name `pattern` finds, as parameters (rule 6.14). Raises InvalidArgumentError."""
+    def parameters(self, forwarded: Forwarded) -> dict[str, ParameterValue]:
+        """The headers that are `forwarded`, as parameters (rule 6.14). Raises InvalidArgumentError."""
         if self._forwarded is None:
             found: dict[str, ParameterValue] = {}
             for sent, (_, value) in zip(self.names, self.headers, strict=False):
                 name = sent.decode("latin-1")
-                if pattern.search(name):
+                if forwarded(name):
                     check_forwarded(name)
                     found[name] = value.decode("utf-8", "surrogateescape")
             self._forwarded = found
@@ -138,7 +139,7 @@ class InferEndpoint:
         core: InferenceServer,
         shared_memory: SharedMemoryManager,
         restricted: RestrictedFeatures,
-        forwarded: re.Pattern[str] | None,
+        forwarded: Forwarded | None,
         max_input_size: int,
         on_defect: Callable[[Exception], Reply],
     ) -> None:

@@ -1,31 +1,42 @@
-"""The access rules keep web pages out: a page open in the author's browser must not reach the author's server.
+"""The access rules say who may ask the server for what; HTTP and metrics stand behind a door that asks them.
 
-Loading a model runs code, and a page can send requests to ports of the machine its reader sits at. Two doors are shut
-here, in front of HTTP and metrics alike:
+Loading a model runs code, and whoever is on the machine, or on a page that its user reads, can send requests to its
+ports. So there are three kinds of rules, which both protocols ask:
 
-- cross-origin: a browser says in `Origin` which page sends. A simple POST (`text/plain`) needs no preflight, but it
-  carries the header too.
-- DNS rebinding: a page of evil.example, whose name suddenly resolves to 127.0.0.1, has the right origin in the
-  browser's eyes; but its requests name evil.example in `Host`. An address in `Host` cannot be rebound.
+- a token that clients send with every request, for whoever shares the machine. A notebook's ports have one unless it
+  is told otherwise; those of `tritonlab serve` have tritonserver's rules, which is none. Only liveness is told without:
+  it says that the port is open, which a connection has shown already.
+- what may be asked at all: model control, trace and log settings can be switched off.
+- web pages, which a browser sends requests for. Cross-origin: it says in `Origin` which page asks. A simple POST
+  (`text/plain`) needs no preflight, but it carries the header too. DNS rebinding: a page of evil.example, whose name
+  suddenly resolves to 127.0.0.1, has the right origin in the browser's eyes; but its requests name evil.example in
+  `Host`. An address in `Host` cannot be rebound. A client that is no browser sends no Origin, and by its very address
+  a Host that is allowed.
 
-A client that is no browser sends no Origin, and by its very address a Host that is allowed.
-
-gRPC needs no such door: its calls are HTTP/2 with trailers, from the first byte on, and no browser lets a page send
-either to a port without TLS; what a page can send, HTTP/1.1, is no gRPC.
+gRPC needs no door against pages: its calls are HTTP/2 with trailers, from the first byte on, and no browser lets a page
+send either to a port without TLS; what a page can send, HTTP/1.1, is no gRPC.
 """
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import json
+import re
+import secrets
 import socket
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
-from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...core.status import InvalidArgumentError, UnsupportedError
 
 ANY = "*"
+
+#: The header, and the key of gRPC metadata, that a client sends its token in.
+AUTHORIZATION = "authorization"
 
 #: The parts of the protocols that can be restricted (rule 6.1.3).
 CATEGORIES = (
@@ -40,33 +51,100 @@ CATEGORIES = (
     "logging",
 )
 
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+#: Says of a header's name whether it becomes a parameter of the request (rule 6.14).
+Forwarded: TypeAlias = Callable[[str], object]
+
+#: What is told without a token.
+_LIVE = b"/v2/health/live"
+_OF_AUTHORIZATION = AUTHORIZATION.encode()
+_TOKEN = re.compile(r"[!-~]+")
+_ASKED = (
+    "a token is asked for: send '{}: Bearer <token>' with every request, the token being the one that was given out "
+    "when the ports were opened"
+)
+_OTHER = "the token that was sent is not the one that was given out when the ports were opened"
+
+
+def new_token() -> str:
+    """A token that nobody can guess."""
+    return secrets.token_hex(24)
+
 
 @dataclass(frozen=True)
 class AccessRules:
-    """`origins`: pages that may ask, as `https://host[:port]`. `hosts`: names under which clients may reach the server,
-    beside addresses, `localhost` and the machine's own. `*` stands for all of them."""
+    """`token`: what clients must send; "" lets in whoever reaches the port. `model_control`: whether clients may load
+    and unload models, and with that run code here. `settings`: whether they may see and change those of traces and of
+    the log. `origins`: pages that may ask, as `https://host[:port]`. `hosts`: names under which clients may reach the
+    server, beside addresses, `localhost` and the machine's own. `*` stands for all of them."""
 
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    token: str = field(default="", repr=False)
+    model_control: bool = True
+    settings: bool = True
+
+    def __post_init__(self) -> None:
+        if self.token and not _TOKEN.fullmatch(self.token):
+            raise InvalidArgumentError("a token is made of letters, digits and signs of ASCII, without a space")
+
+    def refuses(self, authorizations: Iterable[bytes | str], key: str = "Authorization") -> str:
+        """Why a client with these values of `key` may not ask; "" if it may. A wrong token takes as long as the right
+        one."""
+        if not self.token:
+            return ""
+        sent = [_credentials(value if isinstance(value, bytes) else value.encode()) for value in authorizations]
+        if any([hmac.compare_digest(each, self.token.encode()) for each in sent]):
+            return ""
+        return _OTHER if any(sent) else _ASKED.format(key)
+
+    def check_model_control(self) -> None:
+        """Raises UnsupportedError where clients may not load and unload models."""
+        if not self.model_control:
+            raise UnsupportedError(_DISABLED.format("Model control", "model-control"))
+
+    def check_settings(self) -> None:
+        """Raises UnsupportedError where clients have no business with the settings of traces and log."""
+        if not self.settings:
+            raise UnsupportedError(_DISABLED.format("Access to trace and log settings", "settings"))
+
+    def forwarded(self, pattern: str | None) -> Forwarded | None:
+        """Which headers become parameters: those that `pattern` finds, but for the one with our token, which is no
+        model's business. None for none."""
+        if not pattern:
+            return None
+        found = re.compile(pattern).search
+        return (lambda name: name.lower() != AUTHORIZATION and found(name)) if self.token else found
 
     def guard(self, app: ASGIApp) -> ASGIApp:
-        """The application behind the door. Pages of allowed origins are told by CORS that they may read answers."""
-        if self.origins:
-            app = CORSMiddleware(
-                app,
-                [origin.rstrip("/").lower() for origin in self.origins],
-                allow_methods=["*"],
-                allow_headers=["*"],
-                expose_headers=["Inference-Header-Content-Length"],
-            )
-        return Access(app, self)
+        """The application behind the door."""
+        return _DoorToApp(app, Door(self))
 
 
-class Access:
-    """The door. A refused request gets status 403 and a text that says which option lets it in."""
+#: As Triton says it of clients' shared memory.
+_DISABLED = "{} over the network is disabled. Start the server with '--allow-{}=true' to enable."
 
-    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
-        self._app = app
+
+def _credentials(value: bytes) -> bytes:
+    """What follows `Bearer`; nothing for another scheme. The scheme's letters may be of any case (RFC 9110)."""
+    scheme, _, rest = value.strip().partition(b" ")
+    return rest.strip() if scheme.lower() == b"bearer" else b""
+
+
+class Answer(NamedTuple):
+    """What the door says itself, in place of who stands behind it."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+
+class Door:
+    """Decides from the head of an HTTP request, and from nothing else: of two requests with the same head, both pass
+    or none. A refusal's text says what lets the request in."""
+
+    def __init__(self, rules: AccessRules) -> None:
+        self._rules = rules
         self._any_host = ANY in rules.hosts
         self._any_origin = ANY in rules.origins
         self._origins = {origin.rstrip("/").lower() for origin in rules.origins}
@@ -74,41 +152,62 @@ class Access:
         #: Host headers that have passed once: clients send the same one with every request
         self._passed: set[bytes] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope["headers"]) if scope["type"] == "http" else None
-        if refusal is None:
-            await self._app(scope, receive, send)
-            return
-        body = json.dumps({"error": refusal}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": 403, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    def _refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """Why this request may not pass; None if it may."""
-        host, origins = b"", []
+    def ask(self, method: str, path: bytes, headers: Headers) -> Answer | None:
+        """None for a request that may pass; names of headers are in lower case."""
+        host, origins, authorizations, preflight = b"", [], [], False
         for name, value in headers:
             if name == b"host":
                 host = value
                 if host not in self._passed and not self._knows(host):
-                    return (
+                    return _refusal(
+                        403,
                         f"requests for host '{host.decode('latin-1')}' are refused: a web page may stand behind that "
-                        "name (DNS rebinding); '--allowed-host=<name>' allows it"
+                        "name (DNS rebinding); '--allowed-host=<name>' allows it",
                     )
             elif name == b"origin":
-                origins.append(value)
+                origins.append(value.decode("latin-1"))
+            elif name == _OF_AUTHORIZATION:
+                authorizations.append(value)
+            elif name == b"access-control-request-method":
+                preflight = method == "OPTIONS"
         for origin in origins:
-            text = origin.decode("latin-1").lower()
-            if (
-                not self._any_origin
-                and text not in self._origins
-                and text != f"http://{host.decode('latin-1').lower()}"
-            ):
-                return (
-                    f"requests of web pages of '{origin.decode('latin-1')}' are refused; "
-                    "'--allowed-origin=<origin>' allows them"
+            if not self._is_friend(origin) and origin.lower() != f"http://{host.decode('latin-1').lower()}":
+                return _refusal(
+                    403,
+                    f"requests of web pages of '{origin}' are refused; '--allowed-origin=<origin>' allows them",
                 )
+        if preflight and origins and self._is_friend(origins[0]):
+            return self._preflight(headers)  # which has no token: the browser asks whether it may send one
+        if path != _LIVE and (text := self._rules.refuses(authorizations)):
+            return _refusal(401, text, ((b"www-authenticate", b"Bearer"), *self.for_page(headers)))
         return None
+
+    def for_page(self, headers: Headers) -> Headers:
+        """What the answer to a request of an allowed page carries, so that its browser lets it read that (CORS);
+        nothing for other clients."""
+        if not self._origins:
+            return ()
+        origin = next((value for name, value in headers if name == b"origin"), None)
+        if origin is None or not self._is_friend(origin.decode("latin-1")):
+            return ()
+        return (
+            (b"access-control-allow-origin", b"*" if self._any_origin else origin),
+            (b"access-control-expose-headers", b"Inference-Header-Content-Length"),
+            (b"vary", b"Origin"),
+        )
+
+    def _preflight(self, headers: Headers) -> Answer:
+        wanted = next((value for name, value in headers if name == b"access-control-request-headers"), b"")
+        allowed = (
+            (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+            (b"access-control-allow-headers", wanted),
+            (b"access-control-max-age", b"600"),
+            (b"content-length", b"0"),
+        )
+        return Answer(200, (*self.for_page(headers), *allowed))
+
+    def _is_friend(self, origin: str) -> bool:
+        return self._any_origin or origin.lower() in self._origins
 
     def _knows(self, header: bytes) -> bool:
         name = host_name(header.decode("latin-1")).lower()
@@ -116,6 +215,39 @@ class Access:
         if known and len(self._passed) < 100:
             self._passed.add(header)
         return known
+
+
+def _refusal(status: int, text: str, headers: Headers = ()) -> Answer:
+    body = json.dumps({"error": text}).encode()
+    about = ((b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()))
+    return Answer(status, (*about, *headers), body)
+
+
+class _DoorToApp:
+    """The door in front of an ASGI application."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = scope["headers"]
+        answer = self._door.ask(scope["method"], scope["raw_path"], headers)
+        if answer is not None:
+            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+            await send({"type": "http.response.body", "body": answer.body})
+            return
+        for_page = self._door.for_page(headers)
+
+        async def send_to_page(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *for_page]
+            await send(message)
+
+        await self._app(scope, receive, send_to_page if for_page else send)
 
 
 def host_name(header: str) -> str:

@@ -1,26 +1,66 @@
 """Opens the endpoints of a notebook's server. A module of its own, imported when somebody serves: what it needs costs a
-tenth of a second, more than loading a model."""
+tenth of a second, more than loading a model.
+
+On a machine that others use too, such as a JupyterHub, loopback keeps nobody out, and who may load a model runs code as
+the notebook's user. So a notebook's ports ask for a token, and what changes the server is off, unless told otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ...frontends.cli.flag_values import CommandLineError
 from ...frontends.cli.server_options import read_endpoint_options
-from ...frontends.endpoints import EndpointOptions, Endpoints
+from ...frontends.endpoints import Endpoints
+from ...frontends.shared.access import AccessRules, new_token
 from ...server.inference_server import InferenceServer
 from .errors import OptionError
 
+_RULES = {field.name for field in fields(AccessRules)}
 
-def open_endpoints(core: InferenceServer, arguments: Sequence[str] = (), **fields: Any) -> Endpoints:
-    """`arguments`: flags of `tritonlab serve` about endpoints. `fields`: what is set of `EndpointOptions`.
+
+def open_endpoints(core: InferenceServer, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
+    """`arguments`: flags of `%triton serve`. `options`: what is set of `EndpointOptions` and of `AccessRules`. A token
+    that is made here is printed, once.
 
     Raises OptionError for a flag that cannot be, TritonError for a port that cannot be opened.
     """
+    token = new_token()
     try:
-        options = read_endpoint_options(arguments) if arguments else EndpointOptions()
+        given = read_endpoint_options(arguments, AccessRules(token=token, model_control=False, settings=False))
     except CommandLineError as error:
         raise OptionError(str(error)) from None
-    return Endpoints(core, replace(options, **fields))
+    rules = {name: options.pop(name) for name in _RULES & options.keys()}
+    given = replace(given, access=replace(given.access, **rules), **options)
+    endpoints = Endpoints(core, given)
+    if given.access.token == token:
+        print(_how_to_ask(endpoints))
+    return endpoints
+
+
+def _how_to_ask(endpoints: Endpoints) -> str:
+    """With the token; for whoever opens the ports, and nobody else. tritonclient writes into the `headers` that it is
+    given, over HTTP, and gRPC then refuses them: so each call gets a copy."""
+    clients = [(endpoints.http, "http"), (endpoints.grpc, "grpc")]
+    lines = [
+        f'tritonclient.{name}.InferenceServerClient("{place}").infer(…, headers=dict(headers))'
+        for place, name in clients
+        if place
+    ]
+    if endpoints.metrics:
+        lines.append(
+            f'curl -H "Authorization: {endpoints.headers["authorization"]}" http://{endpoints.metrics}/metrics'
+        )
+    return "\n".join(
+        [
+            "Clients send a token with every request. It is shown here only; `.headers` of the endpoints has it.",
+            "",
+            f"    headers = {endpoints.headers}",
+            *(f"    {line}" for line in lines),
+            "",
+            "Without: --no-token. Loading models and settings over the network are off: --allow-model-control=true,",
+            "--allow-settings=true.",
+        ]
+    )

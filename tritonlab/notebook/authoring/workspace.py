@@ -158,7 +158,7 @@ class Workspace:
     def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
         """Opens the server's endpoints, in the place of those that are open; without any argument those may stay.
 
-        `arguments`: flags of `tritonlab serve` about endpoints. `options`: fields of `EndpointOptions`. Raises
+        `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
         OptionError, or TritonError for a port that cannot be opened.
         """
         from . import serving

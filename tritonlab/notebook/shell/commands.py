@@ -288,7 +288,10 @@ COMMANDS = {
         (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
     ),
     "serve": _command(
-        "serve", _serve, "open HTTP, gRPC and metrics ports: --http-port 8000 and other flags of `tritonlab serve`"
+        "serve",
+        _serve,
+        "open HTTP, gRPC and metrics ports: --http-port 8000, --no-token, --allow-model-control=true and other flags "
+        "of `tritonlab serve` about ports",
     ),
     "stop": _command("stop", _stop, "close the ports; models stay loaded"),
     "statistics": _command("statistics", _statistics, "how often models ran, and how long", _name(nargs="?")),
