@@ -156,7 +156,7 @@ class FakeTriton(bridge.Bridge):
         return any(handle == request._handle and flags for handle, _, flags in self.sent)
 
     def cancel(self, request: InferenceRequest) -> None:
-        """From now on `request.is_cancelled()`."""
+        """Makes `request.is_cancelled()` true from now on."""
         self.cancelled.add(request._handle)
 
     def metrics(self) -> str:

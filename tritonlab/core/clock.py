@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the schedulers and statistics get the time. `tritonlab.testing.MockClock` is the other implementation."""
+    """A clock gives the schedulers and statistics the time. `tritonlab.testing.MockClock` is the other
+    implementation."""
 
     def now(self) -> int:
         """Monotonic nanoseconds."""

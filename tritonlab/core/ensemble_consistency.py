@@ -25,7 +25,7 @@ class ComposingModel:
     is_ensemble: bool = False
 
     def config(self, version: int = -1) -> ModelConfig:
-        """Of the version a step asks for. Raises KeyError."""
+        """Returns the configuration of the version a step asks for. Raises KeyError."""
         return self.configs[max(self.configs) if version == -1 else version]
 
 

@@ -131,7 +131,7 @@ class EnsembleGraph:
         return frozenset(found)
 
     def origin(self, tensor: str) -> str:
-        """Where an ensemble tensor comes from, for people."""
+        """Says for people where an ensemble tensor comes from."""
         written = self.writers.get(tensor)
         return "an input of the ensemble" if written is None else f"{written[1]} of {written[0]}"
 

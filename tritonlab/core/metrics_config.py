@@ -34,7 +34,7 @@ class MetricsConfig:
     def of(
         settings: Mapping[str, str], interval_ms: float = 2000.0, cpu: bool = True, gpu: bool = True
     ) -> MetricsConfig:
-        """From the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError
+        """Reads the texts of `--metrics-config`; settings that do not exist are ignored. Raises InvalidArgumentError
         for quantiles that cannot be read (Triton says so in its log and takes the default ones)."""
         flags = {name: settings[name] == "true" for name in _FLAGS if name in settings}
         quantiles = DEFAULT_QUANTILES

@@ -202,7 +202,8 @@ def is_decoupled(config: ModelConfig) -> bool:
 
 
 def is_ensemble(config: ModelConfig) -> bool:
-    """By its platform alone: an `ensemble_scheduling` block on anything else is an error (rule 5.7.2)."""
+    """Tells by the platform alone whether it is an ensemble: an `ensemble_scheduling` block on anything else is an
+    error (rule 5.7.2)."""
     return bool(config.platform == "ensemble")
 
 

@@ -67,7 +67,7 @@ _GPU = (
 
 
 def gpu_families(usages: Iterable[GpuUsage]) -> list[Family]:
-    """Nothing at all without a GPU, as on Triton."""
+    """Returns the families of the GPUs; none at all without a GPU, as on Triton."""
     return [
         Family(
             name,

@@ -59,7 +59,7 @@ class Trace:
         self._running = 1
 
     def child(self) -> Trace:
-        """Of a request that this one's model, or ensemble, makes."""
+        """Makes the trace of a request that this one's model, or ensemble, makes."""
         return self.tree.new(self)
 
     def wire(self) -> list[Any]:
@@ -126,7 +126,8 @@ class Trace:
     # -- as the file has it
 
     def entries(self) -> list[Entry]:
-        """In the order in which Triton tells the same: what the frontend received first, what it sent last."""
+        """Returns the entries in the order in which Triton tells the same: what the frontend received first, what it
+        sent last."""
         level = self.tree.setting.level
         begin, end = self._span
         found: list[Entry] = []
@@ -172,7 +173,7 @@ class TraceTree:
         return self._new(self, parent)
 
     def join(self, trace: Trace) -> None:
-        """Only now: a request that is refused before leaves nothing behind, as on Triton."""
+        """Adds the trace only now: a request that is refused before leaves nothing behind, as on Triton."""
         with self.lock:
             if trace in self.open:
                 return

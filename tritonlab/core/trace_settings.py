@@ -49,7 +49,7 @@ class TraceSetting:
         return ""
 
     def values(self) -> Values:
-        """As clients read it, in Triton's order."""
+        """Returns the settings as clients read them, in Triton's order."""
         common = {
             "trace_level": list(self.level) or [OFF],
             "trace_rate": [str(self.rate)],

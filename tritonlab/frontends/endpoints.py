@@ -35,7 +35,7 @@ class Frontend(Protocol):
 
 
 class Place(NamedTuple):
-    """Where one service listens; `shared`: beside other servers."""
+    """A place is where one service listens; `shared`: beside other servers."""
 
     address: str
     port: int

@@ -23,7 +23,7 @@ _UNHEARD = InstanceEvents(
 def make_instances(
     plans: Sequence[InstancePlan], services: InstanceServices, stats: InferStats, events: InstanceEvents
 ) -> list[ModelInstance]:
-    """Nothing of them runs before `start_instances`."""
+    """Makes the instances; nothing of them runs before `start_instances`."""
     return [ModelInstance(plan, services, stats, _UNHEARD if plan.passive else events) for plan in plans]
 
 

@@ -31,8 +31,8 @@ _BLOCKED_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go to the end of
-    sys.path (rule 2.1.5).
+    """A model source says where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go
+    to the end of sys.path (rule 2.1.5).
 
     `interpreter`: what the stub is started with.
     """

@@ -101,7 +101,7 @@ class RateLimiter:
     # -- for schedulers
 
     def first(self, idle: Collection[Any]) -> Any:
-        """Which of a model's idle instances is next by its priority."""
+        """Returns the one of a model's idle instances that is next by its priority."""
         return min(idle, key=lambda instance: self._contexts[instance].rank)
 
     def admit(self, instance: Any, retry: Callable[[], None]) -> bool:

@@ -80,7 +80,7 @@ def blocked_stacks(lines: Iterable[str]) -> str:
 
 
 def place_of(exception: RemoteException, model_file: str) -> str:
-    """Where that was, for a sentence: the model's own innermost line, and what it had called."""
+    """Words where that was, for a sentence: the model's own innermost line, and what it had called."""
     if not exception.frames:
         return ""
     innermost = exception.frames[-1]

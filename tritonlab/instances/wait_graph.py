@@ -69,7 +69,7 @@ def _is_held(call: Call, waits: Mapping[Instance, Wait], stuck: set[Instance]) -
 
 
 def circle_of(caller: Instance, waits: Mapping[Instance, Wait]) -> Circle | None:
-    """Where the calls of `caller` lead back to; None if the caller is not stuck."""
+    """Returns where the calls of `caller` lead back to; None if the caller is not stuck."""
     stuck = stuck_instances(waits)
     if caller not in stuck:
         return None

@@ -117,7 +117,8 @@ class ForkLinks:
             self._bury(link)
 
     def forget(self) -> None:
-        """In a forked child of the kernel: drops the descriptors without a word to those who hold the other ends."""
+        """Called in a forked child of the kernel: drops the descriptors without a word to those who hold the other
+        ends."""
         self._ours.close()
         for link in self._links:
             link.forget()

@@ -222,7 +222,7 @@ class StubConnection:
         self._socket.close()
 
     def forget(self) -> None:
-        """In a forked child: drops the descriptor without a word to the stub, which is the parent's."""
+        """Called in a forked child: drops the descriptor without a word to the stub, which is the parent's."""
         self._lost = True
         self.lost_reason = "the server is in another process"
         self._socket.close()

@@ -33,7 +33,7 @@ class StubEnds:
             self._ours, self._theirs = ours.pop_all(), theirs.pop_all()
 
     def close_theirs(self) -> None:
-        """Once the stub has its ends, or never will."""
+        """Closes the stub's ends, once it has them or never will."""
         self._theirs.close()
 
     def close(self) -> None:

@@ -257,8 +257,8 @@ class StubProcess:
             os.killpg(self.process.pid, number)
 
     def reap(self) -> None:
-        """After the link was lost: makes sure the process is gone, collects its exit status and last lines, frees
-        everything."""
+        """Called after the link was lost: makes sure the process is gone, collects its exit status and last lines,
+        frees everything."""
         if self._ended.is_set():
             return
         if not self._wait(0.5):
@@ -310,8 +310,8 @@ class StubProcess:
             region.close()
 
     def forget(self) -> None:
-        """In a forked child: drops the descriptors that would keep the stub alive after the kernel, and the right to
-        end it."""
+        """Called in a forked child: drops the descriptors that would keep the stub alive after the kernel, and the
+        right to end it."""
         self._ended.set()
         os.close(self._life_write)
         self.link.forget()

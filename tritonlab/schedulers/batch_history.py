@@ -135,7 +135,7 @@ class BatchHistory(Instrument):
                 self._places.popitem(last=False)
 
     def place(self, serial: int) -> Place | None:
-        """Where the request of that number was executed last; None if it was not, or too long ago."""
+        """Returns where the request of that number was executed last; None if it was not, or too long ago."""
         with self._lock:
             return self._places.get(serial)
 

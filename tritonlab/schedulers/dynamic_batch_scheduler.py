@@ -30,7 +30,7 @@ from .scheduler import STOPPING, Instance, WakeUp
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """What of a model's configuration decides about its batches. `delay` in nanoseconds."""
+    """The part of a model's configuration that decides about its batches. `delay` in nanoseconds."""
 
     max_batch_size: int = 0
     dynamic: bool = False
@@ -243,7 +243,7 @@ class DynamicBatchScheduler:
         return True
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Only sequences are iterative (rule 3.9.5)."""
+        """Takes none back: only sequences are iterative (rule 3.9.5)."""
         return False
 
     def instance_ready(self, instance: Instance) -> None:

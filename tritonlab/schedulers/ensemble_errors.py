@@ -31,7 +31,7 @@ def _given(graph: EnsembleGraph, run: Run) -> Iterable[str]:
 
 
 def deadlock(graph: EnsembleGraph, request: InferenceRequest, outputs: Iterable[str]) -> EnsembleError:
-    """Nothing runs any more and there was no response (rule 5.7.6)."""
+    """The error when nothing runs any more and there was no response (rule 5.7.6)."""
     text = (
         f"in ensemble '{graph.name}', {request.prefix}unexpected deadlock, at least one output is not set while no "
         "more ensemble steps can be made"

@@ -97,11 +97,11 @@ class EnsembleScheduler:
         return False
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Never called: there are no instances."""
+        """Is never called: an ensemble has no instances."""
         return False
 
     def instance_ready(self, instance: Instance) -> None:
-        """Never called, as the next three."""
+        """Is never called, as the next three."""
 
     def instance_idle(self, instance: Instance) -> None: ...
 

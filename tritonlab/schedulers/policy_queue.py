@@ -30,8 +30,8 @@ class QueuePolicy:
     override: bool = False
 
     def deadline(self, request: InferenceRequest) -> int | None:
-        """When the request's time is up. Its own timeout can only shorten the level's: measured, without a default
-        it has no effect."""
+        """Returns when the request's time is up. Its own timeout can only shorten the level's: measured, without a
+        default it has no effect."""
         timeout = self.timeout
         if self.override and 0 < request.timeout * 1000 < timeout:
             timeout = request.timeout * 1000
@@ -131,7 +131,7 @@ class PolicyQueue:
         return refused
 
     def next_deadline(self) -> int | None:
-        """When `expire` has something to do at the earliest."""
+        """Returns when `expire` has something to do at the earliest."""
         return min((until for level in self._levels for until, _ in level.waiting if until is not None), default=None)
 
     def remove(self, requests: Collection[InferenceRequest]) -> None:

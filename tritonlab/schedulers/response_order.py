@@ -33,7 +33,7 @@ class ResponseOrder:
         self._delivering = False
 
     def admit(self, request: InferenceRequest) -> None:
-        """From now on the request's responses wait for those of all that were admitted before."""
+        """Has the request's responses wait from now on for those of all that were admitted before."""
         with self._lock:
             self._turns[id(request)] = request, _Turn(request.on_response)
         request.on_response = self._on_response

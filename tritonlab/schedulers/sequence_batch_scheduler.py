@@ -73,7 +73,7 @@ class SequenceBatchScheduler:
             return self._hosts.waiting()
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Never: a sequence without one of its requests is another one."""
+        """Takes none out: a sequence without one of its requests is another one."""
         return False
 
     # -- requests

@@ -258,7 +258,7 @@ class SequenceTable:
     # -- time
 
     def deadline(self) -> int | None:
-        """When `reap` has something to do at the earliest."""
+        """Returns when `reap` has something to do at the earliest."""
         times = [slot.last_seen + self.config.max_idle for slot in self._by_id.values()]
         times += [entry.expires for entry in self._backlog if entry.expires is not None]
         return min(times, default=None)

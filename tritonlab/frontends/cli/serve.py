@@ -186,7 +186,7 @@ class EndSignals:
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """In this context the first signal raises EndedEarly."""
+        """Has the first signal raise EndedEarly while the context lasts."""
         self._raises = True
         try:
             yield

@@ -80,7 +80,7 @@ class Call:
             self.cancelled()
 
     def cancelled(self) -> None:
-        """Nobody waits any more."""
+        """Called when nobody waits for the answer any more."""
 
     def _beginning(self) -> Any:
         self._begun = True

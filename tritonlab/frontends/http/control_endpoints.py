@@ -217,7 +217,7 @@ def _trace_values(request: Any) -> dict[str, list[str] | None]:
 
 
 def decode_base64(text: str) -> bytes:
-    """As Triton decodes: what is no base64 is skipped (measured)."""
+    """Decodes base64 as Triton does: what is none is skipped (measured)."""
     digits = _NOT_BASE64.sub("", text)
     digits = digits[: len(digits) - (len(digits) % 4 == 1)]
     return base64.b64decode(digits + "=" * (-len(digits) % 4))

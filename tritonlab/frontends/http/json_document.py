@@ -62,7 +62,7 @@ def _loads(text: str) -> Any:
 
 
 def parse_exactly(text: bytes) -> Any:
-    """As `parse`, slowly: for what Python's parser accepts and Triton's may not."""
+    """Parses as `parse` does, slowly: for what Python's parser accepts and Triton's may not."""
     try:
         return read(text)
     except DepthError:

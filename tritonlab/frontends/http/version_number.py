@@ -8,7 +8,8 @@ _MAX = 2**63 - 1
 
 
 def version_number(text: str) -> int:
-    """Of digits; `""` is -1, the latest. Raises InvalidArgumentError for more than 64 bits."""
+    """Reads the version in a path, digits; `""` is -1, the latest. Raises InvalidArgumentError for more than 64
+    bits."""
     number = int(text.lstrip("0")[:20] or 0) if text else -1
     if number > _MAX:
         raise InvalidArgumentError(

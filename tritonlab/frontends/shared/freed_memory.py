@@ -17,7 +17,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """For this process, from now on; False where its malloc knows nothing of the kind."""
+    """Keeps freed memory in this process from now on. Returns False where its malloc knows nothing of the kind."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

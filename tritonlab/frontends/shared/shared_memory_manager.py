@@ -134,7 +134,7 @@ class SharedMemoryManager:
         return [{"name": r.name, "key": r.key, "offset": r.offset, "byte_size": r.byte_size} for r in regions]
 
     def cuda_status(self, name: str = "") -> list[dict[str, Any]]:
-        """Of CUDA regions there are none. Raises NotFoundError for any name."""
+        """Says which CUDA regions there are: none. Raises NotFoundError for any name."""
         self._check_allowed()
         if name in self._regions:
             raise NotFoundError(
@@ -145,7 +145,7 @@ class SharedMemoryManager:
         return []
 
     def unregister_cuda(self, name: str = "") -> None:
-        """Nothing to do: see `register_cuda`."""
+        """Does nothing: see `register_cuda`."""
         self._check_allowed()
 
     def read(self, name: str, offset: int, size: int) -> memoryview:

@@ -19,7 +19,7 @@ class CellBody:
 
 
 def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
-    """Where `body`, handed to `%%magic line`, stands in the cell that is running in `shell`.
+    """Finds where `body`, handed to `%%magic line`, stands in the cell that is running in `shell`.
 
     Puts the raw cell into `linecache`, where IPython has the transformed one (`get_ipython().run_cell_magic(...)` in
     one line), so that tracebacks show what the author wrote. A magic called from code has no cell: its text gets a name

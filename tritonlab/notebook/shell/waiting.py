@@ -44,7 +44,7 @@ class WaitingNotice(Instrument):
         print(self._places(text), file=sys.stderr, flush=True)
 
     def listen_to(self, instruments: Instruments) -> None:
-        """In place of any other: a notebook has one."""
+        """Listens in place of any other: a notebook has one."""
         others = [one for one in instruments if isinstance(one, WaitingNotice)]
         if others != [self]:
             for other in others:

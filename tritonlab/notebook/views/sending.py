@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def total_ns(self) -> int:
-        """From the request to its last response so far."""
+        """The time from the request to its last response so far."""
         return self.arrivals[-1].after_ns if self.arrivals else 0
 
     def __repr__(self) -> str:

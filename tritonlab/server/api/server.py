@@ -41,7 +41,7 @@ class Server:
 
     @property
     def instruments(self) -> Instruments:
-        """Where listeners are added: `server.instruments.add(MyInstrument())`."""
+        """The hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
         return self._core.instruments
 
     def trace(self, path: str | Path | None = None) -> ChromeTrace:

@@ -107,7 +107,7 @@ class Backends:
         return of_environment(environment) if environment is not None else KERNEL
 
     def close(self) -> None:
-        """After the last model has ended."""
+        """Called after the last model has ended."""
         self._environments.close()
 
 

@@ -21,7 +21,7 @@ class ExecutionOptions:
     def of(
         cache_config: str, rate_limit: str, rate_limit_resource: Limits | None, count_warmup: bool
     ) -> ExecutionOptions:
-        """From the server's arguments. Raises InvalidArgumentError."""
+        """Makes them of the server's arguments. Raises InvalidArgumentError."""
         size = parse_cache_config(cache_config)
         limiter = make_rate_limiter(rate_limit, rate_limit_resource)
         return ExecutionOptions(limiter, ResponseCache(size) if size else None, count_warmup)

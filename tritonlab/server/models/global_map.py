@@ -12,8 +12,8 @@ from .loaded_model import LoadedModel
 
 
 class GlobalMap(dict[str, LoadedModel]):
-    """By identifier; entries are never taken out, so that requests look here without a lock. `namespacing`: whether
-    several models may have one name."""
+    """The models by identifier; entries are never taken out, so that requests look here without a lock. `namespacing`:
+    whether several models may have one name."""
 
     def __init__(self, namespacing: bool) -> None:
         self.namespacing = namespacing

@@ -387,6 +387,7 @@ class ModelControl:
             time.sleep(0.01)
 
     def forget(self) -> None:
-        """In a forked child: the stubs are the parent's. Nothing may talk to them, least of all end them at exit."""
+        """Called in a forked child: the stubs are the parent's. Nothing may talk to them, least of all end them at
+        exit."""
         self.models.clear()
         self.stopped = True

@@ -99,7 +99,7 @@ class ResponseCache:
                 self._used -= self._entries.pop(entry).size
 
     def took(self, lookup_ns: int = 0, insertion_ns: int = 0) -> None:
-        """For the metrics."""
+        """Adds the time that a look took, for the metrics."""
         with self._lock:
             self._lookup_ns += lookup_ns
             self._insertion_ns += insertion_ns

@@ -186,8 +186,9 @@ class ServingInstances:
 def match_instances(
     running: Sequence[tuple[Instance, Signature]], wanted: Sequence[tuple[InstanceSpec, Signature]]
 ) -> tuple[list[Instance], list[InstanceSpec]]:
-    """Which of the running instances stay, and which are to be started. The last of equal ones stays, as in Triton,
-    so the names may come out odd: of three `m_0_1` and `m_0_2` stay for two, a third is another `m_0_2` (measured)."""
+    """Says which of the running instances stay, and which are to be started. The last of equal ones stays, as in
+    Triton, so the names may come out odd: of three `m_0_1` and `m_0_2` stay for two, a third is another `m_0_2`
+    (measured)."""
     free: dict[Signature, list[Instance]] = {}
     for instance, signature in running:
         free.setdefault(signature, []).append(instance)

@@ -66,7 +66,8 @@ class ChromeTrace(Instrument):
         self.stop()
 
     def events(self) -> list[dict[str, Any]]:
-        """In the Trace Event Format: names of processes and lanes first, then what happened, in order."""
+        """Returns the events in the Trace Event Format: names of processes and lanes first, then what happened, in
+        order."""
         with self._lock:
             return [*self._names, *sorted(self._events, key=lambda event: float(event["ts"]))]
 

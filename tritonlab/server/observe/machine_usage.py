@@ -100,7 +100,7 @@ class Nvml:
             raise RuntimeError(f"{name} returned {result}")
 
     def usages(self) -> list[GpuUsage]:
-        """By index."""
+        """Returns the GPUs' usages by index."""
         return [self._usage(uuid, device) for uuid, device in self._devices.items()]
 
     def _usage(self, uuid: str, device: ctypes.c_void_p) -> GpuUsage:

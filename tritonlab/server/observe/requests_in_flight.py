@@ -40,7 +40,7 @@ class HeldRequest:
         return "executing" if self.instance.executes(self.request) else "open"
 
     def to_dict(self) -> dict[str, Any]:
-        """For people and views; times in seconds."""
+        """Returns the facts for people and views; times in seconds."""
         request, instance, caller = self.request, self.instance, self.caller
         return {
             "model": self.version.name,

@@ -81,7 +81,7 @@ class Tracer(Instrument):
         self._files: dict[str, TraceFile] = {}
 
     def refresh(self) -> bool:
-        """After a change of the settings: whether clients' requests must be looked at from now on."""
+        """Called after a change of the settings: finds out whether clients' requests must be looked at from now on."""
         active = self._settings.active()
         with self._lock:
             files = list(self._files.values())

@@ -89,7 +89,7 @@ class LogLevel(NativeEnum):
 
 
 class MemoryType(NativeEnum):
-    """Where BLS outputs should land. The numbers are the reverse of the C API's (rule 1.2.1)."""
+    """The memory that BLS outputs should land in. The numbers are the reverse of the C API's (rule 1.2.1)."""
 
     __slots__ = ()
     TRITONSERVER_MEMORY_GPU: ClassVar[MemoryType]

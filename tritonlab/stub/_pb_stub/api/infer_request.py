@@ -283,7 +283,7 @@ class InferenceRequest(NativeObject):
     def async_exec(self, decoupled: bool) -> Awaitable[Union[InferenceResponse, ResponseIterator]]: ...
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
-        """As `exec`, to be awaited: it runs in the default executor of the running event loop.
+        """Does what `exec` does, to be awaited: it runs in the default executor of the running event loop.
 
         Raises RuntimeError if there is none.
         """

@@ -196,7 +196,7 @@ class _Undertaker:
             self.bury()
 
     def forget(self) -> None:
-        """In a forked process: the thread is not there, and the lock may be held by nobody."""
+        """Called in a forked process: the thread is not there, and the lock may be held by nobody."""
         self.__init__()  # type: ignore[misc]
 
 

@@ -105,7 +105,7 @@ class ForkGuard:
         self._door = door
 
     def install(self) -> None:
-        """From now on every fork of this process is seen, also those of its children."""
+        """Has every fork of this process seen from now on, also those of its children."""
         os.register_at_fork(after_in_parent=self._in_parent, after_in_child=self._in_child)
 
     def _in_parent(self) -> None:

@@ -74,7 +74,7 @@ class StubBridge(Bridge):
         self._waiting = 0
 
     def abandon(self) -> None:
-        """In a forked process: the link is the parent's. Whatever still uses it here gets LinkClosed."""
+        """Called in a forked process: the link is the parent's. Whatever still uses it here gets LinkClosed."""
         self.abandoned = True
         self.connection.abandon()
 

@@ -237,7 +237,7 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
-        """In a forked process: closes the descriptor without a word, as the other one goes on using the link."""
+        """Called in a forked process: closes the descriptor without a word, as the other one goes on using the link."""
         self._sock.close()
 
     def close(self) -> None:
