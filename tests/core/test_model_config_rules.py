@@ -32,7 +32,8 @@ def grouped(text: str, gpu_ids: tuple[int, ...] = ()) -> ModelConfig:
         (("model.py",), "python", ""),
         (("model.py", "model.pt"), "pytorch", "pytorch_libtorch"),
         (("model.py", "model.onnx", "model.plan"), "tensorrt", "tensorrt_plan"),
-        (("model.py", "model.savedmodel"), "tensorflow", "tensorflow_savedmodel"),
+        (("model.py", "model.savedmodel/"), "tensorflow", "tensorflow_savedmodel"),
+        (("model.py", "model.savedmodel"), "python", ""),  # no directory
         (("model.py", "model.xml"), "openvino", ""),
     ],
 )
@@ -58,6 +59,7 @@ def test_a_written_backend_stays_and_python_gets_its_file_name() -> None:
     assert config('backend: "python" default_model_filename: "other.py"').default_model_filename == "other.py"
     assert config('backend: "mine"').default_model_filename == ""
     assert config('platform: "onnxruntime_onnx"').backend == "onnxruntime"
+    assert config('backend: "onnxruntime"').platform == "onnxruntime_onnx"
 
 
 def test_autofill_leaves_its_input_alone() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .model_config import ConfigError, ModelConfig, from_json, messages, to_json
 from .model_config_validation import known_platforms, validate_final, validate_poll
@@ -32,16 +32,30 @@ __all__ = [
 
 _Group = messages.ModelInstanceGroup
 
-#: Rule 5.1.1: a file of this name in the first version directory tells the backend; the first that is there wins.
+
+class _KnownModel(NamedTuple):
+    """A file that tells the backend: how it lies in the first version directory (a name with `/` is a directory's),
+    and the default_model_filename that the backend's models have."""
+
+    file: str
+    backend: str
+    platform: str
+    listed: tuple[str, ...]
+
+
+#: Rule 5.1.1; the first that is there wins.
 _BY_FILE = (
-    ("model.savedmodel", "tensorflow", "tensorflow_savedmodel"),
-    ("model.graphdef", "tensorflow", "tensorflow_graphdef"),
-    ("model.plan", "tensorrt", "tensorrt_plan"),
-    ("model.onnx", "onnxruntime", "onnxruntime_onnx"),
-    ("model.xml", "openvino", ""),
-    ("model.pt", "pytorch", "pytorch_libtorch"),
-    ("model.py", "python", ""),
+    _KnownModel("model.graphdef", "tensorflow", "tensorflow_graphdef", ("model.graphdef",)),
+    _KnownModel("model.savedmodel", "tensorflow", "tensorflow_savedmodel", ("model.savedmodel/",)),
+    _KnownModel("model.plan", "tensorrt", "tensorrt_plan", ("model.plan",)),
+    _KnownModel("model.onnx", "onnxruntime", "onnxruntime_onnx", ("model.onnx", "model.onnx/")),
+    _KnownModel("model.xml", "openvino", "", ("model.xml", "model.xml/")),
+    _KnownModel("model.pt", "pytorch", "pytorch_libtorch", ("model.pt",)),
+    _KnownModel("model.py", "python", "", ("model.py", "model.py/")),
 )
+#: What models of a backend are called; those of TensorFlow by their platform, whatever the backend.
+_FILES = {known.backend: known.file for known in _BY_FILE if known.backend != "tensorflow"}
+_TENSORFLOW_FILES = {known.platform: known.file for known in _BY_FILE if known.backend == "tensorflow"}
 
 
 def identifier(name: str, namespace: str = "") -> str:
@@ -57,7 +71,8 @@ def step_model(step: Any) -> str:
 def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
     """Rules 5.1.1 to 5.1.3: name, backend, default file name, and the defaults of schedulers and policies.
 
-    `files`: the names in the first version directory. Raises ConfigError if the backend cannot be told (5.1.2).
+    `files`: the names in the first version directory, those of directories with a `/` behind. Raises ConfigError if
+    the backend cannot be told (5.1.2).
     """
     filled = _copy(config)
     filled.name = filled.name or model_name
@@ -68,19 +83,38 @@ def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) ->
 
 
 def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) -> None:
-    if not config.backend and config.platform:
+    """Platform, backend and file name, each from the others and from what lies there (rule 5.1.1)."""
+    if config.platform and not config.backend:
         config.backend = known_platforms.get(config.platform, "")
-    elif not config.backend:
-        for file, backend, platform in _BY_FILE:
-            if file in files and config.default_model_filename in ("", file):
-                config.backend, config.platform = backend, platform
-                break
-        else:
-            if not config.default_model_filename:
-                config.backend = _backend_of_name(model_name)
-                config.default_model_filename = f"model.{config.backend}"
-    if config.backend == "python" and not config.default_model_filename:
-        config.default_model_filename = "model.py"
+    elif not config.platform:
+        known = _known_model(config, files)
+        if known is not None:
+            config.backend, config.platform = known.backend, known.platform
+        elif not config.backend and not config.default_model_filename:
+            config.backend = _backend_of_name(model_name)
+            config.default_model_filename = f"model.{config.backend}"
+    if not config.default_model_filename:
+        config.default_model_filename = _default_file(config)
+
+
+def _known_model(config: ModelConfig, files: Collection[str]) -> _KnownModel | None:
+    """What a config without a platform is about."""
+    backend, named = config.backend, config.default_model_filename
+    found = [known for known in _BY_FILE if backend in ("", known.backend)]
+    if len(found) == 1:
+        return found[0]  # the backend knows one kind of model only
+    for known in found:
+        if named == known.file if named else any(file in files for file in known.listed):
+            return known
+    return None
+
+
+def _default_file(config: ModelConfig) -> str:
+    if config.backend == "pytorch" and config.runtime == "model.py":
+        return ""  # measured: as if a model.py took the file's place
+    if config.platform in _TENSORFLOW_FILES:
+        return _TENSORFLOW_FILES[config.platform]
+    return _FILES.get(config.backend, "")
 
 
 def _backend_of_name(name: str) -> str:

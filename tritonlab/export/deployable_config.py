@@ -21,7 +21,7 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
     config.CopyFrom(served)
     _forget_gpus(config, authored)
     forget_backend_directory(config, authored)
-    names = [file.split("/", 1)[1] for file in files if "/" in file]
+    names = {_top(file.split("/", 1)[1]) for file in files if "/" in file}
     filled = autofill(config, model_name=served.name, files=names)
     for field, prune in _FILLED_IN.items():
         if _wrote(authored, field):
@@ -32,6 +32,12 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
         if autofill(shorter, model_name=served.name, files=names) == filled:
             config = shorter
     return config
+
+
+def _top(file: str) -> str:
+    """`model.savedmodel/variables/x` -> `model.savedmodel/`."""
+    first, slash, _ = file.partition("/")
+    return first + slash
 
 
 def _forget_gpus(config: ModelConfig, authored: ModelConfig) -> None:

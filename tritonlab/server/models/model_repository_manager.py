@@ -220,7 +220,7 @@ class ModelRepositoryManager:
         found = self._config(directory / config_file, override)
         versions = _version_directories(directory)
         first = sorted(str(version) for version in versions)[:1]
-        names = [p.name for p in (directory / first[0]).iterdir()] if first else []
+        names = [p.name + "/" * p.is_dir() for p in (directory / first[0]).iterdir()] if first else []
         filled = autofill(found, model_name=name, files=names)
         validate_poll(filled, model_name=name)
         chosen = _select(filled, versions)
