@@ -40,6 +40,7 @@ REASONS = {
     "2.11.5": "about backends written in C++, which cannot be loaded here",
     "3.1.4": "cannot happen: no scheduler hands over more, and a request of that size is refused (5.4.2)",
     "3.4.5": "parameters of responses are newer than 2.51",
+    "3.5.5": "2.51 hands on texts of any size",
     "3.9.5": "2.51 never answers; ours answers with the text that it only logs",
     "4.2.2": "2.51 always says INTERNAL",
     "4.3.5": "parameters of responses are newer than 2.51",

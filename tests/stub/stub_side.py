@@ -38,6 +38,8 @@ class StubSide:
         self.context = ModelContext(self.bridge, "/backend")
         self.context.model_path = "/repository/m/1/model.py"
         self.loop = MainLoop(self.bridge, self.context, Connection(self._sockets[2]))
+        #: what RAISED has said, as (file, line, text)
+        self.raised: list[tuple[str, int, str]] = []
         self._before = bridge_module.current()
         bridge_module.install(self.bridge)
 
@@ -65,6 +67,9 @@ class StubSide:
     def expect(self, command: str, ident: int) -> Any:
         """The body of the stub's next message, which must be this one."""
         message = self.kernel.receive(timeout=5)
+        while message is not None and BY_NUMBER[message[0]].name == "RAISED":
+            self.raised.append(tuple(message[2]))
+            message = self.kernel.receive(timeout=5)
         assert message is not None
         assert (BY_NUMBER[message[0]].name, message[1]) == (command, ident)
         return message[2]

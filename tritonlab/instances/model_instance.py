@@ -117,6 +117,7 @@ class ModelInstance:
         handlers = link.handlers
         handlers[NUMBER["RESPONSE"]] = partial(self._on_response, link)
         handlers[NUMBER["LOG"]] = self._on_log
+        handlers[NUMBER["RAISED"]] = self._on_raised
         for number in _CALLS:
             handlers[number] = partial(self._services.on_call, self, link, number)
 
@@ -368,6 +369,13 @@ class ModelInstance:
         assert stub is not None
         stub.process.drain_output()  # what it printed before
         stub.log("log", _LEVELS[level], text, file, line)
+
+    def _on_raised(self, ident: int, body: Any) -> None:
+        file, line, text = body
+        stub = self._stub
+        assert stub is not None
+        stub.process.drain_output()
+        stub.log("server", "ERROR", text, file, line)
 
     # -- death and restart
 

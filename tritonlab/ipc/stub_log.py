@@ -25,9 +25,10 @@ class LogRecord:
     """One line. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log` (pb_utils.Logger) or
     `server`.
 
-    `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records only. `request_ids`
-    are those of the requests that were executing when the line was written (an id the client left out is the empty
-    string). `pid`: the process that wrote it, which tells a version from its predecessor; 0 for the server.
+    `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for what
+    `execute` raised (stream `server`). `request_ids` are those of the requests that were executing when the line was
+    written (an id the client left out is the empty string). `pid`: the process that wrote it, which tells a version
+    from its predecessor; 0 for the server.
     """
 
     time_ns: int

@@ -11,7 +11,15 @@ import pytest
 from tritonlab.core.status import RemoteException
 from tritonlab.instances.response_factory import failure_of
 from tritonlab.stub._pb_stub.process import author_error
-from tritonlab.stub._pb_stub.process.author_error import outcome_of, to_wire, triton_text
+from tritonlab.stub._pb_stub.process.author_error import (
+    log_text,
+    outcome_of,
+    place_of,
+    to_wire,
+    traceback_text,
+    triton_text,
+)
+from tritonlab.stub._pb_stub.wire.serialization import MAX_TEXT
 
 
 def raised_by(source: str, file: str = "/repo/m/1/model.py") -> BaseException:
@@ -124,7 +132,7 @@ def test_frames_are_the_authors_outermost_first() -> None:
 
 
 def test_a_directory_that_only_begins_like_ours_is_the_authors() -> None:
-    file = author_error._STUB_DIRECTORY + "born_model/1/model.py"
+    file = author_error.STUB_DIRECTORY + "born_model/1/model.py"
     error = raised_by("def call():\n    raise ValueError('boom')\n", file)
     assert to_wire(error)["frames"] == [[file, 2, "call"]]
     assert file in triton_text(error)
@@ -207,3 +215,92 @@ def test_an_odd_exception_never_raises_another(spoil: str) -> None:
 def test_an_outcome_may_have_a_text_of_its_own() -> None:
     outcome = outcome_of(ValueError("x"), "Failed to process")
     assert (outcome["text"], outcome["code"], outcome["exception"]["type"]) == ("Failed to process", 1, "ValueError")
+
+
+# -- the log
+
+
+CHAINED = "def call():\n    try: 1 / 0\n    except Exception as e: raise ValueError('b') from e"
+
+
+def test_the_log_says_what_the_client_reads_and_no_more_where_that_is_all() -> None:  # rule 3.5.4
+    assert log_text(raised_by("def call():\n    raise ValueError('b')"), "told") == "told"
+    assert log_text(raised_by(CHAINED.replace("from e", "from None")), "told") == "told"
+
+
+def test_the_log_says_causes_notes_and_groups() -> None:
+    text = log_text(raised_by(CHAINED), "told")
+    first, _, second = text.partition("\nThe above exception was the direct cause of the following exception:\n")
+    assert first.startswith('told\nTraceback (most recent call last):\n  File "/repo/m/1/model.py", line 2, in call\n')
+    assert first.endswith("ZeroDivisionError: division by zero\n")
+    assert second.endswith("ValueError: b\n")
+    assert "model_context.py" not in text
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups and notes came with Python 3.11")
+def test_the_log_says_notes_and_the_exceptions_of_a_group() -> None:
+    noted = "def call():\n    e = ValueError('x')\n    e.add_note('hint')\n    raise e"
+    assert "hint" in log_text(raised_by(noted), "")
+    group = "def call():\n    raise ExceptionGroup('all', [ValueError('one'), KeyError('two')])"
+    text = log_text(raised_by(group), "told")
+    assert "ValueError: one" in text
+    assert "KeyError: 'two'" in text
+
+
+def test_an_exception_is_placed_in_the_models_own_file() -> None:
+    error = raised_by("import json\ndef call():\n    json.loads('{')")
+    assert place_of(error, "/repo/m/1/model.py") == ("/repo/m/1/model.py", 3)
+    file, _ = place_of(error, "/another.py")
+    assert file.endswith("json/decoder.py")
+    assert place_of(ValueError("never raised"), "/repo/m/1/model.py") == ("/repo/m/1/model.py", 0)
+
+
+# -- bounds
+
+
+BIG = 30 << 20
+MARK = f" … [{BIG - MAX_TEXT} characters left out]"
+
+
+def size_of(outcome: Any) -> int:
+    return len(json.dumps(outcome, ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"raise ValueError('x' * {BIG})",
+        f"raise KeyError('x' * {BIG}, 1)",
+        f"raise SyntaxError('x' * {BIG}, ('f', 1, 1, 'y' * {BIG}))",
+        f"raise type('Odd', (Exception,), {{'__str__': lambda self: 'x' * {BIG}}})",
+        f"raise ValueError('a') from ValueError('x' * {BIG})",
+        f"e = ValueError('a'); e.__notes__ = ['x' * {BIG}] * 3; raise e",
+        f"e = ValueError('a'); e.__notes__ = ['x'] * {BIG >> 2}; raise e",
+    ],
+)
+def test_what_crosses_of_an_exception_is_bounded(statement: str) -> None:  # rule 3.5.5
+    error = raised_by(f"def call():\n    {statement}")
+    outcome = outcome_of(error)
+    assert size_of(outcome) < 9 * MAX_TEXT
+    assert len(traceback_text(error)) < MAX_TEXT + 100
+    assert len(log_text(error, "told")) < MAX_TEXT + 100
+
+
+def test_what_was_left_out_is_told() -> None:
+    text = triton_text(raised_by(f"def call():\n    raise ValueError('x' * {BIG})"))
+    assert text == f"ValueError: {'x' * MAX_TEXT}{MARK}\n\nAt:\n  /repo/m/1/model.py(2): call\n"
+
+
+def test_a_text_of_the_bounds_size_is_whole() -> None:
+    text = triton_text(ValueError("x" * MAX_TEXT))
+    assert text == "ValueError: " + "x" * MAX_TEXT
+
+
+def test_frames_without_end_are_bounded() -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        error = raised_by("def call(n=9000):\n    call(n - 1) if n else 1 / 0")
+    finally:
+        sys.setrecursionlimit(before)
+    assert triton_text(error).count("model.py") == len(to_wire(error)["frames"]) == 4096

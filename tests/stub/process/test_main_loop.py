@@ -100,6 +100,14 @@ def test_whatever_execute_raises_is_an_outcome(side: StubSide, error: BaseExcept
     outcome = failing(raiser(error), side)
     assert outcome["text"].startswith(f"{FAILED}{type(error).__name__}: {error}\n\nAt:\n")
     assert outcome["exception"]["type"] == type(error).__name__
+    ((file, line, text),) = side.raised
+    assert text == outcome["text"]  # rule 3.5.4
+    assert (file, line) == (__file__, raiser.__code__.co_firstlineno + 2)
+
+
+def test_a_broken_rule_is_logged_as_well(side: StubSide) -> None:  # rule 3.5.4
+    outcome = failing(lambda requests: 5, side)
+    assert side.raised == [("/repository/m/1/model.py", 0, outcome["text"])]
 
 
 @pytest.mark.parametrize(

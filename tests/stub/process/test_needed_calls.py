@@ -154,10 +154,8 @@ def test_the_coroutine_of_execute_needs_its_loop() -> None:
         world.over.clear()
         world.call("b")
 
-    coroutine = execute()
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-    main = world.run(future.result)
-    awaited = AwaitedCoroutine(coroutine, future, loop, runner.ident)
+    awaited = AwaitedCoroutine(execute(), loop, runner.ident)
+    main = world.run(awaited.future.result)
     while world.needed(main, awaited) != "a":
         time.sleep(0.002)
     world.waiting.clear()

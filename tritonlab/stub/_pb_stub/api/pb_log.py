@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
+from ..wire.serialization import bounded
 from . import bridge
 from .argument_check import as_text, mismatch, no_constructor
 from .bridge import BridgeError
@@ -64,6 +65,6 @@ def _log(function: str, message: Any, level: int) -> None:
         raise mismatch(function, "(message: str) -> None", (message,))
     caller = sys._getframe(2)  # the author's frame, above the method of Logger
     try:
-        bridge.current().log(level, text, caller.f_code.co_filename, caller.f_lineno)
+        bridge.current().log(level, bounded(text), caller.f_code.co_filename, caller.f_lineno)
     except BridgeError as error:
         raise TritonModelException(error.text) from None

@@ -5,23 +5,28 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-_STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ..wire.serialization import MAX_TEXT, bounded
+
+#: `tritonlab/stub`: everything of ours that runs in a stub.
+STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+#: Frames of one exception that are told, the innermost; Python raises RecursionError after a thousand.
+_MAX_FRAMES = 4096
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith(_STUB_DIRECTORY + os.sep)
+    return file.startswith(STUB_DIRECTORY + os.sep)
 
 
 def triton_text(error: BaseException, depth: int = 0) -> str:
     """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2). `depth`: of errors whose own
-    text it was to be part of."""
+    text it was to be part of. Message and frames are bounded each (rule 3.5.5)."""
     message, why = _message(error, depth)
     text = "%s: %s" % (type(error).__name__, message)
     frames = _frames(error)
     if frames:
-        text += "\n\nAt:\n" + frames
+        text += "\n\nAt:\n" + bounded(frames)
     elif why:
         text += "\n"
     return text + why
@@ -38,8 +43,8 @@ def _frames(error: BaseException) -> str:
         trace = trace.tb_next
     # the chain of callers, not the traceback: it still has the frames that importlib cuts from tracebacks
     frame, line = trace.tb_frame, trace.tb_lineno  # type: Any, int
-    lines = []
-    while frame is not None:
+    lines = []  # type: List[str]
+    while frame is not None and len(lines) < _MAX_FRAMES:
         code = frame.f_code
         if not _is_ours(code.co_filename):
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
@@ -54,7 +59,8 @@ def _message(error: BaseException, depth: int) -> Tuple[str, str]:
     """`str(error)` with Triton's words for one that is empty or raises, and what then follows the frames. What is no
     Unicode is escaped, as by pybind11: no protocol could carry it."""
     try:
-        return str(error).encode("utf-8", "backslashreplace").decode("utf-8") or "<EMPTY MESSAGE>", ""
+        text = bounded(str(error))
+        return text.encode("utf-8", "backslashreplace").decode("utf-8") or "<EMPTY MESSAGE>", ""
     except BaseException as another:
         if depth > 3:  # each error's text raises another
             return _UNAVAILABLE, ""
@@ -71,37 +77,66 @@ def _text(error: BaseException) -> str:
         return "<exception str() failed>"  # what the traceback module prints
 
 
-def to_wire(error: BaseException, seen: Optional[List[int]] = None) -> Dict[str, Any]:
+class _Room:
+    """How many more characters of one exception and its causes may cross."""
+
+    def __init__(self) -> None:
+        self._left = 2 * MAX_TEXT
+
+    def take(self, text: str) -> str:
+        text = bounded(text, max(self._left, 0))
+        self._left -= len(text) + 4  # quotes and comma, for a million empty notes
+        return text
+
+    def take_each(self, texts: Iterable[Any]) -> List[str]:
+        """As many of the texts as there is room for; the last may be cut."""
+        taken = []  # type: List[str]
+        for text in texts:
+            if self._left <= 0:
+                break
+            taken.append(self.take(str(text)))
+        return taken
+
+
+def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Optional[_Room] = None) -> Dict[str, Any]:
     """The exception as plain data (`core.status.RemoteException`): outermost frame first, without the stub's and
     importlib's."""
     seen = (seen or []) + [id(error)]
+    room = room or _Room()
     cause, is_context = error.__cause__, False
     if cause is None and not error.__suppress_context__:
         cause, is_context = error.__context__, True
     frames = [
         [frame.filename, frame.lineno or 0, frame.name]
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not _is_ours(frame.filename) and not frame.filename.startswith("<frozen importlib")
+        for frame in _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
     ]
     wire = {
         "type": _qualified_name(type(error)),
-        "text": _text(error),
+        "text": room.take(_text(error)),
         "frames": frames,
-        "cause": to_wire(cause, seen) if cause is not None and id(cause) not in seen and len(seen) < 16 else None,
+        "cause": None,
         "is_context": is_context,
         "detail": {},
-        "notes": [str(note) for note in getattr(error, "__notes__", ())],
+        "notes": room.take_each(getattr(error, "__notes__", ())),
     }  # type: Dict[str, Any]
     if isinstance(error, SyntaxError):
-        wire["detail"] = {name: _plain(getattr(error, name, None)) for name in _SYNTAX_DETAIL}
+        wire["detail"] = {name: _plain(getattr(error, name, None), room) for name in _SYNTAX_DETAIL}
+    if cause is not None and id(cause) not in seen and len(seen) < 16:
+        wire["cause"] = to_wire(cause, seen, room)
     return wire
+
+
+def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSummary]:
+    return [f for f in frames if not _is_ours(f.filename) and not f.filename.startswith("<frozen importlib")]
 
 
 _SYNTAX_DETAIL = ("msg", "filename", "lineno", "offset", "text", "end_lineno", "end_offset")
 
 
-def _plain(value: Any) -> Any:
-    return value if type(value) in (str, int) else None
+def _plain(value: Any, room: _Room) -> Any:
+    if type(value) is str:
+        return room.take(value)
+    return value if type(value) is int else None
 
 
 def _qualified_name(kind: type) -> str:
@@ -116,3 +151,56 @@ def outcome_of(error: BaseException, text: Optional[str] = None) -> Dict[str, An
     with contextlib.suppress(BaseException):  # an author can make one too odd to look at; that must not end the stub
         exception = to_wire(error)
     return {"text": triton_text(error) if text is None else text, "code": 1, "exception": exception}
+
+
+def traceback_text(error: BaseException) -> str:
+    """The exception as Python prints it, causes and groups and all, without frames of ours and importlib's; empty if
+    the author's class does not let itself be looked at."""
+    told, size = [], 0  # type: List[str], int
+    with contextlib.suppress(BaseException):
+        printed = traceback.TracebackException(type(error), error, error.__traceback__, limit=-_MAX_FRAMES)
+        _strip(printed, 0)
+        for line in printed.format():
+            told.append(line)
+            size += len(line)
+            if size > MAX_TEXT:
+                break
+    return bounded("".join(told))
+
+
+def _strip(printed: traceback.TracebackException, depth: int) -> None:
+    printed.stack[:] = _authors(printed.stack)
+    others = [printed.__cause__, printed.__context__, *(getattr(printed, "exceptions", None) or ())]
+    for other in others:
+        if other is not None and depth < 16:
+            _strip(other, depth + 1)
+
+
+def log_text(error: BaseException, text: str) -> str:
+    """What the log says of an exception whose clients read `text`: the same, as with Triton, and Python's traceback
+    where that says more."""
+    with contextlib.suppress(BaseException):
+        if _has_more_to_say(error):
+            return text + "\n" + traceback_text(error)
+    return text
+
+
+def _has_more_to_say(error: BaseException) -> bool:
+    """Whether it has causes, notes, exceptions of a group, or passed frames of generators and coroutines, which have
+    ended since and are in no chain of callers."""
+    if error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
+        return True
+    if getattr(error, "__notes__", ()) or getattr(error, "exceptions", ()):
+        return True
+    passed = _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
+    return len(passed) > len(_frames(error).splitlines())
+
+
+def place_of(error: BaseException, model_path: str) -> Tuple[str, int]:
+    """File and line of the author's innermost frame: of the model's own file if it is among them."""
+    with contextlib.suppress(BaseException):
+        frames = _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
+        own = [frame for frame in frames if frame.filename == model_path] or frames
+        if own:
+            return own[-1].filename, own[-1].lineno or 0
+    return model_path, 0

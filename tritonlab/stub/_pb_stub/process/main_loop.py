@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
 import threading
 import time
-import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
 
 from ..api.errors import TritonModelException
@@ -16,8 +16,9 @@ from ..api.infer_response import InferenceResponse
 from ..api.pb_memory import InferenceTrace
 from ..wire.connection import Connection, LinkClosed
 from ..wire.ipc_message import NUMBER
+from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError
-from .author_error import outcome_of, to_wire, triton_text
+from .author_error import log_text, outcome_of, place_of, to_wire, traceback_text, triton_text
 from .model_context import ModelContext, ModelFailure
 from .stub_bridge import Sent, StubBridge, received_tensors
 from .thread_stacks import all_stacks
@@ -76,7 +77,7 @@ class MainLoop:
         try:
             value = handler(body)
         except ModelFailure as failure:
-            outcome = [False, {"text": str(failure), "code": 1}]
+            outcome = [False, {"text": bounded(str(failure)), "code": 1}]
         except BaseException as error:  # SystemExit too: Triton reports it like any other (rule 2.5.5)
             outcome = [False, outcome_of(error)]
         else:
@@ -132,9 +133,9 @@ class MainLoop:
             if error is None:
                 packed, responses = self._check_and_pack(requests, given, returned)
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
-            error = {"text": self._failed(str(failure)), "code": 1}
+            error = self._broke_a_rule(failure)
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
-            error = outcome_of(failure, self._failed(triton_text(failure)))
+            error = self._raised(failure)
         for index, entry in enumerate(entries):
             # what stays open is answered later, through its sender
             if error is not None or responses[index] is not None:
@@ -200,35 +201,60 @@ class MainLoop:
                     _leave(sys.exc_info()[1])
             return None, returned
         except ModelFailure as failure:
-            return {"text": self._failed(str(failure)), "code": 1}, None
+            return self._broke_a_rule(failure), None
         except BaseException as error:
-            return outcome_of(error, self._failed(triton_text(error))), None
+            return self._raised(error), None
 
     def _run(self, coroutine: Any, requests: List[InferenceRequest]) -> Any:
         """What the coroutine of `execute` returned; a decoupled model's is not waited for (rule 3.8.2)."""
         awaited = self._context.run(coroutine)
         if self._decoupled:
             handles = [request._handle for request in requests]
-            awaited.future.add_done_callback(lambda f: self._coroutine_done(f, handles))
+            awaited.future.add_done_callback(lambda future: self._coroutine_done(future, handles))
             return None
         self._bridge.awaited = awaited
         try:
             return awaited.future.result()
         finally:
             self._bridge.awaited = None
+            del awaited  # or an exception holds its own frames, and with them the inputs
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
         """A decoupled coroutine raised. Triton only logs it and the stream waits for ever (rule 3.8.2); here it
         gets the error and its end."""
-        error = None if future.cancelled() else future.exception()
+        error = future.exception()
         if error is None:
             return
-        failure = [1, self._failed(triton_text(error)), to_wire(error)]
-        for handle in handles:
-            if self._bridge.open_requests.pop(handle, None) is not None:
-                self._connection.send(NUMBER["RESPONSE"], handle, [_FINAL, None, [], failure, ""])
+        with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
+            if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
+                return  # the author gives up what the client has given up
+            self._log(error, traceback_text(error))
+            failure = [1, self._failed(triton_text(error)), to_wire(error)]
+            for handle in handles:
+                if self._bridge.open_requests.pop(handle, None) is not None:
+                    self._connection.send(NUMBER["RESPONSE"], handle, [_FINAL, None, [], failure, ""])
+
+    def _all_cancelled(self, handles: List[int]) -> bool:
+        return all(self._bridge.is_cancelled(handle) for handle in handles)
+
+    def _raised(self, error: BaseException) -> Dict[str, Any]:
+        """The failed outcome of an `execute` that raised; the log is told, too (rule 3.5.4)."""
+        text = self._failed(triton_text(error))
+        self._log(error, log_text(error, text))
+        return outcome_of(error, text)
+
+    def _broke_a_rule(self, failure: Exception) -> Dict[str, Any]:
+        """The failed outcome of an `execute` that Triton would refuse; the log is told, too."""
+        text = self._failed(str(failure))
+        self._log(failure, text)
+        return {"text": text, "code": 1}
+
+    def _log(self, error: BaseException, text: str) -> None:
+        if not self._bridge.abandoned:
+            self._connection.send(NUMBER["RAISED"], 0, [*place_of(error, self._context.model_path), text])
 
     def _failed(self, text: str) -> str:
+        text = bounded(text, 2 * MAX_TEXT)  # message and frames of an exception are each bounded
         return "Failed to process the request(s) for model '%s', message: %s" % (self._bridge.instance_name, text)
 
     def _check_and_pack(
@@ -326,7 +352,8 @@ def _leave(error: Optional[BaseException]) -> NoReturn:
     if isinstance(error, SystemExit):
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
-        traceback.print_exception(type(error), error, error.__traceback__)
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the author closed or replaced it
+            sys.stderr.write(traceback_text(error))
         status = 1
     _flush()
     os._exit(status & 0xFF)

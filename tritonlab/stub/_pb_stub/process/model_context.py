@@ -113,11 +113,11 @@ class ModelContext:
         """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8)."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._loop_thread = threading.Thread(target=self._loop.run_forever, name="async execute", daemon=True)
+            run = (self._loop,)
+            self._loop_thread = threading.Thread(target=_run_forever, args=run, name="async execute", daemon=True)
             self._loop_thread.start()
         assert self._loop_thread is not None
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        return AwaitedCoroutine(coroutine, future, self._loop, self._loop_thread.ident or 0)
+        return AwaitedCoroutine(coroutine, self._loop, self._loop_thread.ident or 0)
 
     @property
     def loop(self) -> Optional[asyncio.AbstractEventLoop]:
@@ -145,6 +145,17 @@ class ModelContext:
             self._loop_thread.join(_LOOP_END)
         if self._model is not None and hasattr(self._model, "finalize"):
             self._model.finalize()
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    """Until the loop is stopped. A SystemExit or KeyboardInterrupt of one coroutine reaches who waits for it; asyncio
+    leaves the loop with it, too, and Triton's answers nobody any more."""
+    while True:
+        try:
+            loop.run_forever()
+            return
+        except (SystemExit, KeyboardInterrupt):
+            pass
 
 
 def _warn_of_working_directory(imported: Set[str]) -> None:

@@ -28,21 +28,35 @@ _RUN_WORK = concurrent.futures.thread._WorkItem.run.__code__
 
 
 class AwaitedCoroutine:
-    """The coroutine of an `async def execute`, its future, its loop and the loop's thread."""
+    """The coroutine of an `async def execute` as a task of `loop`, which runs on the thread `thread`. `future` has its
+    result, for other threads."""
 
-    __slots__ = ("coroutine", "future", "loop", "thread")
+    __slots__ = ("_task", "_thread", "future")
 
-    def __init__(self, coroutine: Any, future: Any, loop: asyncio.AbstractEventLoop, thread: int) -> None:
-        self.coroutine = coroutine
-        self.future = future
-        self.loop = loop
-        self.thread = thread
+    def __init__(self, coroutine: Any, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._task: Optional[asyncio.Task[Any]] = None  # until the loop comes to it
+        self._thread = thread
+        loop.call_soon_threadsafe(self._start, coroutine, loop)
+
+    def _start(self, coroutine: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._task = loop.create_task(coroutine)
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: Any) -> None:
+        error: Optional[BaseException]
+        try:
+            error = task.exception()
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+        if error is None:
+            self.future.set_result(task.result())
+        else:
+            self.future.set_exception(error)
 
     def threads(self) -> Set[int]:
         """Those it needs: what it awaits, and its loop's, which may be held up by anything that runs there."""
-        tasks = asyncio.all_tasks(self.loop)
-        task = next((task for task in tasks if task.get_coro() is self.coroutine), None)
-        return {self.thread, *threads_awaited_by(task)}
+        return {self._thread, *threads_awaited_by(self._task)}
 
 
 def needed_calls(

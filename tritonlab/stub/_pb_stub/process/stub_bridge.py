@@ -26,6 +26,7 @@ from ..api.infer_response import InferenceResponse
 from ..api.pb_tensor import Tensor
 from ..wire.connection import Connection, LinkClosed, Message
 from ..wire.ipc_message import NUMBER
+from ..wire.serialization import bounded
 from ..wire.shm_manager import Hold, Lease, Region, RegionReader, SharedMemoryError
 from ..wire.tensor_block import Header, Wire, check_header, map_block, pack_tensors
 from .errands import Errands
@@ -212,7 +213,9 @@ class StubBridge(Bridge):
         for count, error, parameters in plans:
             tensors = headers[position : position + count]
             position += count
-            packed.append([tensors, None, parameters] if error is None else [[], [code_of(error), error.message()], ""])
+            packed.append(
+                [tensors, None, parameters] if error is None else [[], [code_of(error), bounded(error.message())], ""]
+            )
         return block, packed, [(tensor, headers[index]) for index, tensor in kept] if kept else _NOTHING
 
     def keep_sent(self, block: Optional[int], tensors: "Sequence[Sent]") -> None:

@@ -9,7 +9,10 @@ import threading
 import traceback
 from typing import Any, List, Optional, Tuple
 
-_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+from ..wire.serialization import bounded
+from .author_error import STUB_DIRECTORY
+
+_OURS = STUB_DIRECTORY + os.sep
 _LIBRARY = os.path.dirname(threading.__file__) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
@@ -30,7 +33,7 @@ def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
     ]
     for task in _tasks(loop):
         parts.append(_part("Task '%s'" % task.get_name(), _task_stack(task)))
-    return "\n".join(parts)
+    return bounded("\n".join(parts))
 
 
 def _summaries(frame: Any) -> List[traceback.FrameSummary]:

@@ -84,6 +84,7 @@ COMMANDS = (
     ),
     Command(36, "LOG", "<", "[level, file, line, text]"),
     Command(37, "AWAKE", "<", "null; so that a caller who reads the link looks whether its answer came another way"),
+    Command(38, "RAISED", "<", "[file, line, text]; an exception of the author's, for the log"),
     # calls of the stub; each is answered by REPLY with the same id
     Command(48, "IS_CANCELLED", "<", "request handle; value: bool"),
     Command(49, "METRIC_FAMILY_NEW", "<", "[name, description, kind]; value: family id"),

@@ -18,6 +18,9 @@ import numpy as np
 #: First byte of every message; a kernel and a stub of different releases refuse each other instead of misreading.
 WIRE_VERSION = 1
 
+#: Characters of a text of the author's that cross at most (rule 3.5.5).
+MAX_TEXT = 1 << 20
+
 MEMORY_CPU = 0
 MEMORY_CPU_PINNED = 1
 MEMORY_GPU = 2
@@ -43,6 +46,13 @@ _scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 class WireError(Exception):
     """Bytes from the other process that no honest process sends. Fails what is in flight on that link, nothing else."""
+
+
+def bounded(text: str, limit: int = MAX_TEXT) -> str:
+    """`text`, without what is beyond the limit, and with a word on how much that was."""
+    if len(text) <= limit:
+        return text
+    return "%s … [%d characters left out]" % (text[:limit], len(text) - limit)
 
 
 def encode_body(body: Any) -> bytes:
