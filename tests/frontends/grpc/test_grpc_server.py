@@ -23,7 +23,7 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import InternalError, InvalidArgumentError, NotFoundError, UnavailableError
 from tritonlab.core.tensor import Tensor
-from tritonlab.frontends.grpc.calls import Call
+from tritonlab.frontends.grpc.calls import MISSING, GRPCCall
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions, GRPCServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
@@ -37,6 +37,8 @@ class Core:
     def __init__(self) -> None:
         self.loaded = threading.Event()
         self.tracer = SimpleNamespace(active=False)
+        self.told: list[Any] = []
+        self.log = SimpleNamespace(add=self.told.append)
 
     def find(self, name: str, version: int) -> Any:
         if name == "nope":
@@ -114,6 +116,11 @@ def test_outcomes(stub: Any) -> None:
     assert streamed(stub, "ok", "error", "refused", "twice") == ["ok", "bad", "no", "twice"]
 
 
+def test_a_grpcio_that_is_another_one_is_told(server: GRPCServer, core: Core) -> None:
+    assert [record.level for record in core.told] == (["WARNING"] if MISSING else [])
+    assert all("public server" in record.text and MISSING in record.text for record in core.told)
+
+
 def test_a_defect_of_ours_ends_its_call_alone(stub: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert outcome(stub, "raise") == "ValueError: a defect"
     with pytest.raises(grpc.RpcError, match="ValueError: a defect"):
@@ -126,7 +133,7 @@ def test_nothing_of_a_call_is_kept(stub: Any) -> None:
     """Not until the collector runs either: a request may hold many megabytes."""
 
     def kept() -> list[object]:
-        return [each for each in gc.get_objects() if issubclass(type(each), (Call, InferenceRequest))]
+        return [each for each in gc.get_objects() if issubclass(type(each), (GRPCCall, InferenceRequest))]
 
     gc.collect()
     gc.disable()

@@ -12,7 +12,8 @@ caller's request costs 10.5 sleeps and 6.5 preemptions of the process instead of
 thread that waits for the same queue is woken in vain more often than a wake-up is spared.
 
 The queue and the operations on calls are grpcio's private `cygrpc`, the floor its two public servers stand on. All that
-is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it.
+is used of it is in this module, and `tests/frontends/grpc/test_calls.py` runs every part of it. A grpcio that has it no
+more, or another one, is served through its public server (`public_floor.py`), and `MISSING` says what was not found.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import grpc
-from grpc._cython import cygrpc  # type: ignore[attr-defined]
+
+from . import public_floor
 
 #: Bytes of responses that a client has not taken yet and beyond which its stream is ended. From a quarter of it on no
 #: more of its requests are read.
@@ -35,6 +37,44 @@ _log = logging.getLogger(__name__)
 _SLOW = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unread"
 
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+
+#: What this module uses of the floor: each name, and what is used of that.
+_USED = {
+    "Server": ("register_completion_queue", "add_http2_port", "start", "request_call", "shutdown", "destroy"),
+    "CompletionQueue": ("poll", "shutdown"),
+    "CompletionType": ("queue_shutdown",),
+    "Call": ("start_server_batch", "cancel"),
+    "RequestCallEvent": ("call", "call_details", "invocation_metadata", "success", "tag", "completion_type"),
+    "BatchOperationEvent": ("batch_operations", "tag", "completion_type"),
+    "WriteFlag": ("buffer_hint",),
+    "GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY": (),
+}
+
+
+def _private_floor() -> tuple[Any, str]:
+    """`cygrpc`, or nothing of it and why."""
+    try:
+        from grpc._cython import cygrpc  # type: ignore[attr-defined]
+
+        for name, parts in _USED.items():
+            found = getattr(cygrpc, name)
+            for part in parts:
+                getattr(found, part)
+        # those that are made here are tried, as their arguments may be others
+        cygrpc.ReceiveCloseOnServerOperation(0)
+        cygrpc.ReceiveMessageOperation(0).message()
+        cygrpc.SendMessageOperation(b"", 0)
+        cygrpc.SendInitialMetadataOperation(None, 0)
+        cygrpc.SendStatusFromServerOperation(None, 0, b"", 0)
+    except (ImportError, AttributeError, TypeError) as error:
+        return None, str(error)
+    return cygrpc, ""
+
+
+#: `MISSING`: what is not as it was in this grpcio's private parts; "" where all is.
+cygrpc, MISSING = _private_floor()
+if MISSING:
+    cygrpc = public_floor
 
 _COMPRESSION = cygrpc.GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY
 _HINT = cygrpc.WriteFlag.buffer_hint
@@ -52,7 +92,7 @@ def _ignore(event: Any) -> None:
     """Of operations whose end needs no answer."""
 
 
-class Call:
+class GRPCCall:
     """One call on its way. A subclass says what happens with its messages; its constructor starts the reading.
 
     `metadata`: what the client sent beside its messages, keys in lower case.
@@ -87,7 +127,7 @@ class Call:
         return _send_metadata(((_COMPRESSION, self.compression),) if self.compression else None, 0)
 
 
-class UnaryCall(Call):
+class UnaryCall(GRPCCall):
     """One message, one answer: `handle` is called on the serving thread and must not block; `respond` or `fail` ends
     the call, from any thread, once."""
 
@@ -130,7 +170,7 @@ class UnaryCall(Call):
         super()._on_closed(event)
 
 
-class StreamCall(Call):
+class StreamCall(GRPCCall):
     """Messages both ways. `handle` as in UnaryCall, once per message, `closed` after the last one.
 
     One write is under way at a time; more wait in a queue, whose length in bytes is bounded.
@@ -259,7 +299,7 @@ class Refusal(UnaryCall):
 
 
 class CallServer:
-    """Accepts calls and serves them on a thread of its own, as `methods` (full name -> factory of a Call) says.
+    """Accepts calls and serves them on a thread of its own, as `methods` (full name -> factory of a GRPCCall) says.
 
     `options` are gRPC channel arguments.
     """
@@ -275,8 +315,10 @@ class CallServer:
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Binds `host:port`, port 0 for any that is free; the port. Raises OSError."""
-        inner = None if credentials is None else credentials._credentials  # type: ignore[attr-defined]
-        port = self._server.add_http2_port(address.encode(), *([] if inner is None else [inner]))
+        inner: list[Any] = [] if credentials is None else [credentials]
+        if inner and not MISSING:
+            inner = [credentials._credentials]  # type: ignore[union-attr]
+        port = self._server.add_http2_port(address.encode(), *inner)
         if not port:
             raise OSError(f"cannot listen on {address}")
         return int(port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,10 +12,11 @@ from typing import Any
 import grpc
 
 from ...core.status import InvalidArgumentError, UnavailableError
+from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ..shared.access import AUTHORIZATION, AccessRules
 from ..shared.shared_memory_manager import SharedMemoryManager
-from .calls import CallFactory, CallServer, Refusal
+from .calls import MISSING, CallFactory, CallServer, Refusal
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall
 from .stream_infer_handler import ModelStreamInferCall
@@ -106,6 +108,9 @@ class GRPCServer:
         self._options = options = options or GRPCOptions()
         self._pool = ThreadPoolExecutor(CONTROL_THREADS, "grpc control")
         self._server = CallServer(self._methods(core, shared_memory), options.channel_arguments())
+        if MISSING:
+            text = f"gRPC is served by grpcio's public server, which is slower: this grpcio is another one ({MISSING})"
+            core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "WARNING", text))
 
     def _methods(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> dict[str, CallFactory]:
         options = self._options
