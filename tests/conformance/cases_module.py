@@ -208,6 +208,28 @@ result = [(x.dtype.name, x.shape, x.tolist()) for x in (np.from_dlpack(T('a', np
     ("dlpack-shares-memory", "1.5.8", "a = np.arange(3.); x = np.from_dlpack(T('a', a)); a[1] = 8; result = x"),
     ("dlpack-unused-capsules", "1.5.8", "t = T('a', np.arange(1000.)); c = [t.to_dlpack() for _ in range(50)]; del c; gc.collect(); result = float(t.as_numpy().sum())"),
     ("dlpack-outlives-tensor", "1.5.8", "x = np.from_dlpack(T('a', np.arange(5.))); gc.collect(); result = x"),
+    ("dlpack-holds-tensor", "1.5.10", """
+import weakref
+t = T('a', np.arange(3.)); n = sys.getrefcount(t); found = []
+c = [t.to_dlpack(), t.__dlpack__()]; found.append(sys.getrefcount(t) - n)
+del c; found.append(sys.getrefcount(t) - n)
+x = np.from_dlpack(t); y = x[1:]; found.append(sys.getrefcount(t) - n)
+del x; found.append(sys.getrefcount(t) - n)
+del y; found.append(sys.getrefcount(t) - n)
+i = request.inputs()[0]; n = sys.getrefcount(i); found.append(kind(i.to_dlpack)); found.append(sys.getrefcount(i) - n)
+c = t.to_dlpack(); gone = weakref.ref(t); del t; found.append(gone() is None); del c; found.append(gone() is None)
+result = found"""),
+    ("dlpack-holds-tensor-taken-in", "1.5.10", """
+t = T('a', np.arange(3.)); n = sys.getrefcount(t)
+sys.kept_too = [t.to_dlpack()]  # consumed capsules are never destroyed: that crashes Triton (rule 1.5.4)
+u = T.from_dlpack('b', sys.kept_too[0]); found = [sys.getrefcount(t) - n]
+del u; result = found + [sys.getrefcount(t) - n]"""),
+    ("dlpack-consumed-twice", "1.5.10", """
+t = T('a', np.arange(3.)); n = sys.getrefcount(t); c = t.to_dlpack()
+class Once:
+    def __dlpack__(self, **k): return c
+    def __dlpack_device__(self): return (1, 0)
+x = np.from_dlpack(Once()); result = kind(np.from_dlpack, Once()), sys.getrefcount(t) - n"""),
     ("dlpack-capsule-twice", "1.5.4", """
 import ctypes
 c = T('a', np.arange(3)).to_dlpack()

@@ -356,3 +356,32 @@ def test_capsules_dropped_while_an_exception_is_on_its_way_and_at_exit() -> None
         timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+@pytest.mark.rule("1.5.10")
+@pytest.mark.parametrize("array", [np.arange(3.0), np.array([True]), np.zeros(0), np.array(1)])
+def test_a_consumer_holds_the_tensor(array: np.ndarray[Any, Any]) -> None:
+    tensor = Tensor("a", array)
+    consumer = torch.from_dlpack(tensor)
+    gone = weakref.ref(tensor)
+    del tensor
+    assert gone() is not None
+    view = consumer.view(consumer.shape)
+    del consumer
+    assert gone() is not None
+    del view
+    assert gone() is None
+
+
+@pytest.mark.rule("1.5.10")
+def test_an_imported_tensor_is_held_as_well() -> None:
+    tensor = Tensor.from_dlpack("a", torch.arange(3))
+    capsule = tensor.to_dlpack()
+    gone = weakref.ref(tensor)
+    del tensor
+    assert gone() is not None
+    assert torch.from_dlpack(capsule).tolist() == [0, 1, 2]
+    with pytest.raises((RuntimeError, ValueError)):
+        torch.from_dlpack(capsule)
+    del capsule
+    assert gone() is None

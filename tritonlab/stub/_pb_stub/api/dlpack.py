@@ -176,13 +176,22 @@ def import_tensor(source: Any) -> Imported:
     return again
 
 
-def export_tensor(datatype: int, data: "np.ndarray[Any, Any]") -> Any:
-    """A capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 one of uint16 bit patterns."""
+class _Exported(np.ndarray):  # type: ignore[type-arg]
+    """What numpy exports, and so what lives as long as a capsule or its consumer."""
+
+    owner: Any
+
+
+def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> Any:
+    """A capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 one of uint16 bit patterns. `owner`
+    lives as long as whoever has the memory (rule 1.5.10)."""
     if not hasattr(data, "__dlpack__"):
         raise TritonModelException("DLPack needs numpy 1.22 or later, this is %s." % np.__version__)
     if datatype == 1:
         data = data.view(np.uint8)  # numpy exports bool from 1.25 on only
-    capsule = data.__dlpack__()
+    exported = data.view(_Exported)
+    exported.owner = owner
+    capsule = exported.__dlpack__()
     tensor = _DLManagedTensor.from_address(_pointer_of(capsule, _FRESH)).tensor
     if datatype == 1:
         tensor.code = _BOOL

@@ -220,7 +220,7 @@ class Tensor(NativeObject):
         )
 
     def to_dlpack(self) -> Any:
-        """A DLPack capsule over the tensor's memory, for example for `torch.from_dlpack`.
+        """A DLPack capsule over the tensor's memory, for example for `torch.from_dlpack`. It holds this object.
 
         Raises TritonModelException for BYTES.
         """
@@ -230,7 +230,7 @@ class Tensor(NativeObject):
         if self._memory_type == MEMORY_GPU:
             # nothing of ours exports device memory yet; the object it came from does
             raise TritonModelException("Tensor '%s' is in GPU memory and cannot be exported." % self._name)
-        return dlpack.export_tensor(datatype, self._exportable())
+        return dlpack.export_tensor(datatype, self._exportable(), self)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
         """The sent bytes as an array that a consumer may write to, as it can with Triton; writes show in what is
