@@ -7,6 +7,7 @@ in tests/server/test_pythons.py.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from tests.interpreters import pack_environment
 
 from .clients import Client
+from .lab_client import LabClient
 from .models import model
 from .real_client import RealClient
 from .reference import VENV, backend_directory, missing
@@ -96,6 +98,41 @@ def test_an_archive_that_changed_is_unpacked_again(side: Client, tmp_path: Path)
     assert side.placed("env", model(SOURCE + "\n", environment(archive))) is None
     assert told(side, "env")["mark"] == "second"
     side.unload("env")
+
+
+def said_of_environments(side: Client, path: Path) -> list[tuple[str, str]]:
+    """Level and text of the records about that archive, each with its kind before the path."""
+    if isinstance(side, LabClient):
+        records = [(r.level[0], r.text) for r in side.server.logs()]
+    else:
+        found = re.finditer(r'^([IWE])\d{4} .*\] "(.* Python execution env .*)"$', side.log(), re.MULTILINE)
+        records = [(record[1], record[2]) for record in found]
+    return [(level, text.removesuffix(str(path))) for level, text in records if text.endswith(str(path))]
+
+
+@rule("2.10.8")
+def test_what_the_log_says_of_environments(side: Client, tmp_path: Path) -> None:
+    """An archive is extracted once per content and path, which only the verbose log says."""
+    archive = pack_environment(VENV, tmp_path / "env.tar.gz")
+    side.log_verbosely(True)
+    using, extracting = ("I", "Using Python execution env "), ("I", "Extracting Python execution env ")
+    if side.side == "lab":
+        extracting = ("V", extracting[1])  # it is a verbose record, which Triton's letters do not tell
+    assert side.placed("env", model(SOURCE, environment(archive))) is None
+    assert said_of_environments(side, archive) == [using, extracting]
+    assert side.placed("env", model(SOURCE + "\n", environment(archive))) is None
+    assert side.placed("env2", model(SOURCE, environment(archive))) is None
+    assert said_of_environments(side, archive) == [using, extracting, using, using]
+    os.utime(archive, (1, 1))
+    assert side.placed("env", model(SOURCE, environment(archive))) is None
+    assert said_of_environments(side, archive)[4:] == [using, extracting]
+    side.log_verbosely(False)
+    assert side.placed("env", model(SOURCE + "\n", environment(VENV))) is None
+    assert said_of_environments(side, VENV)[-1] == using
+    reason(side, "env3", "/no/environment")
+    assert said_of_environments(side, Path("/no/environment")) == [using]
+    for name in ("env", "env2"):
+        side.unload(name)
 
 
 @rule("2.10.1")

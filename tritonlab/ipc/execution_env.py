@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from .env_archive import ArchiveError, extract
@@ -32,15 +33,20 @@ class ExecutionEnvironments:
         #: canonical path of an archive -> (its modification time ns and size, where it lies unpacked)
         self._unpacked: dict[str, tuple[tuple[int, int], Path]] = {}
 
-    def find(self, path: str, model_directory: Path) -> Path:
-        """The directory of the environment at `path`, the value of the parameter. Raises InterpreterError with
-        Triton's text where it has one (rule 2.10.3)."""
+    def find(
+        self, path: str, model_directory: Path, say: Callable[[str, str], None] = lambda level, text: None
+    ) -> Path | None:
+        """The directory of the environment at `path`, the value of the parameter; None if that is empty. Raises
+        InterpreterError with Triton's text where it has one (rule 2.10.3). `say` logs a text at a level."""
         named = path.replace(MODEL_DIRECTORY, str(model_directory))
+        say("INFO", f"Using Python execution env {named}")
+        if not path:
+            return None
         try:
             found = Path(os.path.realpath(named, strict=True))
         except OSError:
             raise InterpreterError(f"Failed to get the canonical path for {named}.") from None
-        directory = found if found.is_dir() else self._unpack(found)
+        directory = found if found.is_dir() else self._unpack(found, say)
         activate = directory / "bin" / "activate"
         if not activate.exists():
             raise InterpreterError(
@@ -48,13 +54,14 @@ class ExecutionEnvironments:
             )
         return directory
 
-    def _unpack(self, archive: Path) -> Path:
+    def _unpack(self, archive: Path, say: Callable[[str, str], None]) -> Path:
         with self._lock:
             status = archive.stat()
             stamp = (status.st_mtime_ns, status.st_size)
             known = self._unpacked.get(str(archive))
             if known is not None and known[0] == stamp:
                 return known[1]
+            say("VERBOSE", f"Extracting Python execution env {archive}")
             if self._base is None:
                 self._base = Path(tempfile.mkdtemp(prefix="python_env_"))
                 weakref.finalize(self, shutil.rmtree, self._base, ignore_errors=True)

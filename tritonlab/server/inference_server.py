@@ -94,7 +94,7 @@ class InferenceServer:
         self._link_reader = LinkReader(spin)
         self.pool = StubPool(self._link_reader, size=options.warm_stubs, shm=shm)
         self._timer = Timer(self.clock)
-        self._backends = Backends(options.backend_directory)
+        self._backends = Backends(options.backend_directory, self.log)
         if options.metrics_config is not None and options.metrics_config.histogram_latencies:
             self.instruments.add(FirstResponses(self.find))
         self._trace_lock = threading.Lock()  # guards the choice of `infer`

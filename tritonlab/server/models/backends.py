@@ -4,6 +4,7 @@ model.py for many models (section 2.11 of the rule book)."""
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from ...core.model_config import ModelConfig
@@ -15,6 +16,7 @@ from ...ipc.interpreter import Interpreter, InterpreterError, of_environment
 from ...ipc.own_stub import NAME as STUB_NAME
 from ...ipc.own_stub import find_own_stub
 from ...ipc.stub_launcher import KERNEL
+from ...ipc.stub_log import LogBook, LogRecord
 
 #: Triton's default of --backend-directory.
 DEFAULT_DIRECTORY = Path("/opt/tritonserver/backends")
@@ -41,11 +43,12 @@ def visible_gpus() -> tuple[int, ...]:
 
 class Backends:
     """Finds the code and the interpreter of models. `directory` holds one directory per backend; the Python backend
-    itself is this package and needs none there."""
+    itself is this package and needs none there. `log` hears of environments."""
 
-    def __init__(self, directory: str | Path | None = None) -> None:
+    def __init__(self, directory: str | Path | None = None, log: LogBook | None = None) -> None:
         self.directory = DEFAULT_DIRECTORY if directory is None else Path(directory)
         self._environments = ExecutionEnvironments()
+        self._log = log
 
     def resolve(self, config: ModelConfig, directory: Path, version: int) -> tuple[ModelConfig, ModelSource]:
         """The configuration with what the backend adds to it, and where the model's code is.
@@ -60,7 +63,7 @@ class Backends:
             filled.parameters[ENVIRONMENT].string_value = str(home / _PACKED_ENVIRONMENT)
         force_cpu_only(filled)
         try:
-            interpreter = self._interpreter(filled, directory, home)
+            interpreter = self._interpreter(filled, directory, version, home)
         except InterpreterError as error:
             raise ModelError(str(error)) from error
         if home is None:
@@ -96,9 +99,14 @@ class Backends:
             f"unable to find backend library '{config.runtime}' for model '{config.name}', searched: {places}"
         )
 
-    def _interpreter(self, config: ModelConfig, directory: Path, home: Path | None) -> Interpreter:
-        named = config.parameters[ENVIRONMENT].string_value if ENVIRONMENT in config.parameters else ""
-        environment = self._environments.find(named, directory) if named else None
+    def _interpreter(self, config: ModelConfig, directory: Path, version: int, home: Path | None) -> Interpreter:
+        def say(level: str, text: str) -> None:
+            if self._log is not None:
+                self._log.add(LogRecord(time.time_ns(), config.name, version, "", "server", level, text))
+
+        environment = None
+        if ENVIRONMENT in config.parameters:
+            environment = self._environments.find(config.parameters[ENVIRONMENT].string_value, directory, say)
         own = find_own_stub(directory, config.name)
         if own is None and home is not None and (home / _UTILS).exists() and (home / STUB_NAME).exists():
             own = find_own_stub(home, config.name)  # only as a pair: rule 2.11.3

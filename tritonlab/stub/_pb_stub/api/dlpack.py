@@ -176,7 +176,7 @@ def import_tensor(source: Any) -> Imported:
     return again
 
 
-class _Exported(np.ndarray):  # type: ignore[type-arg]
+class _Exported(np.ndarray):
     """What numpy exports, and so what lives as long as a capsule or its consumer."""
 
     owner: Any
