@@ -465,25 +465,3 @@ def test_a_config_given_with_the_load_replaces_the_file(side: Client) -> None:
     assert not isinstance(found, Failure)
     assert (found["max_batch_size"], found["input"]) == (8, [])
     side.unload("over")
-
-
-@rule("5.11.3")
-def test_files_given_with_the_load_replace_the_directory(side: Client) -> None:
-    source = TELLING.format("self.told = 'from memory'")
-    given = (
-        '{"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],'
-        ' "output": [{"name": "OUT", "data_type": "TYPE_STRING", "dims": [1]}]}'
-    )
-    assert side.load("thin_air", given, {"file:1/model.py": source.encode()}) is None
-    assert told(side, "thin_air") == "from memory"
-    side.unload("thin_air")
-
-
-@rule("5.11.3", "1.15.4")
-def test_files_without_a_config_are_refused(side: Client) -> None:
-    failure = side.load("thin_air", None, {"file:1/model.py": ADD_SUB.encode()})
-    assert failure is not None
-    assert (failure.code, failure.text) == (
-        "INTERNAL",
-        "failed to load 'thin_air', failed to poll from model repository",
-    )

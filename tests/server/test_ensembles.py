@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conformance.rules import rule
 from tests.ensembles import ensemble_text, model_text, step
 from tests.serving import eventually
 from tritonlab.core.status import EnsembleError, ModelLoadError
@@ -169,3 +170,18 @@ def test_a_call_that_waits_for_itself_through_an_ensemble_is_told(tmp_path: Path
     assert "Ensemble 'inner' waits for model 'call': request 3, in the queue for" in report
     assert "They may wait for one another: call -> call." in report
     assert str(next(responses).error) == "Server exited before the request completed"
+
+
+@rule("5.11.4")
+def test_an_ensembles_models_lie_in_the_repository_and_start_up_models_where_they_are_said_to(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    name = 'name: "{}"\n'
+    place(repository, "team/add", name.format("team/add") + model_text(), ADD)
+    place(repository, "one", ensemble_text(step("team/add", "IN=X", "OUT=Y")))
+    place(repository, "other", ensemble_text(step("../beside", "IN=X", "OUT=Y")))
+    place(tmp_path, "beside", name.format("../beside") + model_text(), ADD)
+    with Server(repository, model_control_mode="explicit", startup_models=["team/add"]) as server:
+        assert server.model("team/add").state == "READY"
+        server.load("one")
+        with pytest.raises(ModelLoadError, match=r"contains models that are not available.*: '?\.\./beside"):
+            server.load("other")

@@ -18,7 +18,7 @@ from .dependency_graph import DependencyGraph, composing_models, required_models
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
-from .model_repository_manager import ModelFiles, ModelRepositoryManager
+from .model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
 
 CONTROL_MODES = ("none", "poll", "explicit")
 
@@ -48,9 +48,10 @@ class ModelControl:
     # -- load
 
     def load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> None:
-        """Loads the models of this name, all that can be. Raises ModelLoadError, or UnavailableError outside the
-        explicit mode."""
+        """Loads the models of this name, all that can be. Raises ModelLoadError, InvalidArgumentError (rule
+        5.11.4), or UnavailableError outside the explicit mode."""
         self._require_explicit()
+        check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
             try:
@@ -285,8 +286,9 @@ class ModelControl:
     # -- unload
 
     def unload(self, name: str, unload_dependents: bool, wait: bool) -> None:
-        """Raises UnavailableError outside the explicit mode."""
+        """Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule 5.11.4)."""
         self._require_explicit()
+        check_name(self.repository.split(name)[1])
         for model in self.models.named(name):
             self.unload_model(model.identifier, unload_dependents, wait)
 

@@ -9,12 +9,12 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt
+from ...core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import autofill, identifier, validate_poll
 from ...core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
 
@@ -92,6 +92,13 @@ class ModelRepositoryManager:
         self.namespacing = namespacing
         #: repository -> directory name -> model name, where they differ
         self._mappings: dict[Path, dict[str, str]] = {}
+        #: names that lead out of a repository or deeper into it, of models that are loaded at the start
+        self._elsewhere: frozenset[str] = frozenset()
+
+    def allow(self, names: Iterable[str]) -> None:
+        """Lets these models lie outside a repository, or deeper in it: who starts the server may say `team/model`, whom
+        it serves may not (rule 5.11.4)."""
+        self._elsewhere = frozenset(filter(_leads_elsewhere, names))
 
     def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
         """One more repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
@@ -163,6 +170,8 @@ class ModelRepositoryManager:
 
     def _places(self, identifier: str) -> list[Path]:
         namespace, name = self.split(identifier)
+        if _leads_elsewhere(name) and name not in self._elsewhere:
+            return []
         found = []
         for repository in self.repositories:
             if self._namespace(repository) != namespace:
@@ -205,14 +214,16 @@ class ModelRepositoryManager:
 
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)
-        _check_name(name)
         override = json.dumps(config) if isinstance(config, dict) else config
         temporary = None
         if files:
             if override is None:
                 raise _poll_failure(name, "Load parameter 'config' must be specified for model file override")
-            temporary = _write_files(files)
+            temporary = TemporaryFolder()
             directory = Path(temporary.name)
+            _write_files(directory, files)
+            # as Triton does: the model finds its configuration there, whatever the files say
+            (directory / CONFIG_FILE).write_text(print_pbtxt(from_json(override)), encoding="utf-8")
         else:
             directory = self._directory(identifier)
         before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
@@ -258,14 +269,20 @@ def fingerprint(directory: Path) -> Fingerprint:
     return found
 
 
-def _check_name(name: str) -> None:
-    """Rule 5.11.4: a name must not lead out of the repository."""
-    if not name:
+def check_name(name: str) -> None:
+    """Refuses names that nobody may ask to load or unload (rule 5.11.4). Raises InvalidArgumentError."""
+    trimmed = name.strip()
+    if not trimmed:
         raise InvalidArgumentError("Model name cannot be empty. Please enter a valid name to deploy.")
-    if "/" in name or "\\" in name or name in (".", ".."):
+    if _leads_elsewhere(trimmed):
         raise InvalidArgumentError(
             f"invalid model name '{name}', model name must not contain path traversal characters"
         )
+
+
+def _leads_elsewhere(name: str) -> bool:
+    """Whether a directory of this name would not be one of the repository's own."""
+    return "/" in name or name in ("", ".", "..")
 
 
 def _version_directories(directory: Path) -> list[int]:
@@ -288,26 +305,28 @@ def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
     return tuple(versions)  # `all`, and a policy that names none of the three
 
 
-def _write_files(files: dict[str, bytes]) -> TemporaryFolder:
-    """File overrides as a model directory of their own; keys without the prefix are ignored, as Triton does (rule
-    1.15.4)."""
-    temporary = TemporaryFolder()
-    directory = Path(temporary.name).resolve()
+def _write_files(directory: Path, files: dict[str, bytes]) -> None:
+    """File overrides as a model directory of their own; keys without the prefix are ignored, as Triton does (rules
+    1.15.4, 5.11.3). Raises ConfigError."""
+    root = os.path.realpath(directory)
     for key, content in files.items():
         if not key.startswith("file:"):
             continue
+        # all paths begin at the directory, `/1/model.py` too; nothing there is a link, so names decide
+        name = key.removeprefix("file:").lstrip("/")
+        path = os.path.normpath(os.path.join(root, name))
+        if not Path(path).is_relative_to(root):
+            raise ConfigError(
+                f"Invalid file parameter '{key}' with normalized path '{path}' must stay within model directory."
+            )
+        path += "/" * name.endswith("/")  # what is called a directory cannot be written
         try:
-            path = (directory / key.removeprefix("file:")).resolve()
-            if not path.is_relative_to(directory):
-                raise InvalidArgumentError(
-                    f"Invalid file parameter '{key}' with normalized path '{path}' must stay within model directory."
-                )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        except (OSError, ValueError) as error:  # 2.51 crashes, or writes nothing
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(content)
+        except (OSError, ValueError) as error:
             cause = error.strerror if isinstance(error, OSError) else str(error)
-            raise InvalidArgumentError(f"Invalid file parameter '{key}' cannot be written: {cause}") from None
-    return temporary
+            raise ConfigError(f"failed to open binary file for write {path}: {cause}") from None
 
 
 def _poll_failure(name: str, reason: str) -> ModelLoadError:

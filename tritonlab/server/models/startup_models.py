@@ -18,6 +18,7 @@ def load_startup_models(control: ModelControl, startup_models: Sequence[str], th
         raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
     every = not control.explicit or list(startup_models) == ["*"]
     repository = control.repository
+    repository.allow(startup_models)
     names = repository.names() if every else [each for name in startup_models for each in repository.identifiers(name)]
     configs = {name: config for name in names if (config := control.config(name)) is not None}
     ensembles = {name: config for name, config in configs.items() if is_ensemble(config)}
