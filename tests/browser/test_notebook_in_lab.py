@@ -114,6 +114,10 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     lab.shot(f"export_{theme}")
     button(output, "Replace, keep a backup").click()
     lab.wait_text(output, "The former directory is now")
+    button(output, "Zip").click()
+    with lab.page.expect_download() as packed:
+        output.locator("a[download]").click()
+    assert packed.value.path().read_bytes() == repository.with_name(f"models_{theme}-add_sub.zip").read_bytes()
 
     button(output, "Unload").click()
     output.locator(".tl-card[data-state=UNLOADED]").wait_for()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.core.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.model_config import ModelConfig, messages, parse_pbtxt
 from tritonlab.core.model_config_rules import autofill, normalize_instance_groups
 from tritonlab.export.deployable_config import deployable_config
 
@@ -54,3 +54,15 @@ def test_what_the_author_wrote_stays() -> None:
 def test_the_gpus_of_this_machine_stay_here() -> None:
     assert list(deployed("instance_group { kind: KIND_GPU }", [0, 1]).instance_group[0].gpus) == []
     assert list(deployed("instance_group { kind: KIND_GPU gpus: [1] }", [0, 1]).instance_group[0].gpus) == [1]
+
+
+def test_the_kind_is_the_authors_choice_or_the_next_machines() -> None:
+    groups = "instance_group [ { count: 2 }, { kind: KIND_CPU }, { kind: KIND_AUTO }, { kind: KIND_MODEL } ]"
+    kinds = messages.ModelInstanceGroup
+    said = [kinds.KIND_AUTO, kinds.KIND_CPU, kinds.KIND_AUTO, kinds.KIND_MODEL]
+    assert [group.kind for group in deployed(groups).instance_group] == said
+    assert [group.kind for group in deployed(groups, [0]).instance_group] == said
+    assert deployed("").instance_group[0].kind == kinds.KIND_AUTO
+    elsewhere = normalize_instance_groups(deployed(groups), gpu_ids=[0])
+    assert elsewhere.instance_group[0].kind == kinds.KIND_GPU
+    assert elsewhere.instance_group[1].kind == kinds.KIND_CPU

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +16,8 @@ import pytest
 
 from tests.ensembles import ensemble_text, step
 from tritonlab import Model, Server
-from tritonlab.export.repository import ExportConflict, export, plan_export
+from tritonlab.export.report import ExportConflict
+from tritonlab.export.repository import export, plan_export
 from tritonlab.ipc.own_stub import write_own_stub
 
 SOURCE = """\
@@ -46,12 +50,28 @@ output {
 }
 instance_group {
   name: "m"
-  kind: KIND_CPU
   count: 1
 }
 dynamic_batching {
 }
 """
+
+
+#: Who calls whom: with the name spelt out, and with one that only a call shows.
+CALLS = {"first": ("written", "computed"), "written": ("nowhere", ""), "computed": ("", "")}
+
+
+def calling(spelt: str, computed: str) -> str:
+    call = "pb_utils.InferenceRequest(model_name={}, inputs=[], requested_output_names=['OUT'])"
+    written = f"if spelt: {call.format(repr(spelt))}.exec()" if spelt else "pass"
+    return SOURCE.replace(
+        "        tensors",
+        f"""\
+        spelt, computed = {spelt == "written"}, {computed.upper()!r}
+        {written}
+        if computed: {call.format("computed.lower()")}.exec()
+        tensors""",
+    )
 
 
 @pytest.fixture
@@ -92,8 +112,82 @@ def test_equal_is_left_alone(model: Model, tmp_path: Path) -> None:
     stamp = (tmp_path / "models" / "m" / "1" / "model.py").stat().st_mtime_ns
     report = export(model, tmp_path / "models")
     assert not report.plan.differs
-    assert str(report) == f"{tmp_path}/models/m was up to date"
+    assert "  m/  (was up to date)\n" in str(report)
     assert (tmp_path / "models" / "m" / "1" / "model.py").stat().st_mtime_ns == stamp
+
+
+def test_the_report_says_where_what_and_how_to_serve_it(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    report = export(model, "~/my models")
+    where = tmp_path / "my models"
+    assert str(report).splitlines() == [
+        f"{where}/",
+        "  m/",
+        "    1/",
+        "      helper.txt",
+        "      model.py",
+        "    config.pbtxt",
+        "    labels.txt",
+        "Serve it with Triton:",
+        "  docker run --rm --shm-size=1g -p 8000:8000 -p 8001:8001 -p 8002:8002 "
+        f"-v '{where}:/models' nvcr.io/nvidia/tritonserver:24.10-py3 tritonserver --model-repository=/models",
+        "or here:",
+        f"  tritonlab serve --model-repository='{where}'",
+    ]
+    assert plan_export(model, "~/my models").path == where / "m"
+    html = report._repr_html_()
+    assert "      model.py\n" in html and f"--model-repository=&#x27;{where}&#x27;" in html
+
+
+def test_the_command_that_is_shown_serves_it(model: Model, tmp_path: Path) -> None:
+    words = shlex.split(export(model, tmp_path / "my models").commands()[1])
+    command = [sys.executable, "-m", *words, "--http-port=0", "--grpc-port=0", "--metrics-port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        assert server.stdout is not None
+        try:
+            assert any(re.search(r"\| m +\| 1 +\| READY", line) for line in server.stdout)
+        finally:
+            server.terminate()
+
+
+def test_a_zip_file_is_written_when_asked_for(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = export(model, tmp_path / "models")
+    archive = report.zip()
+    assert archive.path == tmp_path / "models-m.zip"
+    before = archive.path.read_bytes()
+    assert report.zip().path.read_bytes() == before
+    with zipfile.ZipFile(archive.path) as packed:
+        packed.extractall(tmp_path / "there")
+    assert files(tmp_path / "there" / "models") == files(tmp_path / "models")
+    assert archive._repr_html_() == f"<div class='tl-export'>{archive.path} ({len(before):,} bytes)</div>"
+    monkeypatch.chdir(tmp_path)
+    assert "<a href='models-m.zip' download='models-m.zip'>" in archive._repr_html_()
+    assert report.zip(tmp_path / "other.zip").path.read_bytes() == before
+
+
+def test_models_that_bls_calls_name_come_along_and_missing_ones_are_said(tmp_path: Path) -> None:
+    for name, callees in CALLS.items():
+        (tmp_path / "source" / name / "1").mkdir(parents=True)
+        (tmp_path / "source" / name / "1" / "model.py").write_text(calling(*callees))
+    row = np.array([[1, -2]], np.float32)
+    with Server(tmp_path / "source", warm_stubs=0) as server:
+        before = export(server.model("first"), tmp_path / "before")
+        server.model("first")(IN=row)
+        report = export(server.model("first"), tmp_path / "models")
+        alone = export(server.model("first"), tmp_path / "alone", alone=True)
+    assert [each.path.name for each in before.composing] == ["written"]
+    assert [each.path.name for each in report.composing] == ["written", "computed"]
+    (warning,) = report.composing[0].plan.warnings
+    assert warning == "it calls the model 'nowhere', which is not loaded here and so was not exported"
+    assert f"  Attention: {warning}." in str(report).splitlines()
+    assert os.listdir(tmp_path / "alone") == ["first"]
+    assert alone.plan.warnings == tuple(
+        f"it needs the model '{name}', which was not exported with it" for name in ("written", "computed")
+    )
+    with Server(tmp_path / "models", warm_stubs=0) as server:
+        assert server.model("first")(IN=row)["OUT"].tolist() == [[-1, 2]]
 
 
 def test_what_is_there_is_not_touched_but_named(model: Model, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ..core.model_config import ModelConfig
+from ..core.model_config import ModelConfig, messages
 from ..core.model_config_rules import autofill
 from .machine_bound import forget_backend_directory
 
@@ -15,11 +15,12 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
     """`served`, the config as this server normalised it, made fit for another machine. `authored` is the author's own.
 
     Every input, output, instance group, batcher, policy and parameter stays. Left out is what a server fills in again
-    by itself (rules 2.11.1, 5.1.1, 5.1.3) and the author did not write, and the numbers of this machine's GPUs.
+    by itself (rules 2.11.1, 5.1.1, 5.1.3) and the author did not write, and what is of this machine: whether instances
+    run on the CPU or on a GPU, unless the author said so, and the numbers of its GPUs.
     """
     config = ModelConfig()
     config.CopyFrom(served)
-    _forget_gpus(config, authored)
+    _forget_devices(config, authored)
     forget_backend_directory(config, authored)
     names = {_top(file.split("/", 1)[1]) for file in files if "/" in file}
     filled = autofill(config, model_name=served.name, files=names)
@@ -40,11 +41,13 @@ def _top(file: str) -> str:
     return first + slash
 
 
-def _forget_gpus(config: ModelConfig, authored: ModelConfig) -> None:
-    """A group that did not name GPUs got all of this machine's (rule 5.1.4); the next machine has others."""
+def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
+    """A group without a kind got that of this machine's instances, one that did not name GPUs got all of them (rule
+    5.1.4). The next machine has others: KIND_CPU from here would keep a model off its GPU."""
     for index, group in enumerate(config.instance_group):
-        named = index < len(authored.instance_group) and authored.instance_group[index].gpus
-        if not named:
+        said = authored.instance_group[index] if index < len(authored.instance_group) else messages.ModelInstanceGroup()
+        group.kind = said.kind  # KIND_AUTO, which is not printed, unless it was said
+        if not said.gpus:
             del group.gpus[:]
 
 

@@ -12,7 +12,8 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Literal
 from ..core.model_config import parse_pbtxt, print_pbtxt
 from .deployable_config import deployable_config
 from .machine_bound import left_out, warnings
+from .needed_models import NeededModels, needed_models
+from .report import ExportConflict, ExportPlan, ExportReport
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -28,116 +31,68 @@ CONFIG_FILE = "config.pbtxt"
 _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 
 
-@dataclass(frozen=True)
-class ExportPlan:
-    """What an export to `path` would do there. Files are relative to `path`, sorted. `warnings`: what the author has to
-    see to before the model runs elsewhere."""
-
-    path: Path
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    removed: tuple[str, ...]
-    unchanged: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """What is there afterwards."""
-        return tuple(sorted((*self.added, *self.changed, *self.unchanged)))
-
-    @property
-    def differs(self) -> bool:
-        """Whether the export would change anything."""
-        return bool(self.added or self.changed or self.removed)
-
-    def __str__(self) -> str:
-        kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
-        lines = [f"  {verb:<7}{file}" for verb, files in kinds for file in files] or ["  change nothing"]
-        return "\n".join([*lines, *_warned(self)])
-
-
-@dataclass(frozen=True)
-class ExportReport:
-    """What an export did. `path` is the model directory, `backup` where the former one is now. `composing`: of an
-    ensemble, what the export of the models that its steps need did."""
-
-    path: Path
-    plan: ExportPlan
-    backup: Path | None = None
-    composing: tuple[ExportReport, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join([self._own(), *map(str, self.composing)])
-
-    def _own(self) -> str:
-        if not self.plan.differs:
-            return "\n".join([f"{self.path} was up to date", *_warned(self.plan)])
-        lines = [str(self.path), *(f"  {file}" for file in self.plan.files), *_warned(self.plan)]
-        return "\n".join([*lines, *([f"The former directory is now {self.backup}"] if self.backup is not None else [])])
-
-    __repr__ = __str__
-
-
-class ExportConflict(FileExistsError):
-    """The directory holds something else. `plan` says what an export with overwrite=True would do."""
-
-    def __init__(self, plan: ExportPlan) -> None:
-        super().__init__(
-            f"{plan.path} exists; to export there would\n{plan}\n"
-            f"Nothing was written. overwrite=True does it and keeps the former directory as a backup."
-        )
-        self.plan = plan
-
-
 def export(
-    model: Model, directory: str | PathLike[str], *, overwrite: bool | Literal["replace"] = False
+    model: Model,
+    directory: str | PathLike[str],
+    *,
+    overwrite: bool | Literal["replace"] = False,
+    alone: bool = False,
 ) -> ExportReport:
     """Writes `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else.
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is written out. A
     directory that is there already and differs raises ExportConflict, unless `overwrite`; then it is moved to
-    `<directory>.backup/<name>-<time>` first. One that is equal is left alone. With an ensemble go the models that its
-    steps need; if one of the directories is in the way, none is written.
+    `<directory>.backup/<name>-<time>` first. One that is equal is left alone. With the model go those that it needs:
+    of an ensemble the models of its steps, else those that its BLS calls name; `alone` leaves them here. If one of the
+    directories is in the way, none is written. The report warns of models that are needed and are not there.
     """
-    repository = Path(directory)
+    repository = absolute(directory)
     repository.mkdir(parents=True, exist_ok=True)
+    needed = needed_models(model)
     with tempfile.TemporaryDirectory(prefix=".tritonlab-export-", dir=repository.parent) as scratch:
         plans = []
-        for each in [model, *_composing(model)]:
+        for each in [model] if alone else [model, *needed.loaded]:
             new = Path(scratch) / each.name
             plan = _plan(each, new, repository / each.name)
             if plan.differs and plan.path.exists() and not overwrite:
                 raise ExportConflict(plan)
-            plans.append((new, plan))
-        own, *composing = [_place(new, plan) for new, plan in plans]
+            plan = replace(plan, warnings=(*plan.warnings, *_absent(each, needed, alone)))
+            plans.append((new, plan, _on_gpu(each)))
+        own, *composing = [_place(*each) for each in plans]
         return replace(own, composing=tuple(composing))
 
 
-def _place(new: Path, plan: ExportPlan) -> ExportReport:
+def absolute(directory: str | PathLike[str]) -> Path:
+    """The path as a person means it, `~` for the home directory."""
+    return Path(os.path.abspath(Path(directory).expanduser()))
+
+
+def _place(new: Path, plan: ExportPlan, on_gpu: bool) -> ExportReport:
     if not plan.path.exists():
         os.replace(new, plan.path)
-        return ExportReport(plan.path, plan)
-    return ExportReport(plan.path, plan, _swap(new, plan.path) if plan.differs else None)
+        return ExportReport(plan.path, plan, on_gpu=on_gpu)
+    return ExportReport(plan.path, plan, _swap(new, plan.path) if plan.differs else None, on_gpu=on_gpu)
 
 
-def _composing(model: Model) -> list[Model]:
-    """The models that the steps of an ensemble need, directly or not, each once."""
-    found: dict[str, Model] = {}
-    waiting = [model]
-    while waiting:
-        steps = waiting.pop(0).config().get("ensemble_scheduling", {}).get("step", ())
-        for name in dict.fromkeys(step["model_name"] for step in steps):
-            if name not in found and name != model.name:
-                found[name] = model.server.model(name)
-                waiting.append(found[name])
-    return list(found.values())
+def _on_gpu(model: Model) -> bool:
+    return any(group.get("kind") == "KIND_GPU" for group in model.config().get("instance_group", ()))
+
+
+def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
+    """Says which of the models that `model` needs the export leaves out."""
+    if alone:
+        here = [other.name for other in needed.loaded]
+        yield from (f"it needs the model '{name}', which was not exported with it" for name in here)
+    for user, name in needed.missing:
+        if user == model.name:
+            yield f"it calls the model '{name}', which is not loaded here and so was not exported"
 
 
 def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
     """What `export` would do in the model's own directory, without doing it."""
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
         new = Path(scratch) / model.name
-        return _plan(model, new, Path(directory) / model.name)
+        return _plan(model, new, absolute(directory) / model.name)
 
 
 def model_files(path: Path) -> list[str]:
@@ -176,10 +131,6 @@ def _build(model: Model, new: Path) -> tuple[str, ...]:
     new.mkdir(parents=True, exist_ok=True)
     (new / CONFIG_FILE).write_text(print_pbtxt(config), encoding="utf-8")
     return warnings(config, source, files)
-
-
-def _warned(plan: ExportPlan) -> list[str]:
-    return [f"  Attention: {warning}." for warning in plan.warnings]
 
 
 def _compare(new: Path, target: Path) -> ExportPlan:

@@ -51,6 +51,8 @@ class ModelInstance:
         self._events = events
         self._idle: Callable[[ModelInstance], None] = events.idle
         self.replacement = StubReplacement(self, events)
+        #: the models that its BLS calls named
+        self.called: set[str] = set()
         self._lock = threading.Lock()  # guards state, _stub and _payload
         self._stub: ModelStub | None = None
         self._payload: Payload | None = None

@@ -95,6 +95,7 @@ class RequestExecutor:
         name = request.model_name
         if caller.state is not InstanceState.READY and not caller.is_linked_by(link):
             return "BLS is only supported during the 'execute' function."  # a process forked by `initialize`, too early
+        caller.called.add(name)
         try:
             callee = self._find(name, request.model_version)
             if not allows_decoupled and callee.rules.decoupled:

@@ -137,6 +137,8 @@ def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
     assert answer.result["OUT"].tolist() == [[1, 1]]
     report = notebook.run(f"%triton export m '{tmp_path}'")
     assert report.success and (tmp_path / "m" / "config.pbtxt").is_file()
+    packed = notebook.run(f"%triton export m '{tmp_path}' --zip")
+    assert "  m/  (was up to date)" in packed.text and packed.result.path.is_file()
     assert notebook.run("%triton unload m").success
     assert "UNLOADED" in notebook.run("%triton status").text
     assert "Request for unknown model: 'm' has no available versions" in notebook.run("%triton infer m IN=1").text

@@ -11,7 +11,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.display import display
 
+from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
 from ..authoring.cells import user_namespace
 from ..authoring.errors import FileError, OptionError
@@ -101,8 +103,14 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
     return Text(context.model(arguments.name).config_pbtxt())
 
 
-def _export(context: Context, arguments: argparse.Namespace) -> Any:
-    return export(context.model(arguments.name), arguments.directory, overwrite=arguments.overwrite)
+def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
+    """Of a report and a zip file the first is displayed and the second is what the cell shows."""
+    model = context.model(arguments.name)
+    report = export(model, arguments.directory, overwrite=arguments.overwrite, alone=arguments.alone)
+    if not arguments.zip:
+        return report
+    display(report)
+    return report.zip()
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
@@ -286,6 +294,8 @@ COMMANDS = {
         _name(),
         (("directory",), {"nargs": "?", "default": DEFAULT_DIRECTORY, "help": "the repository"}),
         (("--overwrite",), {"action": "store_true", "help": "replace what is there, keep a backup"}),
+        (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
+        (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
     ),
     "serve": _command(
         "serve",

@@ -9,7 +9,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ...core.status import TritonError
-from ...export.repository import ExportConflict, ExportReport, export
+from ...export.needed_models import needed_models
+from ...export.report import ExportArchive, ExportConflict, ExportReport
+from ...export.repository import export
 from ..authoring.workspace import Workspace
 from .playground import DescribeError, Playground
 from .theme import STYLE
@@ -58,12 +60,18 @@ class CardActions:
         self.write_button = widgets.Button(description="Write", button_style="primary")
         self.replace_button = widgets.Button(description="Replace, keep a backup", button_style="warning")
         self.replace_button.layout = widgets.Layout(width="190px", display="none")
-        self.export_result = widgets.HTML()
+        self.zip_button = widgets.Button(description="Zip", tooltip="pack what was written, beside the repository")
+        self.zip_button.layout = widgets.Layout(width="80px", display="none")
+        self.others = widgets.Checkbox(value=True, indent=False, layout=widgets.Layout(display="none", width="auto"))
+        # an output, not a widget of HTML: only there does JupyterLab make links to files work
+        self.export_result = widgets.Output()
+        self._report: ExportReport | None = None
         self.write_button.on_click(self._locked(lambda: self.export(overwrite=False)))
         self.replace_button.on_click(self._locked(lambda: self.export(overwrite=True)))
+        self.zip_button.on_click(self._locked(self.zip))
         self.directory.observe(lambda change: self._offer_replace(False), names="value")
-        row = widgets.HBox([self.directory, self.write_button, self.replace_button])
-        self.export_panel = widgets.VBox([row, self.export_result])
+        row = widgets.HBox([self.directory, self.write_button, self.replace_button, self.zip_button])
+        self.export_panel = widgets.VBox([row, self.others, self.export_result])
 
     def toggle_playground(self) -> None:
         """Shows the playground below the card, or takes it away."""
@@ -74,15 +82,21 @@ class CardActions:
         self.panel.children = (self.playground.widget,)
 
     def ask_export(self) -> None:
-        """Asks where to, below the card."""
+        """Asks where to, and whether with the models it needs, below the card."""
         shown = self.export_panel in self.panel.children
+        if not shown:
+            names = [model.name for model in needed_models(self._model).loaded]
+            self.others.description = f"with {', '.join(names)}, which it needs"
+            self.others.layout.display = "" if names else "none"
         self.panel.children = () if shown else (self.export_panel,)
 
     def export(self, overwrite: bool) -> ExportReport | None:
         """Writes the repository; where something else is there, says what would change and asks first."""
         self._offer_replace(False)
+        self._report, self.zip_button.layout.display = None, "none"
+        directory, alone = self.directory.value.strip() or DEFAULT_DIRECTORY, not self.others.value
         try:
-            report = export(self._model, self.directory.value.strip() or DEFAULT_DIRECTORY, overwrite=overwrite)
+            report = export(self._model, directory, overwrite=overwrite, alone=alone)
         except ExportConflict as conflict:
             self._say(f"{conflict.plan.path} exists and differs. Replacing it would\n{conflict.plan}", "warn")
             self._offer_replace(True)
@@ -90,8 +104,19 @@ class CardActions:
         except (OSError, TritonError) as error:
             self._say(str(error), "bad")
             return None
-        self._say(str(report), "good")
+        self._report, self.zip_button.layout.display = report, ""
+        self._show(report)
         return report
+
+    def zip(self) -> None:
+        """Packs what was written last, and shows the link."""
+        assert self._report is not None
+        try:
+            archive = self._report.zip()
+        except OSError as error:
+            self._say(str(error), "bad")
+            return
+        self._show(self._report, archive)
 
     def unload(self) -> None:
         """Unloads the model. Run its cell again to load it."""
@@ -106,8 +131,16 @@ class CardActions:
         self.write_button.layout.display = "none" if offer else ""
 
     def _say(self, text: str, tone: str) -> None:
-        self.export_result.value = (
-            f"<div class='tl-panel'><div class='tl-note tl-{tone}-note tl-text'>{escape(text)}</div></div>"
+        html = f"{STYLE}<div class='tl-panel'><div class='tl-note tl-{tone}-note tl-text'>{escape(text)}</div></div>"
+        self._output((text, html))
+
+    def _show(self, *results: ExportReport | ExportArchive) -> None:
+        self._output(*((str(result), result._repr_html_()) for result in results))
+
+    def _output(self, *shown: tuple[str, str]) -> None:
+        self.export_result.outputs = tuple(
+            {"output_type": "display_data", "data": {"text/plain": text, "text/html": html}, "metadata": {}}
+            for text, html in shown
         )
 
     def _locked(self, action: Callable[[], object]) -> Callable[[Any], None]:

@@ -130,6 +130,10 @@ class Model:
             for instance in self._found().instances
         ]
 
+    def called(self) -> list[str]:
+        """The models that its BLS calls have named since it was loaded, in alphabetical order, loaded or not."""
+        return sorted(set().union(*(instance.called for instance in self._found().instances)))
+
     def logs(self) -> list[LogRecord]:
         return self._server.logs(self.name)
 

@@ -1,0 +1,78 @@
+"""Finds the models without which an exported one cannot answer: those of its steps, and those it calls (BLS)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.status import TritonError
+
+if TYPE_CHECKING:
+    from ..server.api.model import Model
+
+_LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
+
+
+@dataclass(frozen=True)
+class NeededModels:
+    """`loaded`: each once, in the order they are found in. `missing`: (who needs it, its name) of those that the server
+    does not serve."""
+
+    loaded: tuple[Model, ...]
+    missing: tuple[tuple[str, str], ...]
+
+
+def needed_models(model: Model) -> NeededModels:
+    """What `model` needs, directly or not."""
+    found: dict[str, Model] = {model.name: model}
+    missing: list[tuple[str, str]] = []
+    waiting = [model]
+    while waiting:
+        user = waiting.pop(0)
+        for name in names_needed(user):
+            if name in found:
+                continue
+            other = model.server.model(name)
+            try:
+                other.config()
+            except TritonError:
+                missing.append((user.name, name))
+                continue
+            found[name] = other
+            waiting.append(other)
+    return NeededModels(tuple(found.values())[1:], tuple(missing))
+
+
+def names_needed(model: Model) -> list[str]:
+    """The names in an ensemble's steps, else those that BLS calls named: the calls that were made since the model was
+    loaded, and the ones that its files spell out."""
+    steps = model.config().get("ensemble_scheduling", {}).get("step", ())
+    names = [str(step["model_name"]) for step in steps] or [*_named_in_files(model), *model.called()]
+    return list(dict.fromkeys(name for name in names if name != model.name))
+
+
+def _named_in_files(model: Model) -> Iterator[str]:
+    for version in model.metadata()["versions"]:
+        for path in sorted((Path(model.directory) / version).rglob("*.py")):
+            if not set(path.parts).intersection(_LEFT_OUT):
+                yield from named_in(path.read_bytes())
+
+
+def named_in(source: bytes) -> Iterator[str]:
+    """The constant names in `InferenceRequest(model_name="…")`; none in what this Python cannot read."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _called(node) == "InferenceRequest":
+            for keyword in node.keywords:
+                if keyword.arg == "model_name" and isinstance(keyword.value, ast.Constant):
+                    yield str(keyword.value.value)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

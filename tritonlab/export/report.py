@@ -1,0 +1,187 @@
+"""What an export would do, and what it did: as objects, as text, as HTML, and as a zip file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+#: The container of the release that tritonlab is compared with (2.51).
+IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
+#: Zip files know no earlier time. One time for all makes equal files of equal models.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """What an export to `path` would do there. Files are relative to `path`, sorted. `warnings`: what the author has to
+    see to before the model runs elsewhere."""
+
+    path: Path
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What is there afterwards."""
+        return tuple(sorted((*self.added, *self.changed, *self.unchanged)))
+
+    @property
+    def differs(self) -> bool:
+        """Whether the export would change anything."""
+        return bool(self.added or self.changed or self.removed)
+
+    def __str__(self) -> str:
+        kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
+        lines = [f"  {verb:<7}{file}" for verb, files in kinds for file in files] or ["  change nothing"]
+        return "\n".join([*lines, *_attention(self)])
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export did. `path` is the model directory, `backup` where the former one is now. `composing`: what it did
+    with the models that this one needs. `on_gpu`: whether an instance group asks for a GPU."""
+
+    path: Path
+    plan: ExportPlan
+    backup: Path | None = None
+    composing: tuple[ExportReport, ...] = ()
+    on_gpu: bool = False
+
+    @property
+    def repository(self) -> Path:
+        return self.path.parent
+
+    @property
+    def reports(self) -> tuple[ExportReport, ...]:
+        """This one and those of the models that were written with it."""
+        return (self, *self.composing)
+
+    def tree(self) -> str:
+        """The repository as far as it was exported, one line for each directory and file."""
+        lines = [f"{self.repository}/"]
+        for report in self.reports:
+            state = "" if report.plan.differs else "  (was up to date)"
+            lines += [f"  {report.path.name}/{state}", *_tree(report.plan.files, "    ")]
+        return "\n".join(lines)
+
+    def commands(self) -> tuple[str, str]:
+        """The lines for a shell that serve the repository: with Triton in its container, and with tritonlab."""
+        path = str(self.repository)
+        gpus = "--gpus=all " if any(report.on_gpu for report in self.reports) else ""
+        # a container's 64 MB of shared memory are too few for the tensors of Triton's stubs
+        run = f"docker run --rm {gpus}--shm-size=1g -p 8000:8000 -p 8001:8001 -p 8002:8002"
+        return (
+            f"{run} -v {shlex.quote(f'{path}:/models')} {IMAGE} tritonserver --model-repository=/models",
+            f"tritonlab serve --model-repository={shlex.quote(path)}",
+        )
+
+    def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
+        """Packs what was exported, to `<repository>-<model>.zip` beside the repository if no path is given; replaces a
+        file of that name. Two of equal models are equal byte for byte."""
+        target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
+        unfinished = target.with_name(f".{target.name}.part")
+        try:
+            with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+                for report in self.reports:
+                    _pack(archive, report.path, self.repository)
+            os.replace(unfinished, target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return ExportArchive(target)
+
+    def _zip_path(self) -> Path:
+        return self.repository.with_name(f"{self.repository.name}-{self.path.name}.zip")
+
+    def _notes(self) -> Iterator[str]:
+        for report in self.reports:
+            yield from _attention(report.plan)
+            if report.backup is not None:
+                yield f"  The former directory is now {report.backup}"
+
+    def __str__(self) -> str:
+        triton, here = self.commands()
+        return "\n".join([self.tree(), *self._notes(), f"Serve it with Triton:\n  {triton}\nor here:\n  {here}"])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        triton, here = self.commands()
+        notes = "".join(f"<div>{escape(note.strip())}</div>" for note in self._notes())
+        return (
+            f"<div class='tl-export'><pre>{escape(self.tree())}</pre>{notes}"
+            f"<div>Serve it with Triton:</div><pre>{escape(triton)}</pre>"
+            f"<div>or here:</div><pre>{escape(here)}</pre></div>"
+        )
+
+
+@dataclass(frozen=True)
+class ExportArchive:
+    """A zip file of exported models. In Jupyter it is a link to download it, where it lies below the notebook's
+    directory: no other file is within reach of the browser."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.path.stat().st_size:,} bytes)"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        shown = escape(str(self))
+        try:
+            relative = self.path.relative_to(Path.cwd())
+        except (ValueError, OSError):
+            return f"<div class='tl-export'>{shown}</div>"
+        # with `download`, because JupyterLab would open the file in a tab instead, and cannot show a zip file
+        link = f"<a href='{quote(relative.as_posix())}' download='{escape(self.path.name)}'>{shown}</a>"
+        return f"<div class='tl-export'>{link}</div>"
+
+
+class ExportConflict(FileExistsError):
+    """The directory holds something else. `plan` says what an export with overwrite=True would do."""
+
+    def __init__(self, plan: ExportPlan) -> None:
+        super().__init__(
+            f"{plan.path} exists; to export there would\n{plan}\n"
+            f"Nothing was written. overwrite=True does it and keeps the former directory as a backup."
+        )
+        self.plan = plan
+
+
+def _attention(plan: ExportPlan) -> list[str]:
+    return [f"  Attention: {warning}." for warning in plan.warnings]
+
+
+def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
+    """The lines of sorted relative paths, each directory once."""
+    shown: tuple[str, ...] = ()
+    for file in files:
+        *folders, name = file.split("/")
+        for depth in range(len(folders)):
+            if tuple(folders[: depth + 1]) != shown[: depth + 1]:
+                yield f"{indent}{'  ' * depth}{folders[depth]}/"
+        shown = tuple(folders)
+        yield f"{indent}{'  ' * len(folders)}{name}"
+
+
+def _pack(archive: zipfile.ZipFile, directory: Path, repository: Path) -> None:
+    for path in sorted(directory.rglob("*")):
+        name = (Path(repository.name) / path.relative_to(repository)).as_posix()
+        info = zipfile.ZipInfo(name + "/" * path.is_dir(), _NO_TIME)
+        info.external_attr = path.stat().st_mode << 16  # a model's own stub has to stay executable
+        info.compress_type = zipfile.ZIP_DEFLATED
+        if path.is_dir():
+            archive.writestr(info, b"")
+            continue
+        with path.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
