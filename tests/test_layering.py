@@ -29,6 +29,7 @@ LEVELS: list[list[str]] = [
     ["server.observe"],
     ["server"],
     ["server.api"],
+    ["tritonserver"],
     ["frontends.shared"],
     ["frontends.http", "frontends.grpc"],
     ["frontends"],

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import copy
 import traceback
 
 import pytest
 
 from tritonlab.core.status import (
     Code,
+    EnsembleError,
     Frame,
     InternalError,
     InvalidArgumentError,
@@ -58,6 +60,25 @@ def test_a_model_error_is_internal_and_does_not_take_its_place() -> None:
     assert type(TritonError.of(Code.INVALID_ARG, "x")) is InvalidArgumentError
     error = ModelError("boom", log=("last line",))
     assert (error.code, error.exception, error.log) == (Code.INTERNAL, None, ("last line",))
+    assert isinstance(error, InternalError)
+
+
+@pytest.mark.parametrize("code", Code)
+@pytest.mark.parametrize("kind", [ModelError, ModelLoadError, EnsembleError])
+def test_what_failed_in_a_model_is_caught_by_its_code(kind: type[ModelError], code: Code) -> None:
+    error = kind("m", code=code, reason="why", log=("line",))
+    assert isinstance(error, kind) and error.code is code
+    caught = [other for other in Code if isinstance(error, type(TritonError.of(other, "")))]
+    assert caught == [code]
+    assert type(error).__name__ == kind.__name__ and type(kind("n", code=code)) is type(error)
+    again = copy.copy(error)
+    assert (type(again), again.code, again.message, again.reason) == (type(error), code, "m", "why")
+
+
+def test_the_text_of_an_error_is_its_message_whatever_it_carries() -> None:
+    error = InvalidArgumentError("no")
+    error.args += ("a response",)
+    assert (str(error), error.args) == ("no", ("no", "a response"))
 
 
 def test_a_load_error_has_its_own_code_and_a_reason() -> None:
@@ -65,7 +86,8 @@ def test_a_load_error_has_its_own_code_and_a_reason() -> None:
     error = ModelLoadError("failed to load 'm'", code=Code.NOT_FOUND, reason="why")
     assert (error.code, error.reason) == (Code.NOT_FOUND, "why")
     assert isinstance(error, ModelError)
-    assert not isinstance(error, NotFoundError)
+    assert isinstance(error, NotFoundError)
+    assert not isinstance(error, InternalError)
 
 
 def test_exceptions_survive_the_wire() -> None:

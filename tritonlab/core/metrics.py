@@ -138,6 +138,17 @@ class MetricRegistry:
             self._metrics[metric] = _Metric(handle, family.name, family.kind, key, sample)
             return metric
 
+    def delete_metric(self, metric: int) -> None:
+        """Ends a metric, and its sample with the last of its labels. Stubs do not: there, a sample stays as long as a
+        handle that made it (measured on 2.51). Ignores an unknown id: its family may be gone."""
+        with self._lock:
+            found = self._metrics.pop(metric, None)
+            if found is None or any(other.sample is found.sample for other in self._metrics.values()):
+                return
+            family = self._families.get(found.name)
+            if family is not None and family.samples.get(found.labels) is found.sample:
+                del family.samples[found.labels]
+
     def buckets(self, metric: int) -> list[float]:
         """The upper bounds that a histogram really has; the one of infinity is not among them."""
         with self._lock:

@@ -3,15 +3,18 @@
     TritonError                     code + text, as a client sees it
     ├── UnknownError                one class per code (names of NVIDIA's `tritonserver` package)
     ├── InternalError
-    │   └── ModelError              the author's model failed; carries the Python traceback
-    │       ├── ModelLoadError      the model could not be loaded; carries the hidden reason and log
-    │       └── EnsembleError       a step of an ensemble failed; carries which, and what it was given
     ├── NotFoundError
     ├── InvalidArgumentError
     ├── UnavailableError
     ├── UnsupportedError
     ├── AlreadyExistsError
-    └── CancelledError
+    ├── CancelledError
+    └── ModelError                  the author's model failed; carries the Python traceback
+        ├── ModelLoadError          the model could not be loaded; carries the hidden reason and log
+        └── EnsembleError           a step of an ensemble failed; carries which, and what it was given
+
+What failed and with which code are two questions: each ModelError is also of the class of its code, so that `except
+InvalidArgumentError` catches a load that failed with INVALID_ARG, and `except ModelLoadError` every one.
 
 The core knows codes only; each frontend maps them once to its own status (`frontends/*/errors.py`).
 """
@@ -21,7 +24,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class Code(enum.IntEnum):
@@ -57,12 +60,15 @@ _CODE_TEXT = {
 class TritonError(Exception):
     """An error with Triton's code and the text a client sees."""
 
-    code: Code = Code.UNKNOWN  # one per class, an instance may say otherwise (ModelLoadError)
+    code: Code = Code.UNKNOWN  # one per class
     _by_code: ClassVar[dict[Code, type[TritonError]]] = {}
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+    def __str__(self) -> str:
+        return self.message  # whatever else is in `args`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -161,17 +167,25 @@ class RemoteException:
         )
 
 
-class ModelError(InternalError):
+class ModelError(TritonError):
     """The author's model failed. The text is Triton's; the rest is for the author.
 
-    `exception`: the Python exception, if there was one. `reason`: what happened, where Triton's text does not say (the
-    signal that killed the stub). `log`: the model's last output lines.
+    `code`: Triton's, INTERNAL if none is said; the error is of its class, too. `exception`: the Python exception, if
+    there was one. `reason`: what happened, where Triton's text does not say (the signal that killed the stub). `log`:
+    the model's last output lines.
     """
+
+    _default_code: ClassVar[Code] = Code.INTERNAL
+
+    def __new__(cls, *args: Any, code: Code | None = None, **kwargs: Any) -> Self:
+        kind: type[Self] = _coded(cls, cls._default_code if code is None else code)
+        return super().__new__(kind)
 
     def __init__(
         self,
         message: str,
         *,
+        code: Code | None = None,  # has made the class
         reason: str = "",
         exception: RemoteException | None = None,
         log: tuple[str, ...] = (),
@@ -187,21 +201,41 @@ class ModelError(InternalError):
         return [] if self.reason in self.message else [self.reason]
 
 
+_CODED: dict[tuple[type[Any], Code], type[Any]] = {}
+
+
+def _coded(kind: type[Any], code: Code) -> type[Any]:
+    """`kind` and the class of `code` in one, under the name of `kind`."""
+    found = _CODED.get((kind, code))
+    if found is None:
+        of_code = TritonError._by_code[code]
+        names = {
+            "__module__": kind.__module__,
+            "__qualname__": kind.__qualname__,
+            "__doc__": kind.__doc__,
+            "_default_code": code,
+        }
+        made = kind if issubclass(kind, of_code) else type(kind.__name__, (kind, of_code), names)
+        found = _CODED.setdefault((kind, code), made)
+    return found
+
+
 class ModelLoadError(ModelError):
-    """A model could not be loaded. `reason` is what Triton hides in its server log (rule 2.5.3), or the text
-    itself."""
+    """A model could not be loaded, INVALID_ARG if no code is said. `reason` is what Triton hides in its server log
+    (rule 2.5.3), or the text itself."""
+
+    _default_code = Code.INVALID_ARG
 
     def __init__(
         self,
         message: str,
         *,
-        code: Code = Code.INVALID_ARG,
+        code: Code | None = None,
         reason: str = "",
         exception: RemoteException | None = None,
         log: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message, reason=reason or message, exception=exception, log=log)
-        self.code = code
 
     @staticmethod
     def joined(failed: Sequence[ModelLoadError]) -> ModelLoadError:
@@ -226,15 +260,3 @@ class ModelLoadError(ModelError):
 class EnsembleError(ModelError):
     """A step of an ensemble failed, with its error's code. `reason` names the step and its tensors, which Triton's
     text does not."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: Code,
-        reason: str = "",
-        exception: RemoteException | None = None,
-        log: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(message, reason=reason, exception=exception, log=log)
-        self.code = code

@@ -41,7 +41,7 @@ from .models.execution_options import ExecutionOptions
 from .models.loaded_model import LoadedModel
 from .models.model_control import CONTROL_MODES, ModelControl
 from .models.model_lifecycle import LoadServices, ModelState, ModelVersion
-from .models.model_repository_manager import ModelRepositoryManager
+from .models.model_repository_manager import ModelRepositoryManager, check_repositories
 from .models.repository_poller import RepositoryPoller
 from .models.startup_models import load_startup_models
 from .observe.metrics_text import FirstResponses, ServerMetrics
@@ -67,8 +67,10 @@ class InferenceServer:
         options: Options | None = None,
         *,
         load_models: bool = True,
+        metrics: MetricRegistry | None = None,
     ) -> None:
-        """`load_models=False`: `load_startup_models` is called later, when listeners have been added."""
+        """`load_models=False`: `load_startup_models` is called later, when listeners have been added. `metrics`: the
+        custom ones, where servers share them; then no `metric` hook hears of them."""
         self._options = options = options or Options()
         mode = options.model_control_mode
         if mode not in CONTROL_MODES:
@@ -77,9 +79,10 @@ class InferenceServer:
         self._execution = ExecutionOptions.of(
             options.cache_config, options.rate_limit, options.rate_limit_resource, options.count_warmup
         )
+        check_repositories(repositories)
         self.clock = options.clock or SystemClock()
         self.instruments = Instruments()
-        self.metrics = MetricRegistry(self._on_metric)
+        self.metrics = metrics if metrics is not None else MetricRegistry(self._on_metric)
         self._metrics = ServerMetrics(options.metrics_config or MetricsConfig(), self.metrics, self.clock)
         self.log = LogBook(self._on_log)
         self.trace_settings = TraceSettings(options.trace_setting or TraceSetting(), self.model_ready, self._on_trace)

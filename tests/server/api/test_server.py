@@ -23,7 +23,14 @@ from tests.serving import (
     write_model,
 )
 from tritonlab.core.model_config import parse_pbtxt
-from tritonlab.core.status import InternalError, InvalidArgumentError, ModelError, NotFoundError, TritonError
+from tritonlab.core.status import (
+    InternalError,
+    InvalidArgumentError,
+    ModelError,
+    ModelLoadError,
+    NotFoundError,
+    TritonError,
+)
 from tritonlab.core.tensor import Tensor
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.server import Server
@@ -405,3 +412,25 @@ def test_an_answer_that_never_comes_is_an_error(lab: Lab) -> None:
     with pytest.raises((InternalError, TritonError)):
         script.model(CODE=text(code))
     lab.server.unload("odd")
+
+
+# -- repositories
+
+
+def test_a_server_on_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InternalError, match=r"^failed to stat file no/such/dir$"):
+        Server("no/such/dir")
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidArgumentError, match=r"^repository path is not a valid directory$"):
+        Server([tmp_path, tmp_path / "file"])
+
+
+def test_a_failed_load_is_caught_by_its_code(lab: Lab) -> None:
+    lab.write("fails", "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('no')\n")
+    with pytest.raises(InvalidArgumentError, match="load failed for model 'fails'") as caught:
+        lab.server.load("fails")
+    assert isinstance(caught.value, ModelLoadError) and not isinstance(caught.value, InternalError)
+    assert caught.value.exception is not None and caught.value.exception.text == "no"
+    with pytest.raises(InternalError, match="failed to load 'nowhere'") as told:
+        lab.server.load("nowhere")
+    assert isinstance(told.value, ModelLoadError) and "there is no directory 'nowhere'" in told.value.reason

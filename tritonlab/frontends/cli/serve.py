@@ -80,7 +80,8 @@ def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
     with _creating_server():
         # one that is named twice is one, as on Triton
         options.server["repositories"] = list(dict.fromkeys(options.server["repositories"]))
-        _check_repositories(options.server["repositories"])
+        if not options.server["repositories"]:
+            raise InvalidArgumentError("--model-repository must be specified")
         core = options.make_server()
     log = LogWriter(core.log_settings)
     core.instruments.add(log)
@@ -136,17 +137,6 @@ def _creating_server() -> Iterator[None]:
         yield
     except TritonError as error:
         raise TritonError.of(error.code, f"creating server: {error.code.text} - {error.message}") from None
-
-
-def _check_repositories(paths: Sequence[str]) -> None:
-    """Raises Triton's texts (measured)."""
-    if not paths:
-        raise InvalidArgumentError("--model-repository must be specified")
-    for path in paths:
-        if not os.path.exists(path):
-            raise InternalError(f"failed to stat file {path}")
-        if not os.path.isdir(path):
-            raise InvalidArgumentError("repository path is not a valid directory")
 
 
 class EndedEarly(BaseException):

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import autofill, identifier, validate_poll
-from ...core.status import AlreadyExistsError, Code, InvalidArgumentError, ModelLoadError
+from ...core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 
 CONFIG_FILE = "config.pbtxt"
 #: Where a model has configurations of other names (rule 5.1.7).
@@ -72,6 +72,16 @@ class ModelFiles:
     def is_configuration(self, path: str) -> bool:
         """Whether `path` is there to configure: the file that does, and those beside it under other names."""
         return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
+
+
+def check_repositories(paths: Sequence[str | Path]) -> None:
+    """Refuses what is no directory when a server starts, with Triton's texts (measured). Raises InternalError,
+    InvalidArgumentError."""
+    for path in paths:
+        if not os.path.exists(path):
+            raise InternalError(f"failed to stat file {path}")
+        if not os.path.isdir(path):
+            raise InvalidArgumentError("repository path is not a valid directory")
 
 
 class ModelRepositoryManager:

@@ -1,0 +1,43 @@
+"""Memory that somebody owns, as an address and a size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...stub._pb_stub.api.dlpack import Imported
+from .._c.triton_bindings import InvalidArgumentError
+from .._c.triton_bindings import TRITONSERVER_MemoryType as MemoryType
+from ._datautils import DeviceOrMemoryType, import_memory, memory_type_of
+
+__all__ = ["DeviceOrMemoryType", "MemoryBuffer", "MemoryType"]
+
+
+@dataclass
+class MemoryBuffer:
+    """`size` bytes at `data_ptr`, which live as long as `owner`."""
+
+    data_ptr: int
+    memory_type: MemoryType
+    memory_type_id: int
+    size: int
+    owner: Any
+
+    @staticmethod
+    def from_dlpack(owner: Any) -> MemoryBuffer:
+        """The memory of an array of any library. Raises InvalidArgumentError for one that is not contiguous, or does
+        not speak DLPack."""
+        if not hasattr(owner, "__dlpack__"):
+            raise InvalidArgumentError("Object does not support DLpack protocol")
+        return MemoryBuffer._of(owner, import_memory(owner))
+
+    @staticmethod
+    def _of(owner: Any, memory: Imported) -> MemoryBuffer:
+        device, number = memory.device
+        buffer = MemoryBuffer(memory.pointer, memory_type_of(device), number, memory.nbytes, owner)
+        if type(owner) is not np.ndarray:
+            # an array's memory lives with the array; what another `__dlpack__` gave may live with its capsule alone
+            vars(buffer)["_memory"] = memory
+        return buffer

@@ -1,0 +1,65 @@
+"""Metrics of the program's own, which every server of the process shows."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from .._c.triton_bindings import InvalidArgumentError
+from .._c.triton_bindings import TRITONSERVER_MetricKind as MetricKind
+from ._checks import check_float, check_member, check_text
+from ._running import METRICS
+
+
+class MetricFamily:
+    """A kind, a name and a description for metrics. Its metrics end with it: hold it as long as them.
+
+    Raises InvalidArgumentError for a name that cannot be had, where NVIDIA's package fails at its first metric.
+    """
+
+    def __init__(self, kind: MetricKind, name: str, description: str) -> None:
+        check_member("kind", kind, MetricKind)
+        check_text("name", name)
+        check_text("description", description)
+        self._kind = kind
+        self._handle = METRICS.family(name, description, kind.value)
+        weakref.finalize(self, METRICS.delete_family, self._handle).atexit = False
+
+
+class Metric:
+    """One number of a family, told from the others by its labels."""
+
+    def __init__(self, family: MetricFamily, labels: Mapping[str, str] | None = None) -> None:
+        check_member("family", family, MetricFamily)
+        for name, value in (labels or {}).items():
+            check_text("label name", name)
+            _check_label(value)
+        self._kind = family._kind
+        self._metric = METRICS.metric(family._handle, labels, None)
+        weakref.finalize(self, METRICS.delete_metric, self._metric).atexit = False
+
+    @property
+    def kind(self) -> MetricKind:
+        return self._kind
+
+    @property
+    def value(self) -> float:
+        value = METRICS.operate(self._metric, "value")
+        assert value is not None
+        return value
+
+    def increment(self, value: float) -> None:
+        """Raises InvalidArgumentError for a counter that would fall."""
+        METRICS.operate(self._metric, "increment", check_float("value", value))
+
+    def set_value(self, value: float) -> None:
+        """Raises UnsupportedError for a counter."""
+        METRICS.operate(self._metric, "set", check_float("value", value))
+
+
+def _check_label(value: Any) -> None:
+    """A parameter of Triton's may be other than text, a label may not."""
+    if isinstance(value, (bool, int, bytes)):
+        raise InvalidArgumentError("metric label values must be of type string")
+    check_text("label value", value)

@@ -1,0 +1,124 @@
+"""A handle on a model of a started server."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ...core.infer_request import InferenceRequest as CoreRequest
+from ...core.model_config import to_dict
+from ...core.status import NotFoundError
+from ...ipc.interrupts import shielded
+from .._c.triton_bindings import InvalidArgumentError
+from .._c.triton_bindings import TRITONSERVER_ModelBatchFlag as ModelBatchFlag
+from .._c.triton_bindings import TRITONSERVER_ModelTxnPropertyFlag as ModelTxnPropertyFlag
+from ._checks import check_unsigned
+from ._request import InferenceRequest
+from ._response import AsyncResponseIterator, ResponseIterator
+from ._running import RunningServer
+
+
+class HasServer(Protocol):
+    """A `Server`, or a `Model` of it."""
+
+    @property
+    def _server(self) -> Any: ...
+
+
+class Model:
+    """A model by its name, -1 for its latest version. Nothing is looked up before it is used. `state` and `reason` are
+    what `Server.models` found them to be."""
+
+    def __init__(
+        self,
+        server: HasServer,
+        name: str,
+        version: int = -1,
+        state: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        running = server._server
+        if not isinstance(running, RunningServer):
+            raise InvalidArgumentError("Server not started")
+        self._server = running
+        self.name = name
+        self.version = version
+        self.state = state
+        self.reason = reason
+
+    def _answering(self, version: int) -> Model:
+        """NVIDIA's package sets the version of the asked model instead, which pins its next requests."""
+        return Model(self, self.name, version)
+
+    @property
+    def _version(self) -> str:
+        """As the core takes it."""
+        return "" if self.version == -1 else str(self.version)
+
+    # -- inference
+
+    def create_request(self, **fields: Any) -> InferenceRequest:
+        """A request for this model; `fields` are those of InferenceRequest."""
+        fields.pop("model", None)
+        return InferenceRequest(self, **fields)
+
+    def infer(
+        self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
+    ) -> ResponseIterator:
+        """Sends a request, given or made of `fields`; the iterator over its responses. Raises TritonError or TypeError
+        if it is refused. `raise_on_error`: the iterator raises a response's error instead of giving it."""
+        asked = inference_request if inference_request is not None else InferenceRequest(self, **fields)
+        request = asked._to_core()
+        iterator = ResponseIterator(self, request, asked, raise_on_error)
+        try:
+            shielded(self._server.core.infer, request)
+        except KeyboardInterrupt:
+            request.cancel()  # nobody gets the iterator
+            raise
+        return iterator
+
+    def async_infer(
+        self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
+    ) -> AsyncResponseIterator:
+        """`infer` for asyncio."""
+        asked = inference_request if inference_request is not None else InferenceRequest(self, **fields)
+        request: CoreRequest = asked._to_core()
+        iterator = AsyncResponseIterator(self, request, asked, raise_on_error)
+        shielded(self._server.core.infer, request)
+        return iterator
+
+    # -- what it is
+
+    def metadata(self) -> dict[str, Any]:
+        return self._server.core.model_metadata(self.name, self._version)
+
+    def ready(self) -> bool:
+        """False for a model that is not there, as Triton 2.51 says it."""
+        try:
+            return self._server.core.model_ready(self.name, self._version)
+        except NotFoundError:
+            return False
+
+    def batch_properties(self) -> ModelBatchFlag:
+        config = self._server.core.model_config(self.name, self._version)
+        return ModelBatchFlag.FIRST_DIM if config.max_batch_size > 0 else ModelBatchFlag.UNKNOWN
+
+    def transaction_properties(self) -> ModelTxnPropertyFlag:
+        config = self._server.core.model_config(self.name, self._version)
+        decoupled = config.model_transaction_policy.decoupled
+        return ModelTxnPropertyFlag.DECOUPLED if decoupled else ModelTxnPropertyFlag.ONE_TO_ONE
+
+    def statistics(self) -> dict[str, Any]:
+        return self._server.core.statistics(self.name, self._version)
+
+    def config(self, config_version: int = 1) -> dict[str, Any]:
+        """The complete configuration, as Triton's config endpoint prints it."""
+        check_unsigned("config_version", config_version)
+        found = self._server.core.model_config(self.name, self._version)
+        if config_version != 1:
+            raise InvalidArgumentError(
+                f"model configuration version {config_version} not supported, supported versions are: 1"
+            )
+        return to_dict(found)
+
+    def __repr__(self) -> str:
+        return str({"name": self.name, "version": self.version, "state": self.state})

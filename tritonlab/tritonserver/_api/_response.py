@@ -1,0 +1,199 @@
+"""The responses to a request, for a thread that waits and for asyncio.
+
+Unlike tritonlab's own iterators these also give the empty final response of a decoupled model: programs written for
+NVIDIA's package look for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import queue
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+from ...core.infer_request import InferenceRequest as CoreRequest
+from ...core.infer_response import InferenceResponse as CoreResponse
+from ...core.infer_response import ParameterValue
+from ...server.api.response_iterator import ResponseIterator as CoreIterator
+from .._c.triton_bindings import InvalidArgumentError, TritonError
+from ._request import InferenceRequest
+from ._running import ModelHandle
+from ._tensor import Tensor
+
+
+@dataclass
+class InferenceResponse:
+    """One answer: outputs or an error, and whether it was the last. `model` is of the version that answered.
+    `classification_label` is never set, as in NVIDIA's package."""
+
+    model: ModelHandle
+    request_id: str | None = None
+    parameters: dict[str, ParameterValue] = field(default_factory=dict)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+    error: TritonError | None = None
+    classification_label: str | None = None
+    final: bool = False
+
+    @staticmethod
+    def _of(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
+        """Raises InvalidArgumentError if the outputs cannot be where the request wants them."""
+        model = request.model
+        if not response.empty:
+            model = model._answering(response.model_version)
+        result = InferenceResponse(model, response.request_id, dict(response.parameters), final=response.final)
+        error = response.error
+        if error is not None:
+            error.args += (result,)  # whoever catches it also has the response
+            result.error = error
+            return result
+        result.outputs = {name: Tensor._from_core(tensor) for name, tensor in response.outputs.items()}
+        device = request.output_memory_type
+        if device is not None:
+            try:
+                result.outputs = {name: tensor.to_device(device) for name, tensor in result.outputs.items()}
+            except TritonError as why:
+                raise InvalidArgumentError(f"Memory type {device} not supported: {why.message}") from why
+        return result
+
+    @staticmethod
+    def _to_queue(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
+        """The same, for where nothing may be raised: then the error is the response's."""
+        try:
+            return InferenceResponse._of(request, response)
+        except InvalidArgumentError as error:
+            return InferenceResponse(request.model, response.request_id, error=error, final=response.final)
+
+
+class ResponseIterator(Iterator[InferenceResponse]):
+    """The responses of one request, the final one last, though it may be empty. Made by `Model.infer`."""
+
+    def __init__(
+        self,
+        model: ModelHandle,
+        request: CoreRequest,
+        inference_request: InferenceRequest,
+        raise_on_error: bool = False,
+    ) -> None:
+        self._request = request
+        self._raise = raise_on_error
+        self._done = False
+        self._source: Iterator[InferenceResponse]
+        users = inference_request.response_queue
+        if users is None:
+            arriving = CoreIterator(request, False, True, model._server.core.explain)
+            # no generator: its frame would hold the last response, and with it the stub's memory
+            self._source = map(functools.partial(InferenceResponse._of, inference_request), arriving)
+            return
+        if not isinstance(users, (queue.SimpleQueue, queue.Queue)):
+            raise InvalidArgumentError("queue.SimpleQueue must be used for response iterator")
+        own: queue.SimpleQueue[InferenceResponse] = queue.SimpleQueue()
+        self._source = iter(own.get, None)
+
+        def on_response(core: CoreRequest, response: CoreResponse) -> None:
+            if response.final:
+                core.on_response = None
+            made = InferenceResponse._to_queue(inference_request, response)
+            own.put(made)
+            users.put(made)
+
+        request.on_response = on_response
+
+    def __next__(self) -> InferenceResponse:
+        if self._done:
+            raise StopIteration
+        response = next(self._source)
+        self._done = response.final
+        if response.error is not None and self._raise:
+            raise response.error
+        return response
+
+    def cancel(self) -> None:
+        """Asks for cancellation. The model decides what still comes."""
+        self._request.cancel()
+
+
+class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
+    """As ResponseIterator, for asyncio. Made by `Model.async_infer`. Any loop may read it; with a `response_queue` it
+    is the one that runs where it is made, or `loop`."""
+
+    def __init__(
+        self,
+        model: ModelHandle,
+        request: CoreRequest,
+        inference_request: InferenceRequest,
+        raise_on_error: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._request = request
+        self._inference_request = inference_request
+        self._raise = raise_on_error
+        self._done = False
+        self._arrived: deque[CoreResponse | InferenceResponse] = deque()
+        #: who waits for the next one, and on which loop
+        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+        users = inference_request.response_queue
+        if users is None:
+            request.on_response = self._on_response
+            return
+        if not isinstance(users, asyncio.Queue):
+            raise InvalidArgumentError("asyncio.Queue must be used for async response iterator")
+        home = loop or asyncio.get_running_loop()
+
+        def hand_out(response: CoreResponse) -> None:
+            made = InferenceResponse._to_queue(inference_request, response)
+            users.put_nowait(made)
+            self._add(made)
+
+        def on_response(core: CoreRequest, response: CoreResponse) -> None:
+            if response.final:
+                core.on_response = None
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear of it
+                home.call_soon_threadsafe(hand_out, response)
+
+        request.on_response = on_response
+
+    def _on_response(self, core: CoreRequest, response: CoreResponse) -> None:
+        if response.final:
+            core.on_response = None
+        self._add(response)
+
+    def _add(self, response: CoreResponse | InferenceResponse) -> None:
+        self._arrived.append(response)
+        waiter = self._waiter  # read after the line above: the reader looks in the opposite order
+        if waiter is not None:
+            loop, future = waiter
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_wake, future)
+
+    async def __anext__(self) -> InferenceResponse:
+        if self._done:
+            raise StopAsyncIteration
+        while not self._arrived:
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+            self._waiter = loop, future
+            if self._arrived:
+                break
+            await future
+        self._waiter = None
+        arrived = self._arrived.popleft()
+        self._done = arrived.final
+        response = arrived
+        if isinstance(arrived, CoreResponse):
+            response = InferenceResponse._of(self._inference_request, arrived)
+        assert isinstance(response, InferenceResponse)
+        if response.error is not None and self._raise:
+            raise response.error
+        return response
+
+    def cancel(self) -> None:
+        """Asks for cancellation. The model decides what still comes."""
+        self._request.cancel()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

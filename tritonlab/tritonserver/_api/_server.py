@@ -1,0 +1,238 @@
+"""The server, and by the names that NVIDIA's module of this name has, what it is told and asked with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from ...core.status import Code, InternalError, ModelLoadError
+from ...server.inference_server import InferenceServer
+from ...server.models.model_repository_manager import check_repositories
+from ...server.observe.log_writer import LogWriter
+from .._c.triton_bindings import InvalidArgumentError, UnavailableError, UnsupportedError
+from .._c.triton_bindings import TRITONSERVER_InstanceGroupKind as InstanceGroupKind
+from .._c.triton_bindings import TRITONSERVER_LogFormat as LogFormat
+from .._c.triton_bindings import TRITONSERVER_MetricFormat as MetricFormat
+from .._c.triton_bindings import TRITONSERVER_MetricKind as MetricKind
+from .._c.triton_bindings import TRITONSERVER_ModelControlMode as ModelControlMode
+from .._c.triton_bindings import TRITONSERVER_RateLimitMode as RateLimitMode
+from ._checks import check_flag, check_member, check_text
+from ._metric import Metric, MetricFamily
+from ._model import Model
+from ._options import ModelLoadDeviceLimit, Options, RateLimiterResource
+from ._running import METRICS, RunningServer
+
+__all__ = [
+    "InstanceGroupKind",
+    "LogFormat",
+    "Metric",
+    "MetricFamily",
+    "MetricFormat",
+    "MetricKind",
+    "ModelControlMode",
+    "ModelDictionary",
+    "ModelLoadDeviceLimit",
+    "Options",
+    "RateLimitMode",
+    "RateLimiterResource",
+    "Server",
+]
+
+#: What an unloaded version's state may be.
+_UNLOADED = (None, "UNAVAILABLE")
+
+
+class ModelDictionary(dict[Any, Model]):
+    """Models by (name, version); a name alone gives a handle on its latest version."""
+
+    def __init__(self, server: Server, models: list[Model]) -> None:
+        super().__init__({(model.name, model.version): model for model in models})
+        self._server = server
+        self._model_names = [model.name for model in models]
+
+    def __getitem__(self, key: Any) -> Model:
+        found = super().get(key) if isinstance(key, tuple) else None
+        if found is not None:
+            return found
+        if not isinstance(key, tuple) and key in self._model_names:
+            return Model(self._server, key)
+        raise KeyError(f"Unknown Model: {key}")
+
+
+class Server:
+    """A Triton server in this process. It serves from `start` on until `stop`, or until nobody holds it, a model of it
+    or a request any more."""
+
+    def __init__(self, options: Options | None = None, **fields: Any) -> None:
+        """`fields`: those of Options, where there are none."""
+        self.options = options if options is not None else Options(**fields)
+        self._server: RunningServer | None = None
+
+    # -- life
+
+    def start(
+        self, wait_until_ready: bool = False, polling_interval: float = 0.1, timeout: float | None = None
+    ) -> Server:
+        """Checks the options, starts, and loads what they say. Raises TypeError, InvalidArgumentError, InternalError;
+        UnavailableError if it is not ready after `timeout` seconds."""
+        if self._server is not None:
+            raise InvalidArgumentError("Server already started")
+        self._server = _start(self.options)
+        if wait_until_ready:
+            _poll(self.ready, polling_interval, timeout)
+            if not self.ready():
+                raise UnavailableError("Timeout before ready")
+        return self
+
+    def stop(self) -> None:
+        """Unloads all models and ends."""
+        self._running().stop()
+        self._server = None
+
+    def _running(self) -> RunningServer:
+        if self._server is None:
+            raise InvalidArgumentError("Server not started")
+        return self._server
+
+    @property
+    def _core(self) -> InferenceServer:
+        return self._running().core
+
+    def _ptr(self) -> NoReturn:
+        """What `tritonfrontend` asks for."""
+        self._running()
+        raise UnsupportedError("there is no C API server to point to; `tritonlab serve` has its endpoints")
+
+    # -- repositories
+
+    def register_model_repository(self, repository_path: str, name_mapping: dict[str, str] | None = None) -> None:
+        """`name_mapping`: directory name -> the model's name. Raises UnsupportedError outside the explicit mode."""
+        core = self._core
+        for directory, name in (name_mapping or {}).items():
+            check_text("directory of a model", directory)
+            check_text("name of a model", name)
+        core.register_model_repository(check_text("repository_path", repository_path), name_mapping)
+
+    def unregister_model_repository(self, repository_path: str) -> None:
+        core = self._core
+        core.unregister_model_repository(check_text("repository_path", repository_path))
+
+    def poll_model_repository(self) -> None:
+        self._core.poll_model_repository()
+
+    # -- what there is
+
+    def metadata(self) -> dict[str, Any]:
+        return self._core.server_metadata()
+
+    def live(self) -> bool:
+        return self._core.live()
+
+    def ready(self) -> bool:
+        return self._core.ready()
+
+    def model(self, model_name: str, model_version: int = -1) -> Model:
+        """A handle on a model, loaded or not."""
+        return Model(self, model_name, model_version)
+
+    def models(self, exclude_not_ready: bool = False) -> ModelDictionary:
+        """Every model of the repositories by name and version; -1 for one that was never loaded."""
+        index = self._core.index(check_flag("exclude_not_ready", exclude_not_ready))
+        found = []
+        for entry in index:
+            version = int(entry.get("version", -1))
+            found.append(Model(self, entry["name"], version, entry.get("state"), entry.get("reason")))
+        return ModelDictionary(self, found)
+
+    def metrics(self, metric_format: MetricFormat = MetricFormat.PROMETHEUS) -> str:
+        """Prometheus text; nothing with `Options.metrics` off."""
+        running = self._running()
+        check_member("metric_format", metric_format, MetricFormat)
+        return running.metrics()
+
+    # -- model control
+
+    def load(self, model_name: str, parameters: Mapping[str, str | int | bool | bytes] | None = None) -> Model:
+        """Loads or reloads a model and waits for it. `parameters`: "config" is a configuration as JSON text, and
+        "file:1/model.py" the bytes of a file, instead of those in the repository. Raises TritonError by what went
+        wrong; InternalError for what cannot be read, InvalidArgumentError for what cannot be loaded."""
+        core = self._core
+        check_text("model_name", model_name)
+        config, files = _load_parameters(model_name, parameters or {})
+        core.load(model_name, config, files or None)
+        return self.model(model_name)
+
+    def unload(
+        self,
+        model: str | Model,
+        unload_dependents: bool = False,
+        wait_until_unloaded: bool = False,
+        polling_interval: float = 0.1,
+        timeout: float | None = None,
+    ) -> None:
+        """Takes a model out of service; an unknown one is ignored. `wait_until_unloaded`: until its versions have
+        ended, `timeout` seconds at most."""
+        core = self._core
+        name = check_text("model name", model.name if isinstance(model, Model) else model)
+        core.unload(name, bool(unload_dependents), wait=False)
+        if wait_until_unloaded:
+            versions = [key for key in self.models() if key[0] == name]
+            _poll(lambda: self._are_unloaded(versions), polling_interval, timeout)
+
+    def _are_unloaded(self, versions: list[tuple[str, int]]) -> bool:
+        """One that the index does not know any more is."""
+        models = self.models()
+        return all(key not in models or models[key].state in _UNLOADED for key in versions)
+
+
+def _start(options: Options) -> RunningServer:
+    core_options = options._checked()
+    repositories = options.model_repository
+    if not repositories:
+        raise InvalidArgumentError("--model-repository must be specified")
+    check_repositories(repositories)
+    core = InferenceServer(list(dict.fromkeys(repositories)), core_options, load_models=False, metrics=METRICS)
+    log = LogWriter(core.log_settings)
+    running = RunningServer(core, log, options.exit_timeout, bool(options.metrics))
+    core.instruments.add(log)
+    try:
+        failed = core.load_startup_models()
+        if failed and core_options.exit_on_error:
+            raise InternalError("failed to load all models")
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def _poll(holds: Callable[[], bool], interval: float, timeout: float | None) -> None:
+    """Until it holds, or `timeout` seconds have passed."""
+    start = time.monotonic()
+    while not holds() and (timeout is None or time.monotonic() - start < timeout):
+        time.sleep(interval)
+
+
+def _load_parameters(name: str, parameters: Mapping[str, Any]) -> tuple[str | None, dict[str, bytes]]:
+    """Raises TypeError for a value that no parameter can have, ModelLoadError for one that loads do not know."""
+    config: str | None = None
+    files: dict[str, bytes] = {}
+    unknown = ""
+    for key, value in parameters.items():
+        check_text("name of a load parameter", key)
+        kind = _PARAMETER_KINDS.get(type(value))
+        if kind is None:
+            raise TypeError(f"load parameter {key!r} must be bytes, a str, an int or a bool, not {value!r}")
+        if key == "config" and isinstance(value, str):
+            config = value
+        elif key.startswith("file:") and isinstance(value, (bytes, str)):
+            files[key] = value if isinstance(value, bytes) else value.encode()
+        elif config is None:  # what comes behind the configuration is not looked at
+            unknown = unknown or f"Unrecognized load parameter '{key}' with type '{kind}'"
+    if unknown:
+        text = f"failed to load '{name}', failed to poll from model repository"
+        raise ModelLoadError(text, code=Code.INTERNAL, reason=unknown)
+    return config, files
+
+
+_PARAMETER_KINDS = {bytes: "BYTES", str: "STRING", int: "INT", bool: "BOOL"}
