@@ -82,7 +82,7 @@ class Tensor:
             array = array.copy()
         if not on_host:
             return array.__dlpack__(stream=stream)
-        return export_tensor(self.data_type.value, array)
+        return export_tensor(self.data_type.value, array, None)  # the array holds this tensor
 
     def __dlpack_device__(self) -> tuple[DLDeviceType, int]:
         return DEVICE_OF_MEMORY[self.memory_type], self.memory_type_id
