@@ -22,7 +22,7 @@ import tritonclient.http
 
 from tests.conformance.reference import ROOT, ReferenceServer, missing
 
-from . import in_kernel, kernel_life, over_network
+from . import in_kernel, kernel_life, liveness, over_network
 from .over_network import LabServer, Pair
 
 RESULT = ROOT / "build" / "bench.json"
@@ -97,6 +97,9 @@ def network_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
         yield more("HTTP, 64 MB FP32 identity, in + out", "GB/s", found, 1)
         found = pair.over_grpc(lambda client: over_network.identity(client, grpc))
         yield more("gRPC, 64 MB FP32 identity, in + out", "GB/s", found, 1)
+        for what, work in liveness.works(ours.http).items():
+            waited = liveness.p99(liveness.live_times(ours.http, work)) * 1e3
+            yield limited(f"HTTP, health/live p99 beside {what}", "ms", waited, "<= 50 ms", waited <= 50)
 
 
 def line(row: Row) -> str:

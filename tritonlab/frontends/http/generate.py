@@ -14,6 +14,7 @@ from . import json_tensor, json_writer
 from .infer_decoder import any_infinite, model_parameter, set_id
 from .infer_encoder import json_data
 from .json_document import about, as_object, members, parse, refuse_large_numbers
+from .large_json import LargeArray
 
 #: The one key whose object is unpacked.
 _NESTED = "parameters"
@@ -36,10 +37,10 @@ def decode(body: bytes | bytearray, model: str, version: int, metadata: Mapping[
         set_id(request, document)
         _convert(request, given, wanted, parameters, nested=False)
     except (TritonError, OverflowError):  # Triton has read the whole document before
-        refuse_large_numbers(bytes(body))
+        refuse_large_numbers(body)
         raise
     if any_infinite(parameters) or any(json_tensor.has_infinity(tensor.data) for tensor in request.inputs.values()):
-        refuse_large_numbers(bytes(body))
+        refuse_large_numbers(body)
     if parameters:
         request.parameters = parameters
     return request
@@ -81,7 +82,7 @@ def _unpack(
 
 def _tensor(name: str, wanted: Mapping[str, Any], value: Any) -> Tensor:
     datatype = DataType[wanted["datatype"]]
-    count = len(value) if type(value) is list else 1
+    count = len(value) if type(value) is list else value.length if type(value) is LargeArray else 1
     shape = _shape(name, wanted["shape"], count)
     return Tensor(datatype, shape, json_tensor.elements(name, datatype, value, count))
 

@@ -14,6 +14,7 @@ from ...core.infer_response import InferenceResponse
 from ...core.status import InvalidArgumentError, TritonError
 from ...server.inference_server import InferenceServer
 from . import errors, generate
+from .large_work import JSON_AT_ONCE, LargeWork
 from .reply import METHOD_NOT_ALLOWED, Headers, Reply, failure, header, read_body, refusal
 from .restricted_features import RestrictedFeatures
 from .version_number import version_number
@@ -26,11 +27,11 @@ MAX_UNSENT = 256 << 20
 class ResponseQueue:
     """The responses of a request, encoded where they come, for the event loop to send."""
 
-    def __init__(self, request: InferenceRequest) -> None:
+    def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
         #: the client does not take what it asked for
         self.overrun = False
         self._request = request
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._encoded: deque[tuple[int, bytes] | None] = deque()  # None is the end
         self._unsent = 0
         self._arrived = asyncio.Event()
@@ -84,14 +85,19 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 class GenerateEndpoint:
     """An ASGI application for one of the two. `stream`: whether it is `generate_stream`."""
 
-    def __init__(self, core: InferenceServer, restricted: RestrictedFeatures, *, stream: bool) -> None:
+    def __init__(self, core: InferenceServer, restricted: RestrictedFeatures, work: LargeWork, *, stream: bool) -> None:
         self._core = core
+        self._work = work
         self._restricted = restricted
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(scope, receive)
-        started = self._start(scope, body)
+        loop = asyncio.get_running_loop()
+        if len(body) > JSON_AT_ONCE:
+            started = await self._work.run(self._start, scope, body, loop)
+        else:
+            started = self._start(scope, body, loop)
         if isinstance(started, Reply):
             await started.send(send)
         elif self._stream:
@@ -99,7 +105,7 @@ class GenerateEndpoint:
         else:
             await (await _single(started)).send(send)
 
-    def _start(self, scope: Scope, body: bytes | bytearray) -> Reply | ResponseQueue:
+    def _start(self, scope: Scope, body: bytes | bytearray, loop: asyncio.AbstractEventLoop) -> Reply | ResponseQueue:
         headers: Headers = scope["headers"]
         if (restricted := self._restricted.refusal("inference", headers)) is not None:
             return restricted
@@ -113,7 +119,7 @@ class GenerateEndpoint:
             if header(headers, b"content-encoding") not in (None, "identity"):
                 raise InvalidArgumentError("Unsupported content-encoding, only 'identity' is supported.")
             request = generate.decode(body, model, number, metadata)
-            queue = ResponseQueue(request)
+            queue = ResponseQueue(request, loop)
             self._core.infer(request)
         except TritonError as error:
             return refusal(error)

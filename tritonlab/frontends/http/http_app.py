@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.routing import Route, Router
@@ -22,14 +23,16 @@ from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
 from .http_protocol import is_gone
 from .infer_endpoint import PATH, InferEndpoint
+from .large_work import LargeWork
 from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Disconnected, Reply, failure, read_body, refusal
 from .restricted_features import RestrictedFeatures
 from .traced_call import TracedCall
 
 #: Bytes; Triton's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
-#: ControlEndpoints that may block at the same time.
+#: ControlEndpoints that may block at the same time; loads may have all of them, and health is asked meanwhile.
 _THREADS = 64
+_HEALTH_THREADS = 4
 
 
 class _Digits(StringConvertor):
@@ -63,6 +66,8 @@ class HTTPApp:
         self._core = core
         self._restricted = RestrictedFeatures(options.restricted_api)
         self._threads = ThreadPoolExecutor(_THREADS, "tritonlab http")
+        self._health_threads = ThreadPoolExecutor(_HEALTH_THREADS, "tritonlab http health")
+        self._work = LargeWork()
         self._infer = InferEndpoint(
             core,
             shared_memory,
@@ -70,6 +75,7 @@ class HTTPApp:
             _forwarded(options),
             options.max_input_size,
             self._on_defect,
+            self._work,
         )
         self._traced_infer = TracedCall(core, self._infer)
         self._router = Router(
@@ -80,6 +86,8 @@ class HTTPApp:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._health_threads.shutdown(wait=False, cancel_futures=True)
+        self._work.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: bytes = scope["raw_path"]
@@ -114,8 +122,8 @@ class HTTPApp:
         versions = (model, model + "/versions/{version:digits}")
         system, cuda = "/v2/systemsharedmemory", "/v2/cudasharedmemory"
         get, post, both = ("GET",), ("POST",), ("GET", "POST")
-        table: list[tuple[str, str, tuple[str, ...], bytes, Callable[[Call], Reply]]] = [
-            ("/v2/health/live", "health", get, TEXT, do.live),
+        table: list[Any] = [
+            ("/v2/health/live", "health", get, TEXT, do.live, False),
             ("/v2/health/ready", "health", get, TEXT, do.ready),
             ("/v2", "metadata", get, JSON, do.server_metadata),
             ("/v2/models/stats", "statistics", get, JSON, do.statistics),
@@ -148,7 +156,7 @@ class HTTPApp:
             ),
         ]
         generating = [
-            Route(path + name, GenerateEndpoint(self._core, self._restricted, stream=stream))
+            Route(path + name, GenerateEndpoint(self._core, self._restricted, self._work, stream=stream))
             for path in versions
             for name, stream in (("/generate", False), ("/generate_stream", True))
         ]
@@ -165,12 +173,15 @@ class _Endpoint:
         methods: tuple[str, ...],
         kind: bytes,
         action: Callable[[Call], Reply],
+        blocks: bool = True,
     ) -> None:
         self._app = app
         self._category = category
         self._methods = methods
         self._kind = kind  # of errors
         self._action = action
+        self._blocks = blocks
+        self._threads = app._health_threads if category == "health" else app._threads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(scope, receive)
@@ -183,7 +194,9 @@ class _Endpoint:
         if call.method not in self._methods:
             return failure(405, METHOD_NOT_ALLOWED, self._kind)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._app._threads, self._action, call)
+            if self._blocks:
+                return await asyncio.get_running_loop().run_in_executor(self._threads, self._action, call)
+            return self._action(call)
         except TritonError as error:
             return refusal(error, self._kind)
 

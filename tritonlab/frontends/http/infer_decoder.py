@@ -31,6 +31,7 @@ from .json_document import (
     parse,
     refuse_large_numbers,
 )
+from .large_json import PIECE, LargeArray
 from .plain_inputs import KnownTexts, plain_input
 from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, OutputInfo, RequestedOutputs
 
@@ -105,9 +106,9 @@ class InferDecoder:
         """
         self.check_size(json_size)
         data = memoryview(body)
-        json_part = bytes(data[:json_size])
+        json_part = data[:json_size] if json_size > PIECE else bytes(data[:json_size])
         request = InferenceRequest(model, {}, model_version=version)
-        known = self._known.get(json_part)
+        known = self._known.get(json_part) if type(json_part) is bytes else None
         if known is not None and json_size + known.size == len(data):
             known.fill(request, data, json_size)
             return request, known.outputs
@@ -133,7 +134,8 @@ class InferDecoder:
         except (TritonError, OverflowError):  # Triton has read the whole document before
             refuse_large_numbers(json_part)
             raise
-        self._known.remember(json_part, document, outputs)
+        if type(json_part) is bytes:
+            self._known.remember(json_part, document, outputs)
         return request, outputs
 
     def check_size(self, size: int) -> None:
@@ -165,7 +167,7 @@ class InferDecoder:
 
     # -- inputs
 
-    def _add_input(self, request: InferenceRequest, entry: Any, blobs: _Blobs, json_part: bytes) -> None:
+    def _add_input(self, request: InferenceRequest, entry: Any, blobs: _Blobs, json_part: bytes | memoryview) -> None:
         _, parameters = find(entry, "parameters")
         has_data, data = find(entry, "data")
         has_binary, binary_size = find(parameters, "binary_data_size")
@@ -342,9 +344,9 @@ def _array(name: str, entry: Any) -> list[Any]:
         raise about(f"Unable to parse '{name}'", error) from None
 
 
-def _as_data(data: Any) -> list[Any]:
+def _as_data(data: Any) -> list[Any] | LargeArray:
     try:
-        return as_array(data)
+        return data if type(data) is LargeArray else as_array(data)
     except TritonError as error:
         raise about("Unable to parse 'data'", error) from None
 

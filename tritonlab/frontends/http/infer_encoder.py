@@ -68,8 +68,8 @@ class InferEncoder:
                 self._store(name, tensor, info)
                 entries.append(head + b"}")  # where it is, the client knows (measured)
             else:
-                entries.append(head + b',"data":' + json_data(name, tensor) + b"}")
-        return b'%b"outputs":[%b]}' % (_head(response, model), b",".join(entries)), blobs
+                entries.append(b"".join((head, b',"data":', json_data(name, tensor), b"}")))
+        return b"".join((_head(response, model), b'"outputs":[', b",".join(entries), b"]}")), blobs
 
     def _store(self, name: str, tensor: Tensor, info: OutputInfo) -> None:
         size = tensor.byte_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,16 +14,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
+from ...core.tensor import Tensor
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
 from ..shared.lone_requests import LoneRequests
 from ..shared.request_parameters import check_forwarded
 from ..shared.shared_memory_manager import SharedMemoryManager
-from . import data_compressor
+from . import data_compressor, large_work
 from .http_protocol import rememberer
 from .infer_decoder import InferDecoder
 from .infer_encoder import InferEncoder
+from .large_work import LargeWork
 from .raw_input import raw_request
 from .reply import BINARY as BINARY_KIND
 from .reply import METHOD_NOT_ALLOWED, TEXT, Headers, Reply, failure, header, read_body, refusal
@@ -34,6 +36,7 @@ from .version_number import version_number
 _JSON_SIZE = b"inference-header-content-length"
 _ENCODING = b"content-encoding"
 _ACCEPTS = b"accept-encoding"
+_LARGE_REGION = re.compile(rb'"shared_memory_byte_size"\s*:\s*[0-9]{7}')
 
 PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
@@ -81,6 +84,10 @@ class SingleResponse:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
+    def outputs(self) -> Mapping[str, Tensor]:
+        """Those of the response, once it is over."""
+        return {} if self._response is None else self._response.outputs
+
     def take(self) -> InferenceResponse:
         """The response, once it is over."""
         response = self._response
@@ -105,6 +112,8 @@ class InferHead:
         self.json_size = header(headers, _JSON_SIZE)
         self.encoding = header(headers, _ENCODING)
         self.accepts = header(headers, _ACCEPTS)
+        #: whether of a large body much is JSON
+        self.json_is_large = self.json_size is None or len(self.json_size) >= len(str(large_work.JSON_AT_ONCE))
         self._forwarded: dict[str, ParameterValue] | None = None
 
     def parameters(self, forwarded: Forwarded) -> dict[str, ParameterValue]:
@@ -130,9 +139,24 @@ class _Exchange:
     outputs: RequestedOutputs
     found: ModelVersion
 
+    def is_large(self) -> bool:
+        """Whether it takes long to encode the answer, which is there."""
+        outputs = self.answer.outputs()
+        total = sum([tensor.data.nbytes for tensor in outputs.values()])
+        if total <= large_work.JSON_AT_ONCE:
+            return False
+        if self.head.accepts is not None or total > large_work.COPY_AT_ONCE:
+            return True
+        by_name, default = self.outputs.by_name, self.outputs.default
+        return any(
+            not info.binary or info.classes
+            for name, tensor in outputs.items()
+            if not (info := by_name.get(name, default)).region and tensor.data.nbytes > large_work.JSON_AT_ONCE
+        )
+
 
 class InferEndpoint:
-    """`on_defect` makes a reply of an exception that nothing accounts for."""
+    """`on_defect` makes a reply of an exception that nothing accounts for; `work` is for what takes long."""
 
     def __init__(
         self,
@@ -142,6 +166,7 @@ class InferEndpoint:
         forwarded: Forwarded | None,
         max_input_size: int,
         on_defect: Callable[[Exception], Reply],
+        work: LargeWork,
     ) -> None:
         self._core = core
         self._decoder = InferDecoder(shared_memory, max_input_size)
@@ -150,6 +175,8 @@ class InferEndpoint:
         self._forwarded = forwarded
         self._max_input_size = max_input_size
         self._on_defect = on_defect
+        self._work = work
+        self._shared_memory = shared_memory
         self._lone = LoneRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, model: str, version: str) -> None:
@@ -158,11 +185,23 @@ class InferEndpoint:
         if isinstance(head, Reply):
             await head.send(send)
             return
-        begun = self._begin(head, body, asyncio.get_running_loop())
+        if self._is_large(head, body):
+            begun = await self._work.run(self._begin, head, body, asyncio.get_running_loop(), polls=False)
+        else:
+            begun = self._begin(head, body, asyncio.get_running_loop())
         reply = await self._finish(begun) if isinstance(begun, _Exchange) else begun
         if reply.status == 200 and (remember := rememberer(scope, send)) is not None:
             remember(partial(self._answer, head, asyncio.get_running_loop()))
         await reply.send(send)
+
+    def _is_large(self, head: InferHead, body: bytes | bytearray | memoryview) -> bool:
+        """Whether it takes long to decode the request and to hand it over."""
+        size = len(body)
+        if size > large_work.COPY_AT_ONCE or (size > large_work.JSON_AT_ONCE and head.json_is_large):
+            return True
+        if head.encoding is not None and size > large_work.PACKED_AT_ONCE:
+            return True
+        return self._shared_memory.in_use and _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
 
     def _read(self, scope: Scope, model: str, version: str) -> InferHead | Reply:
         if (restricted := self._restricted.refusal("inference", scope["headers"])) is not None:
@@ -176,14 +215,14 @@ class InferEndpoint:
 
     def _answer(self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview) -> bytes | ASGIApp | None:
         """`Direct`: the answer to a request with the same head as one that was answered before."""
-        if self._core.tracer.active:
+        if self._core.tracer.active or self._is_large(head, body):
             return None  # `TracedCall` has more to note
         exchange: _Exchange | None = None
         try:
             begun = self._begin(head, body, loop)
             if isinstance(begun, Reply):
                 reply = begun
-            elif begun.answer.over:
+            elif begun.answer.over and not begun.is_large():
                 reply = self._end(begun)
             else:
                 exchange = begun
@@ -198,9 +237,14 @@ class InferEndpoint:
         return send_later
 
     def _begin(
-        self, head: InferHead, body: bytes | bytearray | memoryview, loop: asyncio.AbstractEventLoop
+        self,
+        head: InferHead,
+        body: bytes | bytearray | memoryview,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        polls: bool = True,
     ) -> _Exchange | Reply:
-        """Starts a request, and waits a moment for its answer where that is worth it."""
+        """Starts a request; `polls`: and waits a moment for its answer where that is worth it."""
         model, number = head.model, head.version
         try:
             found = self._core.find(model, number)
@@ -224,7 +268,7 @@ class InferEndpoint:
         alone = self._lone.begin(request)
         try:
             self._core.infer(request)
-            if alone:
+            if alone and polls:
                 answer.poll(request)
         except BaseException as error:
             self._lone.end(request)
@@ -239,7 +283,7 @@ class InferEndpoint:
         except BaseException:
             self._lone.end(exchange.request)
             raise
-        return self._end(exchange)
+        return await self._work.run(self._end, exchange) if exchange.is_large() else self._end(exchange)
 
     def _end(self, exchange: _Exchange) -> Reply:
         self._lone.end(exchange.request)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core.status import InternalError, InvalidArgumentError, TritonError
+from .large_json import PIECE, LargeArray, LargeReader, NotPlainError, first_of_equals
 from .rapidjson_reader import MAX_DEPTH, DepthError, ReadError, read
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -21,17 +22,10 @@ _OPENING[[*b"]}"]] = -1
 
 #: A number that may be beyond a double.
 _LARGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{210}")
+_LARGE_SIZE = 210
 
 
-def _first_of_equals(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of members of the same name the first, as Triton finds them (measured)."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        found.update(reversed(pairs))
-    return found
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_first_of_equals)
+_decoder = json.JSONDecoder(object_pairs_hook=first_of_equals)
 _scan = _decoder.scan_once  # type: ignore[attr-defined]  # typeshed lacks it
 
 INT64 = range(-(2**63), 2**63)
@@ -39,7 +33,13 @@ UINT64 = range(2**64)
 
 
 def parse(body: bytes | bytearray | memoryview) -> Any:
-    """The value of a document; objects are dicts. Raises InternalError with Triton's text."""
+    """The value of a document; objects are dicts, and large arrays may be LargeArrays. Raises InternalError with
+    Triton's text."""
+    if len(body) > PIECE:
+        try:
+            return LargeReader(body, MAX_DEPTH, _refuse_surrogates).read()
+        except NotPlainError:
+            return parse_exactly(bytes(body))
     text = bytes(body)
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH or not _may_be_deep(text):
         try:
@@ -50,6 +50,11 @@ def parse(body: bytes | bytearray | memoryview) -> Any:
             if b"\\u" not in text or _SURROGATE.search(text) is None:
                 return value
     return parse_exactly(text)
+
+
+def _refuse_surrogates(text: bytes) -> None:
+    if b"\\u" in text and _SURROGATE.search(text) is not None:
+        raise NotPlainError
 
 
 def _loads(text: str) -> Any:
@@ -72,10 +77,12 @@ def parse_exactly(text: bytes) -> Any:
         raise InternalError(f"failed to parse the request JSON buffer: {error.text} at {error.offset}") from None
 
 
-def refuse_large_numbers(text: bytes) -> None:
+def refuse_large_numbers(text: bytes | bytearray | memoryview) -> None:
     """Raises what Triton's parser says of a number beyond a double; Python's reads it as infinity, or exactly."""
-    if _LARGE.search(text) is not None:
-        parse_exactly(text)
+    for start in range(0, len(text), PIECE):
+        if _LARGE.search(text, start, start + PIECE + _LARGE_SIZE) is not None:
+            parse_exactly(bytes(text))
+            return
 
 
 def _may_be_deep(text: bytes) -> bool:
@@ -109,6 +116,8 @@ def as_object(value: Any) -> dict[str, Any]:
 
 
 def as_array(value: Any) -> list[Any]:
+    if type(value) is LargeArray:
+        return value.tolist()
     if type(value) is not list:
         raise InternalError("attempt to access JSON non-array as array")
     return value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,9 @@ from numpy.typing import NDArray
 
 from ...core.data_type import DataType
 from ...core.status import InternalError, InvalidArgumentError, TritonError
+from . import large_json
 from .json_document import about, as_bool, as_double, as_int, as_string, as_uint
+from .large_json import LargeArray
 
 #: Triton raises it while it reads; since 2026-04 it says the second of data that ends too early.
 _TOO_MANY = "Unable to parse 'data': Shape does not match true shape of 'data' field"
@@ -32,7 +33,12 @@ def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[An
         )
     if datatype is DataType.INVALID:
         raise InvalidArgumentError(f"invalid datatype for input {name}")
-    flat = _flat(data)
+    if type(data) is LargeArray:
+        found = _large(data, datatype, count)
+        if found is not None:
+            return found
+        data = data.tolist()
+    flat = large_json.flat(data)
     types, wide, _ = _READ[datatype.numpy.kind]
     if len(flat) == count and types.issuperset(map(type, flat)):
         try:
@@ -41,6 +47,29 @@ def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[An
         except OverflowError:
             pass
     raise _fault(flat, datatype, count)
+
+
+def _large(data: LargeArray, datatype: DataType, count: int) -> NDArray[Any] | None:
+    """As `elements`, piece by piece; None if there is a fault to be told."""
+    types, wide, _ = _READ[datatype.numpy.kind]
+    if sum(map(len, data.pieces)) != count:
+        return None
+    found = np.empty(count, datatype.numpy)
+    start = 0
+    for piece in data.pieces:
+        packed = piece if isinstance(piece, np.ndarray) else None
+        if not types.issuperset(map(type, piece) if packed is None else (_TYPES[packed.dtype.kind],)):
+            return None
+        if wide is np.uint64 and packed is not None and bool((packed < 0).any()):
+            return None
+        try:
+            values = np.array(piece, wide)
+        except OverflowError:
+            return None
+        with np.errstate(over="ignore"):
+            found[start : start + len(piece)] = values.astype(datatype.numpy, copy=False)
+        start += len(piece)
+    return found
 
 
 def has_infinity(array: NDArray[Any]) -> bool:
@@ -59,33 +88,20 @@ def _fault(flat: list[Any], datatype: DataType, count: int) -> TritonError:
     return InternalError(_TOO_MANY if len(flat) > count else _TOO_FEW)
 
 
-def _flat(data: Any) -> list[Any]:
-    """The elements in order, not the list itself if it holds lists."""
-    flat = data if type(data) is list else [data]
-    while list in (types := set(map(type, flat))):
-        if len(types) > 1:
-            return list(_leaves(flat))
-        flat = list(chain.from_iterable(flat))
-    return flat
-
-
-def _leaves(data: list[Any]) -> Iterator[Any]:
-    for element in data:
-        if type(element) is list:
-            yield from _leaves(element)
-        else:
-            yield element
-
-
 def _bytes(data: Any) -> NDArray[Any]:
+    pieces = data.pieces if type(data) is LargeArray else [data]
+    return np.frombuffer(b"".join([_wire_form(piece) for piece in pieces]), dtype=np.uint8)
+
+
+def _wire_form(data: Any) -> bytes:
     parts: list[bytes] = []
-    for element in _flat(data):
+    for element in large_json.flat(data if type(data) is list else [data]):
         try:
             raw = as_string(element).encode("utf-8", "surrogateescape")
         except TritonError as error:
             raise about("Unable to parse JSON bytes array", error) from None
         parts += (len(raw).to_bytes(4, "little"), raw)
-    return np.frombuffer(b"".join(parts), dtype=np.uint8)
+    return b"".join(parts)
 
 
 #: By numpy's kind: the types of JSON elements, what they are collected in before they are truncated, and how Triton
@@ -96,3 +112,5 @@ _READ: dict[str, tuple[frozenset[type], Any, Callable[[Any], Any]]] = {
     "i": (frozenset({int}), np.int64, as_int),
     "f": (frozenset({int, float}), np.float64, as_double),
 }
+#: The JSON type of what an array of a LargeArray holds, by numpy's kind.
+_TYPES: dict[str, type] = {"b": bool, "i": int, "f": float}

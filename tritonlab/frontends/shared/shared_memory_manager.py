@@ -94,6 +94,11 @@ class SharedMemoryManager:
         self._regions: dict[str, Region] = {}
         self._lock = threading.Lock()  # of register: a name is given once
 
+    @property
+    def in_use(self) -> bool:
+        """Whether any region is registered."""
+        return bool(self._regions)
+
     def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
         """Opens `byte_size` bytes from `offset`, a multiple of the page size, of the region `key`."""
         self._check_allowed()

@@ -1,0 +1,59 @@
+"""What would keep the event loop from everybody else runs on a thread beside it: large documents and answers, large
+copies, and what is compressed.
+
+Measured on 2 cores: the way to a thread and back takes 25 us while the machine has nothing else to do; 16 KB of JSON
+are parsed in 0.2 ms, 16 KB of floats are written as JSON in 2.4 and compressed in 0.3, 1 MB is copied in 0.02 to 0.1.
+With 5 million numbers as JSON both ways `/v2/health/live` took 8 s (p99), and takes 6 ms, 36 beside other programs that
+want both cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+#: Bytes of JSON, or of data that becomes JSON or is compressed, that are no large work; and of a compressed body, which
+#: may become a thousand times as many.
+JSON_AT_ONCE = 1 << 14
+PACKED_AT_ONCE = 512
+#: Bytes that are only copied.
+COPY_AT_ONCE = 1 << 20
+
+#: More would not be quicker: most of it needs the interpreter lock, and each that waits for it comes before the event
+#: loop now and then.
+_THREADS = 2
+
+#: Seconds of `give_way`.
+_PAUSE = 50e-6
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LargeWork:
+    """The threads of one endpoint."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, "tritonlab http large")
+
+    async def run(self, call: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """What the call gives, in the caller's context."""
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: context.run(call, *args, **options))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def give_way() -> None:
+    """Lets another thread have the interpreter lock, between two pieces of large work.
+
+    A thread that must ask for it waits 5 ms each time. Measured, 5 million numbers both ways: the p99 of
+    `/v2/health/live` is 13 ms instead of 42.
+    """
+    time.sleep(_PAUSE)
