@@ -120,6 +120,10 @@ class RequestRules:
             inputs[name] = _with_shape(tensor, (tensor.shape[0], *shape) if batched else shape)
         request.inputs = inputs
 
+    def refusal_of_single(self, who: str, instead: str = "") -> UnsupportedError:
+        """What refuses a request of `who`, who gets one response, where the model is decoupled (rule 3.7.4)."""
+        return UnsupportedError(f"{who} doesn't support models with decoupled transaction policy{instead}")
+
     def expected_shape(self, name: str) -> str:
         """What a client must send for input `name`, for people: `[batch ≤ 8, 3, any]`. Raises KeyError."""
         sizes = ["any" if size == -1 else str(size) for size in self._rules[name].dims]

@@ -166,16 +166,16 @@ class InferenceServer:
             raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")
         raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
 
-    def infer(self, request: InferenceRequest) -> None:
-        """Starts a request; its responses go to `request.on_response`. Raises TritonError if it is refused; then
-        nothing was executed."""
+    def infer(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
+        """Starts a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
+        Raises TritonError if it is refused; then nothing was executed."""
         if request.state is not RequestState.INITIALIZED:
             raise InvalidArgumentError(f"{request.prefix}the request was sent before; create another one")
         request.request_start = self.clock.now()
         request.serial = next(self._serials)
         inputs = request.inputs
         while True:
-            version = self.find(request.model_name, request.model_version)
+            version = version or self.find(request.model_name, request.model_version)
             try:
                 version.enqueue(request)
                 if not self._watchdog.armed:
@@ -186,6 +186,7 @@ class InferenceServer:
                     raise  # a full queue is counted nowhere (measured)
                 # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
                 request.inputs = inputs  # the check may have reshaped them
+                version = None
 
     def explain(self, request: InferenceRequest) -> str:
         """What a request waits for now, in sentences and stacks; empty if it is not in flight. Blocking, a second at
@@ -198,12 +199,12 @@ class InferenceServer:
         asker.join()
         return "".join(found)
 
-    def _infer_traced(self, request: InferenceRequest) -> None:
+    def _infer_traced(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
         """`infer` of clients' requests while the trace settings let some of them be traced. What models and ensembles
         ask goes to `infer` itself: it is traced where its parent is."""
         trace = request.trace or self.tracer.begin(request)
         try:
-            InferenceServer.infer(self, request)
+            InferenceServer.infer(self, request, version)
         except BaseException:
             if trace is not None:
                 self.tracer.forget(trace)

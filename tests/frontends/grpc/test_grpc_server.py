@@ -45,7 +45,7 @@ class Core:
             raise NotFoundError(f"Request for unknown model: '{name}' is not found")
         return SimpleNamespace(rules=SimpleNamespace(decoupled=False, max_batch_size=0), labels={})
 
-    def infer(self, request: InferenceRequest) -> None:
+    def infer(self, request: InferenceRequest, version: Any) -> None:
         answer = InferenceResponse(
             "m", 1, request.request_id, {"OUT": Tensor(DataType.INT8, (1,), np.zeros(1, np.int8))}
         )

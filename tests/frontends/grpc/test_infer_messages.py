@@ -4,7 +4,7 @@ made, end in Triton's error and nothing else."""
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,21 +23,23 @@ from tritonlab.frontends.grpc import infer_request_reader
 from tritonlab.frontends.grpc.infer_request_reader import InferRequestReader, checked_version, parse
 from tritonlab.frontends.grpc.infer_response_writer import (
     InferResponseWriter,
-    OutputPlan,
     OutputsWanted,
     failed,
     refused,
     stream_error,
     varint,
 )
+from tritonlab.frontends.shared.exchange import Exchange, OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
+from tritonlab.server.inference_server import InferenceServer
+from tritonlab.server.models.model_lifecycle import ModelVersion
 
 Request = service_pb2.ModelInferRequest
 Response = service_pb2.ModelInferResponse
 StreamResponse = service_pb2.ModelStreamInferResponse
 EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
-writer = InferResponseWriter(SharedMemoryManager())
+writer = InferResponseWriter(Exchange(cast(InferenceServer, None), SharedMemoryManager()))
 reader = InferRequestReader(SharedMemoryManager())
 
 
@@ -101,7 +103,7 @@ def test_errors_of_a_stream() -> None:
 
 def test_an_output_too_large_for_its_region() -> None:
     outputs = {"A": Tensor(DataType.FP32, (2,), np.zeros(2, np.float32))}
-    wanted = OutputsWanted({"A": OutputPlan("r", 0, 4)}, {}, False)
+    wanted = OutputsWanted({"A": OutputPlan("r", 0, 4)}, cast(ModelVersion, None))
     with pytest.raises(InternalError, match=re.escape("for output 'A' (4 bytes) should be at least 8 bytes to hold")):
         writer.response(response(outputs=outputs), wanted)
 

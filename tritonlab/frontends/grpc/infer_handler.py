@@ -9,9 +9,11 @@ from google.protobuf.message import DecodeError
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
-from ...core.status import InternalError, TritonError, UnsupportedError
+from ...core.status import TritonError
 from ...server.inference_server import InferenceServer
+from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
+from ..shared.exchange import Exchange, OneResponse
 from ..shared.lone_requests import LoneRequests
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
@@ -21,37 +23,33 @@ from .infer_response_writer import InferResponseWriter, OutputsWanted
 
 
 class Asked(NamedTuple):
-    """A request, how its outputs are wanted, whether an empty final response is (rule 3.7.5), whether its model is
-    decoupled, and the version that the client named."""
+    """A request, the version it is for, how its outputs are wanted, whether an empty final response is (rule 3.7.5),
+    and the version that the client named."""
 
     request: InferenceRequest
+    found: ModelVersion
     wanted: OutputsWanted | None
     empty_final: bool
-    decoupled: bool
     version: str
 
 
 class InferService:
-    """What the infer calls of a server share: the core, and the way from messages to requests and back."""
+    """What the infer calls of a server share: the exchange, and the way from messages to requests and back."""
 
     def __init__(
         self, core: InferenceServer, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None
     ) -> None:
-        self.core = core
-        self.writer = InferResponseWriter(shared_memory)
-        self.lone = LoneRequests()
+        self.exchange = Exchange(core, shared_memory)
+        self.writer = InferResponseWriter(self.exchange)
         self._reader = InferRequestReader(shared_memory, forwarded)
 
     def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
         """What a message asks for. Raises TritonError, for what Triton looks at first."""
         number = checked_version(message.model_version) if message.model_version else -1
-        version = self.core.find(message.model_name, number)
-        rules = version.rules
-        if not streamed and rules.decoupled:
-            raise UnsupportedError("ModelInfer RPC doesn't support models with decoupled transaction policy")
+        found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
-        wanted = None if plans is None else OutputsWanted(plans, version.labels, rules.max_batch_size > 0)
-        return Asked(request, wanted, empty_final, rules.decoupled, message.model_version)
+        wanted = None if plans is None else OutputsWanted(plans, found)
+        return Asked(request, found, wanted, empty_final, message.model_version)
 
 
 class ModelInferCall(UnaryCall):
@@ -63,7 +61,7 @@ class ModelInferCall(UnaryCall):
         self._request: InferenceRequest | None = None
         self._wanted: OutputsWanted | None = None
         self._gone = False
-        self._earlier: list[InferenceResponse] = []  # before the final one, which may be empty
+        self._earlier: OneResponse | None = None  # what came before the final one, which may be empty
         super().__init__(event)
 
     def handle(self, message: bytes) -> None:
@@ -83,26 +81,25 @@ class ModelInferCall(UnaryCall):
         except TritonError as error:
             self._fail(error)
             return
-        alone = service.lone.begin(request)
         try:
-            service.core.infer(request)
+            alone = service.exchange.submit(asked.found, request)
         except TritonError as error:
             self._request = None  # it leads back here
-            service.lone.end(request)
             self._fail(error)
             return
         if alone:
-            service.lone.poll(request)
+            LoneRequests.poll(request)
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        if not response.final:
-            self._earlier.append(response)
-            return
+        if self._earlier is not None or response.empty or not response.final:
+            self._earlier = self._earlier or OneResponse()
+            self._earlier.add(response)
+            if not response.final:
+                return
+            response = self._earlier.take()
         request.on_response = None
-        self._service.lone.end(request)
+        self._service.exchange.over(request)
         try:
-            if self._earlier or response.empty:
-                response = self._only(response)
             message = self._service.writer.response(response, self._wanted) if response.error is None else b""
         except TritonError as error:
             self._fail(error)
@@ -111,13 +108,6 @@ class ModelInferCall(UnaryCall):
             self._fail(response.error)
         else:
             self.respond(message)
-
-    def _only(self, final: InferenceResponse) -> InferenceResponse:
-        """The one response of a request, whose model sent the final one apart from it."""
-        responses = self._earlier if final.empty else [*self._earlier, final]
-        if len(responses) != 1:
-            raise InternalError(f"expected a single response, got {len(responses)}")
-        return responses[0]
 
     def _fail(self, error: TritonError) -> None:
         self.fail(STATUS[error.code], error.message)

@@ -18,9 +18,9 @@ from ...core.tensor import Tensor
 from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded
+from ..shared.exchange import OutputPlan
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
-from .infer_response_writer import OutputPlan
 
 #: `raw_input_contents`: one per input that is neither typed nor in shared memory
 Raw: TypeAlias = Sequence[bytes | memoryview]

@@ -10,39 +10,22 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...core.infer_response import InferenceResponse, ParameterValue
-from ...core.status import InternalError
-from ...core.tensor import Tensor
-from ..shared.classification import classify
-from ..shared.shared_memory_manager import SharedMemoryManager
+from ...server.models.model_lifecycle import ModelVersion
+from ..shared.exchange import Exchange, OutputPlan
 
 FINAL = "triton_final_response"
 
 _Piece = Any  # bytes, or an array whose bytes they are
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPlan:
-    """How a client wants one output: in shared memory (`region`), or as its highest classes (`classes` > 0)."""
-
-    region: str = ""
-    offset: int = 0
-    byte_size: int = 0
-    classes: int = 0
-
-
 class OutputsWanted(NamedTuple):
-    """How a client wants the outputs of its request, where that is not simply as they are.
-
-    `labels` of the classified ones by name; `batched`: whether the model's first dimension is the batch.
-    """
+    """How a client wants the outputs of its request to a version, where that is not simply as they are."""
 
     plans: Mapping[str, OutputPlan]
-    labels: Mapping[str, tuple[str, ...]]
-    batched: bool
+    version: ModelVersion
 
 
 def varint(number: int) -> bytes:
@@ -94,8 +77,8 @@ _FINAL = {final: _parameter(FINAL, final) for final in (False, True)}
 class InferResponseWriter:
     """Writes the responses of one server's models."""
 
-    def __init__(self, shared_memory: SharedMemoryManager) -> None:
-        self._shared_memory = shared_memory
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
 
     def response(
         self,
@@ -135,24 +118,12 @@ class InferResponseWriter:
         for name, tensor in response.outputs.items():
             data: Any = tensor.data
             if wanted is not None and (plan := wanted.plans.get(name)) is not None:
-                if plan.classes:
-                    tensor = classify(tensor, plan.classes, wanted.labels.get(name, ()), batched=wanted.batched)
-                    data = tensor.data
-                elif plan.region:
-                    self._store(name, tensor, plan)
-                    data = _EMPTY
+                placed = self._exchange.place(name, tensor, plan, wanted.version)
+                tensor, data = (tensor, _EMPTY) if placed is None else (placed, placed.data)
             pieces.append(_output(name, tensor.datatype.name, tensor.shape))
             contents.append(b"\x32" + varint(data.nbytes))
             contents.append(data)
         return pieces + contents
-
-    def _store(self, name: str, tensor: Tensor, plan: OutputPlan) -> None:
-        if tensor.byte_size > plan.byte_size:
-            raise InternalError(
-                f"shared memory size specified with the request for output '{name}' ({plan.byte_size} bytes) should be "
-                f"at least {tensor.byte_size} bytes to hold the results"
-            )
-        self._shared_memory.write(plan.region, plan.offset, tensor.data)
 
 
 _EMPTY = memoryview(b"")

@@ -42,7 +42,7 @@ class ModelStreamInferCall(StreamCall):
             self._requests[request] = asked
             if self.over:
                 request.cancel()
-            self._service.core.infer(request)
+            self._service.exchange.core.infer(request, asked.found)
         except TritonError as error:
             # in the stream even where `triton_grpc_error` is set (measured)
             self.write(stream_error(error.message, refused(parsed.id)))
@@ -58,7 +58,7 @@ class ModelStreamInferCall(StreamCall):
             self._forget(request)
 
     def _is_due(self, asked: Asked, response: InferenceResponse) -> bool:
-        if asked.decoupled:
+        if asked.found.rules.decoupled:
             return asked.empty_final or not response.empty
         # one response is all such a model gives, and an error after it is not shown (measured)
         if response.empty or asked.request in self._answered:

@@ -19,7 +19,7 @@ class TracedModelInferCall(ModelInferCall):
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self._reception = Reception(_context(event.invocation_metadata))
-        self._clock = service.core.clock
+        self._clock = service.exchange.core.clock
         self._stamp("GRPC_WAITREAD_START")
         super().__init__(event, service, compression)
 

@@ -12,7 +12,7 @@ from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.model_config import print_pbtxt, to_dict
-from ...core.status import InternalError, TritonError, UnsupportedError
+from ...core.status import InternalError, TritonError
 from ...core.tensor import Tensor
 from ...ipc.interrupts import shielded
 from ...ipc.stub_log import LogRecord
@@ -151,7 +151,10 @@ class Model:
 
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
         """A request for `infer`."""
-        types = self._found().rules.input_types
+        return self._request(self._found(), fields)
+
+    def _request(self, found: ModelVersion, fields: RequestFields) -> InferenceRequest:
+        types = found.rules.input_types
         inputs = {
             name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
             for name, value in fields.get("inputs", {}).items()
@@ -173,10 +176,17 @@ class Model:
         that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
         raises a response's error instead of yielding it.
         """
-        request = request or self.create_request(**fields)
+        found = None
+        if request is None:
+            found = self._found()
+            request = self._request(found, fields)
         iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
+        return self._start(iterator, found)
+
+    def _start(self, iterator: ResponseIterator, found: ModelVersion | None) -> ResponseIterator:
+        request = iterator.request
         try:
-            shielded(self._core.infer, request)
+            shielded(self._core.infer, request, found)
         except KeyboardInterrupt:
             try:
                 iterator.interrupted()
@@ -192,9 +202,12 @@ class Model:
         **fields: Unpack[RequestFields],
     ) -> AsyncResponseIterator:
         """`infer` for asyncio: `async for response in model.async_infer(…)`. Call it on the running loop."""
-        request = request or self.create_request(**fields)
+        found = None
+        if request is None:
+            found = self._found()
+            request = self._request(found, fields)
         iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
-        shielded(self._core.infer, request)
+        shielded(self._core.infer, request, found)
         return iterator
 
     def __call__(self, **inputs: Any) -> dict[str, NDArray[Any]]:
@@ -203,15 +216,13 @@ class Model:
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
         number of times. An interrupt cancels the request and says where the model was (RequestInterrupted).
         """
-        if self._found().rules.decoupled:
-            # text of rule 3.7.4, and what to do instead
-            raise UnsupportedError(
-                "ModelInfer RPC doesn't support models with decoupled transaction policy: "
-                f"iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
-            )
-        request = self.create_request(inputs=inputs)
+        found = self._found()
+        if found.rules.decoupled:
+            instead = f": iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
+            raise found.rules.refusal_of_single("ModelInfer RPC", instead)
+        request = self._request(found, {"inputs": inputs})
         try:
-            response = next(self.infer(request), None)
+            response = next(self._start(ResponseIterator(request, True, False, self._core.explain), found), None)
         except KeyboardInterrupt:
             request.cancel()  # nobody can get its answer any more
             raise

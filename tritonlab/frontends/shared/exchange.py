@@ -1,0 +1,108 @@
+"""An exchange is a client's request and what answers it: all of it that is the same in every protocol.
+
+A frontend turns bytes into a request and responses into bytes. Between the two it asks its `Exchange`:
+
+    find      which version the request is for, once; whether that answers more often than the client can hear
+    submit    hands the request over; what it returns says whether it is worth waiting for the answer at once
+    OneResponse, collects what the client can hear: one response, however its model sent it
+    place     how the client wants an output: as it is, as its highest classes, or in its own shared memory
+    over      the request is answered
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.status import InternalError
+from ...core.tensor import Tensor
+from ...server.inference_server import InferenceServer
+from ...server.models.model_lifecycle import ModelVersion
+from .classification import classify
+from .lone_requests import LoneRequests
+from .shared_memory_manager import SharedMemoryManager
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """How a client wants one output: in shared memory (`region`), as its highest classes (`classes` > 0), or neither.
+    `binary`: behind the JSON and not in it, where there is JSON."""
+
+    region: str = ""
+    offset: int = 0
+    byte_size: int = 0
+    classes: int = 0
+    binary: bool = False
+
+
+class Exchange:
+    """The exchanges of one endpoint. `submit` is for one thread, the rest for any."""
+
+    def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
+        self.core = core
+        self.shared_memory = shared_memory
+        self._lone = LoneRequests()
+
+    def find(self, name: str, number: int, single: str = "") -> ModelVersion:
+        """The READY version a request is for. `single`: who asks, where that gets one response and no more. Raises
+        NotFoundError, UnavailableError, UnsupportedError (rules 5.4.1, 3.7.4)."""
+        version = self.core.find(name, number)
+        if single and version.rules.decoupled:
+            raise version.rules.refusal_of_single(single)
+        return version
+
+    def submit(self, version: ModelVersion, request: InferenceRequest) -> bool:
+        """Starts a request to the version it was found to be for; its responses go to `request.on_response`. True: it
+        is alone, and `LoneRequests.poll` gets its answer soonest. Raises what refuses it; then it is over."""
+        alone = self._lone.begin(request)
+        try:
+            self.core.infer(request, version)
+        except BaseException:
+            self._lone.end(request)
+            raise
+        return alone
+
+    def over(self, request: InferenceRequest) -> None:
+        """A request that was submitted is answered, or nobody waits for that any more."""
+        self._lone.end(request)
+
+    def place(self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion) -> Tensor | None:
+        """The output as it is to be sent; None for one that is in the client's shared memory now. Raises TritonError
+        for one that has no classes, or does not fit."""
+        if plan.classes:
+            batched = version.rules.max_batch_size > 0
+            return classify(tensor, plan.classes, version.labels.get(name, ()), batched=batched)
+        if not plan.region:
+            return tensor
+        if tensor.byte_size > plan.byte_size:
+            raise InternalError(
+                f"shared memory size specified with the request for output '{name}' ({plan.byte_size} bytes) should be "
+                f"at least {tensor.byte_size} bytes to hold the results"
+            )
+        self.shared_memory.write(plan.region, plan.offset, tensor.data)
+        return None
+
+
+class OneResponse:
+    """The one response that a client gets; its model may have sent the final flag apart from it."""
+
+    __slots__ = ("_count", "_first")
+
+    def __init__(self) -> None:
+        self._first: InferenceResponse | None = None
+        self._count = 0
+
+    def add(self, response: InferenceResponse) -> None:
+        if not response.empty:
+            self._count += 1
+            self._first = self._first or response
+
+    def take(self, none: str = "expected a single response, got 0") -> InferenceResponse:
+        """The response, after the final one; an error where there is none, or more than one (rule 3.2.3). The error is
+        not raised: its traceback would keep the call that raises, and the request with it."""
+        if self._first is None:
+            return InferenceResponse(error=InternalError(none))
+        if self._count > 1:
+            return InferenceResponse(error=InternalError(f"expected a single response, got {self._count}"))
+        return self._first
