@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, Script, alive, eventually, in_threads, instances
-from tritonlab.core.status import InvalidArgumentError, ModelError, TritonError
+from tritonlab.core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from tritonlab.instances.instance_state import InstanceState
+from tritonlab.server.api.model import Model
 
 NOT_HEALTHY = "Stub process 'script_0_0' is not healthy."
 
@@ -125,7 +128,7 @@ def test_with_two_instances_the_other_one_goes_on(lab: Lab) -> None:  # rule 2.6
     lab.server.unload(model)
 
 
-def test_a_model_that_cannot_start_again_is_given_up(lab: Lab) -> None:
+def test_a_model_that_cannot_start_again_is_tried_again_until_it_can(lab: Lab) -> None:
     marker = lab.repository / "started_once"
     model = lab.load(
         "once",
@@ -149,10 +152,21 @@ class TritonPythonModel:
     assert "exit status 5" in raised.value.reason
     assert not model.ready()
     assert any("could not be started again: FileExistsError" in record.text for record in model.logs())
+    marker.rmdir()
+    eventually(model.ready)
+    (instance,) = model.instances()
+    assert (instance["state"], instance["failure"], instance["next_try"], instance["restarts"]) == (
+        "ready",
+        "",
+        None,
+        1,
+    )
+    with pytest.raises(ModelError, match="not healthy"):  # it gets requests again
+        next(model.infer())
     lab.server.unload(model)
 
 
-def test_a_model_whose_own_threads_kill_it_is_given_up(lab: Lab) -> None:
+def test_a_model_whose_own_threads_kill_it_starts_after_pauses(lab: Lab) -> None:
     model = lab.load(
         "suicidal",
         """
@@ -166,10 +180,69 @@ class TritonPythonModel:
         return []
 """,
     )
-    eventually(lambda: instances(model)[0].state is InstanceState.FAILED)
-    assert instances(model)[0].replacement.count == 2
-    assert model.logs()[-1].text == "'suicidal_0' died 3 times without a request and is not started again."
+    instance = instances(model)[0]
+    eventually(lambda: instance.state is InstanceState.FAILED and instance.replacement.next_try is not None)
+    assert instance.replacement.count == 2
+    assert (
+        "it died 3 times without a request in between. The stub process of 'suicidal_0' ended with exit status 7."
+        in (model.instances()[0]["failure"])
+    )
+    assert 0 < model.instances()[0]["next_try"] <= 1
+    with pytest.raises(ModelError, match="not healthy"):
+        next(model.infer())
+    eventually(lambda: instance.replacement.count == 3)
     lab.server.unload(model)
+
+
+def failing(lab: Lab, name: str) -> tuple[Model, Path]:
+    """A model whose stub has died and cannot start before the file is gone; it pauses for longer than a test takes."""
+    broken = lab.repository / f"{name}.broken"
+    source = f"""
+import os
+
+class TritonPythonModel:
+    def initialize(self, args):
+        if os.path.exists({str(broken)!r}):
+            raise RuntimeError("no weights")
+
+    def execute(self, requests):
+        os._exit(1)
+"""
+    model = lab.load(name, source)
+    broken.touch()
+    instance = instances(model)[0]
+    instance.replacement._failures = 8
+    with pytest.raises(ModelError):
+        next(model.infer())
+    eventually(lambda: instance.replacement.next_try is not None)
+    instance.replacement._failures = 8
+    eventually(lambda: (model.instances()[0]["next_try"] or 0) > 10)
+    return model, broken
+
+
+def test_a_load_does_not_wait_for_the_next_try(lab: Lab) -> None:
+    model, broken = failing(lab, "paused")
+    instance = instances(model)[0]
+    assert not lab.server.ready()
+    with pytest.raises(ModelLoadError, match="no weights"):
+        lab.server.load("paused")
+    assert instances(model) == [instance]  # the next try is still to come
+    broken.unlink()
+    lab.server.load("paused")
+    assert model.ready()
+    assert instances(model) != [instance]
+    eventually(lambda: instance.state is InstanceState.STOPPED)
+    lab.server.unload(model)
+
+
+def test_an_unload_does_not_wait_for_the_next_try(lab: Lab) -> None:
+    model, _ = failing(lab, "pausing")
+    instance = instances(model)[0]
+    started = time.monotonic()
+    lab.server.unload(model)
+    assert time.monotonic() - started < 5
+    assert instance.state is InstanceState.STOPPED
+    assert instance.replacement.next_try is None
 
 
 def test_a_model_can_be_unloaded_while_its_stub_is_replaced(lab: Lab) -> None:

@@ -63,6 +63,7 @@ class Bench:
                 idle=scheduler.instance_idle,  # type: ignore[arg-type]
                 away=scheduler.instance_away,  # type: ignore[arg-type]
                 gone=lambda instance: scheduler.instance_gone(instance, ModelError("gone")),  # type: ignore[arg-type]
+                ready=scheduler.instance_ready,  # type: ignore[arg-type]
                 reschedule=scheduler.reschedule,
             )
         )
@@ -146,7 +147,7 @@ def test_the_largest_demand_leaves_with_its_instance() -> None:
     assert bench.running() == {"small0": ["1"], "other0": ["2"]}
     bench.finish("small0")
     bench.finish("other0")
-    bench.events["large"].gone(bench.instances["large0"])  # type: ignore[arg-type]
+    bench.limiter.unregister(bench.instances["large0"])
     bench.send("small", "3")
     bench.send("other", "4")
     assert bench.running() == {"small0": ["3"]}
@@ -276,6 +277,7 @@ def test_the_resources_of_a_dead_stub_are_free() -> None:
     bench.send("a", "3")
     bench.events["a"].idle(bench.instances["a0"])  # type: ignore[arg-type]
     assert bench.running() == {"b0": ["2"]}
+    bench.events["b"].away(bench.instances["b0"])  # type: ignore[arg-type]
     bench.events["b"].gone(bench.instances["b0"])  # type: ignore[arg-type]
     assert bench.running()["a0"] == ["3"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,43 +13,50 @@ import pytest
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import ModelError, TritonError, UnavailableError
 from tritonlab.instances.payload import Payload
-from tritonlab.instances.stub_replacement import StubReplacement
+from tritonlab.instances.stub_replacement import Death, StubReplacement, pause_after
+from tritonlab.testing import FakeTimer, MockClock
+
+SECOND = 1_000_000_000
 
 
 class Died:
     """A stub that has ended."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
     def unhealthy(self) -> ModelError:
         return ModelError("Stub process 'm_0_0' is not healthy.", reason="It ended.")
-
-    def log(self, stream: str, level: str, text: str) -> None:
-        assert (stream, level) == ("server", "ERROR")
-        self.lines.append(text)
 
 
 class Instance:
     """Notes what it and its scheduler are told."""
 
+    name = "m_0_0"
+
     def __init__(self, idle: bool = True) -> None:
-        self.plan = SimpleNamespace(name="m_0_0")
+        self.idle_before = idle
         self.stopped = False
+        self.failed = False
         self.told: list[Any] = []
-        self.failure: TritonError | None = None
-        self.events = SimpleNamespace(
-            away=lambda instance: idle,
-            idle=lambda instance: self.told.append("idle"),
-            gone=lambda instance: self.told.append("gone"),
+        self.said: list[str] = []
+        self.failure: Exception | None = None
+        self.clock = MockClock()
+        self.timer = FakeTimer(self.clock)
+        events = SimpleNamespace(
+            away=lambda: self.idle_before,
+            idle=lambda: self.told.append("idle"),
+            gone=lambda: self.told.append("gone"),
+            ready=lambda: self.told.append("ready"),
         )
-        self.replacement = StubReplacement(self, self.events)  # type: ignore[arg-type]
+        self.replacement = StubReplacement(self, events, self.clock, self._later)
         self.meanwhile: Payload | None = None
+
+    def _later(self, ns: int, function: Callable[[], None]) -> None:
+        self.timer.call_at(self.clock.now() + ns, function)
 
     def start(self) -> None:
         if self.meanwhile is not None:
-            self.replacement.hold(self.meanwhile)
+            assert self.replacement.hold(self.meanwhile)
         if self.failure is not None:
+            self.failed = True
             raise self.failure
         self.told.append("started")
 
@@ -54,7 +64,13 @@ class Instance:
         self.told.append(("buried", payload, requests, error.message))
 
     def give_up(self) -> None:
+        self.failed = True
         self.told.append("given up")
+
+    def try_again(self) -> bool:
+        assert self.failed
+        self.failed = False
+        return not self.stopped
 
     def execute(self, payload: Payload) -> None:
         self.told.append(payload)
@@ -62,13 +78,24 @@ class Instance:
     def refuse(self, payload: Payload, error: TritonError) -> None:
         self.told.append((payload, error.message))
 
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
     def dies(self, *, requests: tuple[Any, ...] = (), payload: Any = None, batches: int = 0) -> list[str]:
         """What is logged."""
         self.told.clear()
-        stub = Died()
-        self.replacement.begin(stub, payload, requests, batches)  # type: ignore[arg-type]
-        self.replacement.end(UnavailableError("Server exited"))
-        return stub.lines
+        self.said.clear()
+        self.replacement.begin(Death(Died(), payload, requests, batches))  # type: ignore[arg-type]
+        self.replacement.join()
+        return self.said
+
+    def passes(self, ns: int) -> list[Any]:
+        """What it and its scheduler are told while the time passes."""
+        self.told.clear()
+        self.said.clear()
+        self.timer.advance(ns)
+        self.replacement.join()
+        return self.told
 
 
 BURIED = ("buried", None, (), "Stub process 'm_0_0' is not healthy.")
@@ -98,10 +125,61 @@ def test_the_new_stub_executes_what_came_meanwhile() -> None:
 
 def test_if_it_cannot_start_what_came_meanwhile_fails() -> None:
     instance = Instance()
-    instance.meanwhile, instance.failure = Payload([InferenceRequest("m", {})], 1, "full"), ModelError("no weights")
-    assert instance.dies()[1:] == ["'m_0_0' could not be started again: no weights"]
-    assert instance.told == [BURIED, (instance.meanwhile, "Stub process 'm_0_0' is not healthy."), "gone"]
+    waiting = instance.meanwhile = Payload([InferenceRequest("m", {})], 1, "full")
+    instance.failure = ModelError("no weights")
+    assert instance.dies()[1:] == [
+        "'m_0_0' does not run: it could not be started again: no weights. Next try in 0.5 s."
+    ]
+    assert instance.told == [BURIED, (waiting, "Stub process 'm_0_0' is not healthy."), "gone"]
     assert instance.replacement.count == 0
+    assert not instance.replacement.hold(waiting)  # a late one: the scheduler gives it no more
+
+
+def test_the_pauses_grow_and_are_bounded() -> None:
+    assert [pause_after(failures) / 1e9 for failures in (1, 2, 3, 8, 9, 10, 1000)] == [0.25, 0.5, 1, 32, 60, 60, 60]
+
+
+def test_a_start_that_fails_is_tried_again_for_as_long_as_it_takes() -> None:
+    instance = Instance()
+    instance.failure = ModelError("killed")
+    instance.dies(requests=(object(),))
+    replacement = instance.replacement
+    tries = []
+    for _ in range(12):
+        assert replacement.next_try is not None
+        assert replacement.failure == "it could not be started again: killed."
+        tries.append((replacement.next_try - instance.clock.now()) / 1e9)
+        assert instance.passes(replacement.next_try - instance.clock.now() - 1) == []
+        assert instance.said == []
+        assert instance.passes(1) == []  # the scheduler knows already that it is gone
+        assert len(instance.said) == 1
+    assert tries == [0.25, 0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+    instance.failure = None
+    assert instance.passes(60 * SECOND) == ["started", "ready"]
+    assert (replacement.count, replacement.failure, replacement.next_try) == (1, "", None)
+    assert instance.timer.deadlines == []
+
+
+def test_a_failure_that_is_none_of_the_models_is_tried_again_too(caplog: pytest.LogCaptureFixture) -> None:
+    instance = Instance()
+    instance.failure = RuntimeError("can't start new thread")
+    instance.dies()
+    assert "could not be started again" in caplog.text
+    instance.failure = None
+    assert instance.passes(SECOND // 2) == ["started", "ready"]
+
+
+def test_once_it_has_executed_something_the_pauses_are_short_again() -> None:
+    instance = Instance()
+    instance.failure = ModelError("killed")
+    instance.dies()
+    instance.passes(100 * SECOND)
+    instance.failure = None
+    instance.passes(60 * SECOND)
+    assert instance.told[-1] == "ready"
+    instance.failure = ModelError("killed")
+    instance.dies(requests=(object(),), batches=4)
+    assert instance.replacement.next_try == instance.clock.now() + SECOND // 4
 
 
 def test_a_stopped_one_says_nothing_of_it() -> None:
@@ -109,9 +187,32 @@ def test_a_stopped_one_says_nothing_of_it() -> None:
     instance.stopped, instance.failure = True, UnavailableError("stopped")
     assert len(instance.dies()) == 1
     assert instance.told == [BURIED, "gone"]
+    assert instance.timer.deadlines == []
 
 
-def test_deaths_without_a_request_in_between_are_the_end() -> None:
+def test_the_end_during_a_pause_is_the_end() -> None:
+    instance = Instance()
+    instance.failure = ModelError("killed")
+    instance.dies()
+    instance.replacement.end(UnavailableError("Server exited"))
+    assert instance.replacement.next_try is None
+    assert instance.passes(600 * SECOND) == []
+
+
+def test_a_pause_does_not_keep_the_instance() -> None:
+    instance = Instance()
+    instance.failure = ModelError("killed")
+    instance.dies()
+    timer, there = instance.timer, weakref.ref(instance.replacement)
+    instance.replacement.end(UnavailableError("Server exited"))
+    instance.failure = None
+    del instance
+    gc.collect()
+    assert there() is None
+    timer.advance(SECOND)
+
+
+def test_deaths_without_a_request_in_between_are_followed_by_pauses() -> None:
     instance = Instance()
     for _ in range(2):
         instance.dies()
@@ -124,8 +225,19 @@ def test_deaths_without_a_request_in_between_are_the_end() -> None:
         instance.dies(batches=6)
         assert instance.told[-1] == "idle"
     said = instance.dies(batches=6)
-    assert said[1:] == ["'m_0_0' died 3 times without a request and is not started again."]
+    text = "it died 3 times without a request in between. It ended."
+    assert said[1:] == [f"'m_0_0' does not run: {text} Next try in 1 s."]
     assert instance.told == [BURIED, "given up", "gone"]
+    assert instance.passes(SECOND) == ["started", "ready"]
+    assert instance.dies(batches=6)[-1].endswith("Next try in 2 s.")
+
+
+def test_one_that_lived_long_starts_at_once() -> None:
+    instance = Instance()
+    for _ in range(5):
+        instance.clock.advance(60 * SECOND)
+        instance.dies()
+        assert instance.told[-1] == "idle"
 
 
 def test_the_end_refuses_what_waits() -> None:

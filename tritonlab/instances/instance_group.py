@@ -16,6 +16,7 @@ _UNHEARD = InstanceEvents(
     idle=lambda instance: None,
     away=lambda instance: False,
     gone=lambda instance: None,
+    ready=lambda instance: None,
     reschedule=lambda request: False,
 )
 

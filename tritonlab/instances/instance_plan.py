@@ -53,6 +53,8 @@ class InstanceServices:
     on_call: Callable[[ModelInstance, StubConnection, int, int, Any], None]
     #: the stub behind the link has ended, or a process that it forked; perhaps called more than once
     on_link_end: Callable[[StubConnection], None]
+    #: calls a function, which must not block, after so many nanoseconds
+    later: Callable[[int, Callable[[], None]], None]
 
 
 @dataclass
@@ -63,8 +65,10 @@ class InstanceEvents:
     idle: Callable[[ModelInstance], None]
     #: its stub died: no payloads until the next `idle`; True if it was idle
     away: Callable[[ModelInstance], bool]
-    #: will take no more payloads
+    #: takes no payloads, unless it is `ready` once more
     gone: Callable[[ModelInstance], None]
+    #: was gone and takes payloads again
+    ready: Callable[[ModelInstance], None]
     #: a request released with RESCHEDULE, before `idle`; False if the model's scheduler takes none back, TritonError if
     #: not this one
     reschedule: Callable[[InferenceRequest], bool]

@@ -17,6 +17,7 @@ class InstanceEvent(enum.Enum):
     INITIALIZED = "initialized"
     DIED = "died"
     GAVE_UP = "gave up"
+    TRY_AGAIN = "try again"
     STOP = "stop"
 
 
@@ -30,5 +31,6 @@ TRANSITIONS = {
     (InstanceState.RESTARTING, InstanceEvent.INITIALIZED): InstanceState.READY,
     (InstanceState.RESTARTING, InstanceEvent.GAVE_UP): InstanceState.FAILED,
     (InstanceState.RESTARTING, InstanceEvent.STOP): InstanceState.STOPPED,
+    (InstanceState.FAILED, InstanceEvent.TRY_AGAIN): InstanceState.RESTARTING,
     (InstanceState.FAILED, InstanceEvent.STOP): InstanceState.STOPPED,
 }

@@ -23,7 +23,7 @@ from .instance_state import TRANSITIONS, InstanceEvent, InstanceState
 from .model_stub import ModelStub
 from .payload import Payload
 from .response_factory import BlockReader, build_response, failure_of
-from .stub_replacement import StubReplacement
+from .stub_replacement import Death, StubReplacement
 from .warmup import Warmup, WarmupRun
 
 _EXECUTE = NUMBER["EXECUTE"]
@@ -50,7 +50,8 @@ class ModelInstance:
         self._executions = ExecutionRecord(plan.name, stats, services.clock, services.instruments)
         self._events = events
         self._idle: Callable[[ModelInstance], None] = events.idle
-        self.replacement = StubReplacement(self, events)
+        self.replacement = StubReplacement(self, _Bound(self, events), services.clock, services.later)
+        self._leaving = False
         #: the models that its BLS calls named
         self.called: set[str] = set()
         self._lock = threading.Lock()  # guards state, _stub and _payload
@@ -65,6 +66,8 @@ class ModelInstance:
         """Imports and initializes the model, in `stub` if one was given; blocking. Raises ModelError with Triton's
         text."""
         plan = self.plan
+        if self.stopped:
+            raise UnavailableError(f"'{plan.name}' was stopped while it started")
         try:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
             self._adopt(stub)
@@ -145,6 +148,18 @@ class ModelInstance:
             if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
                 self._advance(InstanceEvent.GAVE_UP)
 
+    def try_again(self) -> bool:
+        """After a pause: whether it starts once more."""
+        with self._lock:
+            if self.state is not InstanceState.FAILED or self._leaving:
+                return False
+            self._advance(InstanceEvent.TRY_AGAIN)
+            return True
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
     @property
     def stopped(self) -> bool:
         return self.state is InstanceState.STOPPED
@@ -159,6 +174,8 @@ class ModelInstance:
 
     def leave(self, idle: Callable[[], None]) -> None:
         """Its scheduler gets it back no more: `idle` is called when it could."""
+        with self._lock:
+            self._leaving = True
         self._idle = lambda instance: idle()
 
     def stop(self) -> None:
@@ -209,8 +226,7 @@ class ModelInstance:
         with self._lock:
             stub = self._stub
             if (self.state is not InstanceState.READY and not warming) or stub is None:
-                if self.state is InstanceState.RESTARTING:
-                    self.replacement.hold(payload)
+                if self.state is InstanceState.RESTARTING and self.replacement.hold(payload):
                     return
                 stub = None
             else:
@@ -388,7 +404,7 @@ class ModelInstance:
             self._advance(InstanceEvent.DIED)
             requests = list(self.inflight.values())
             payload, self._payload = self._payload, None
-            self.replacement.begin(stub, payload, requests, self._batches)
+            self.replacement.begin(Death(stub, payload, requests, self._batches))
         self._services.spin.leave(id(self))
 
     def bury(self, payload: Payload | None, requests: Sequence[InferenceRequest], error: TritonError) -> None:
@@ -398,10 +414,25 @@ class ModelInstance:
         self.inflight.fail(requests, error)
         self.inflight.drained.set()
 
+    def say(self, text: str) -> None:
+        """Adds an error to the server's log, in the instance's name."""
+        if self._stub is not None:
+            self._stub.log("server", "ERROR", text)
+
     def __repr__(self) -> str:
         return (
             f"<ModelInstance {self.plan.name} [{self.state.value} | {len(self.inflight)} in flight | pid {self.pid}]>"
         )
+
+
+class _Bound:
+    """The events of one instance."""
+
+    def __init__(self, instance: ModelInstance, events: InstanceEvents) -> None:
+        self.away = partial(events.away, instance)
+        self.idle = partial(events.idle, instance)
+        self.gone = partial(events.gone, instance)
+        self.ready = partial(events.ready, instance)
 
 
 def _nobody(instance: ModelInstance) -> None:

@@ -162,11 +162,7 @@ class RateLimiter:
             self.serve()
             return was_idle
 
-        def gone(instance: Any) -> None:
-            events.gone(instance)
-            self.unregister(instance)
-
-        return replace(events, idle=idle, away=away, gone=gone)
+        return replace(events, idle=idle, away=away)
 
     # -- under the lock
 

@@ -1,108 +1,259 @@
-"""What follows the death of an instance's stub: its requests fail with the reason, and the instance starts anew."""
+"""`StubReplacement` follows the deaths of an instance's stub: its requests fail with the reason, and it starts anew.
+
+A start that fails, and a stub that dies again and again without having executed anything, are tried again after
+growing pauses, for as long as the model is loaded: Triton starts none again (rule 2.6.1). Until one succeeds the
+scheduler is told that the instance is gone, so that its requests are refused with Triton's text. During a pause there
+is no thread, only an entry of the server's timer.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
+from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest
-from ..core.status import TritonError
-from .instance_plan import InstanceEvents
+from ..core.status import ModelError, TritonError, UnavailableError
 from .model_stub import ModelStub
 from .payload import Payload
 
-if TYPE_CHECKING:
-    from .model_instance import ModelInstance
+_log = logging.getLogger(__name__)
 
-#: Deaths in a row without a request in execution after which an instance is given up: its own threads kill it.
-_IDLE_DEATHS = 3
+_SECOND = 1_000_000_000
+FIRST_PAUSE = _SECOND // 4
+LONGEST_PAUSE = 60 * _SECOND
+#: Deaths in a row without an execution that are followed by a start at once; its own threads may kill a model.
+_FREE_DEATHS = 2
+#: A stub that lived as long did not die of its start.
+_LONG_LIFE = LONGEST_PAUSE
+
+
+def pause_after(failures: int) -> int:
+    """Nanoseconds before the next try, after so many failures in a row."""
+    return min(FIRST_PAUSE << min(failures - 1, 10), LONGEST_PAUSE)
+
+
+class Replaced(Protocol):
+    """What is asked of the instance (`model_instance.ModelInstance`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stopped(self) -> bool: ...
+
+    def start(self) -> None:
+        """Blocking. Raises what made it fail; then the instance is FAILED, unless it was stopped."""
+        ...
+
+    def give_up(self) -> None:
+        """It is FAILED now."""
+        ...
+
+    def try_again(self) -> bool:
+        """It starts again; False if it was stopped or is not to."""
+        ...
+
+    def bury(self, payload: Payload | None, requests: Sequence[InferenceRequest], error: TritonError) -> None:
+        """Fails what was in flight when the stub died."""
+        ...
+
+    def execute(self, payload: Payload) -> None: ...
+
+    def refuse(self, payload: Payload, error: TritonError) -> None: ...
+
+    def say(self, text: str) -> None:
+        """Adds an error to the server's log."""
+        ...
+
+
+class Heard(Protocol):
+    """Who hears of it: the instance's scheduler (`instance_plan.InstanceEvents`, bound to the instance)."""
+
+    def away(self) -> bool: ...
+
+    def idle(self) -> None: ...
+
+    def gone(self) -> None: ...
+
+    def ready(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Death:
+    """`payload` was in execution, `requests` had not got their final responses; `batches` had been sent to this stub
+    and those before."""
+
+    stub: ModelStub
+    payload: Payload | None
+    requests: Sequence[InferenceRequest]
+    batches: int
 
 
 class StubReplacement:
-    """Of one instance. `count`: how often it has started anew. `last_death`: why its last stub ended.
+    """Of one instance. `later(ns, function)` calls a function that must not block.
 
-    Guarantees: a payload that comes while the stub is replaced (`hold`) is executed by the new one, or fails.
+    Guarantees: one start at a time. A payload that comes while the stub is replaced (`hold`) is executed by the new
+    one, or fails. After `end` nothing starts any more.
     """
 
-    def __init__(self, instance: ModelInstance, events: InstanceEvents) -> None:
+    def __init__(
+        self, instance: Replaced, events: Heard, clock: Clock, later: Callable[[int, Callable[[], None]], None]
+    ) -> None:
+        #: how often the instance has started anew
         self.count = 0
+        #: why its last stub ended
         self.last_death = ""
+        #: why it does not run, and when it is tried again (`Clock.now()` nanoseconds); empty and None while it does
+        self.failure = ""
+        self.next_try: int | None = None
         self._instance = instance
         self._events = events
-        self._lock = threading.Lock()  # guards _waiting
-        self._waiting: Payload | None = None
+        self._clock = clock
+        self._later = later
+        self._lock = threading.Lock()  # guards the next five
+        self._tasks: deque[Callable[[], None]] = deque()
         self._thread: threading.Thread | None = None
-        self._idle_deaths = 0
+        self._ended = False
+        self._waiting: Payload | None = None
+        self._gone = False  # the scheduler was told so
+        # the rest belongs to the thread
+        self._error: TritonError = UnavailableError("")  # of the last death
+        self._failures = 0
         self._batches = 0  # that the instance had had when its stub died last
+        self._started = clock.now()
 
-    def begin(
-        self, stub: ModelStub, payload: Payload | None, requests: Sequence[InferenceRequest], batches: int
-    ) -> None:
-        """The stub is dead: `payload` was in execution, `requests` had not got their final responses; `batches` had
-        been sent to it and those before."""
-        if requests:
-            self._idle_deaths = 0
-        else:
-            self._idle_deaths = self._idle_deaths + 1 if batches == self._batches else 1
-        self._batches = batches
-        name = f"restart {self._instance.plan.name}"
-        self._thread = threading.Thread(target=self._run, args=(stub, payload, requests), name=name, daemon=True)
-        self._thread.start()
+    def begin(self, death: Death) -> None:
+        """The stub is dead. Does not block."""
+        self._submit(lambda: self._follow(death))
 
-    def hold(self, payload: Payload) -> None:
-        """The scheduler chose the instance while its stub was dying."""
+    def hold(self, payload: Payload) -> bool:
+        """The scheduler chose the instance while its stub was dying; False if it was told since that it is gone."""
         with self._lock:
+            if self._gone:
+                return False
             self._waiting = payload
+            return True
 
     def end(self, error: TritonError) -> None:
         """After the instance was stopped: nothing starts a stub any more, and nobody waits for one."""
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        with self._lock:
+            self._ended = True
+        self.join()
+        self.next_try = None
         self._refuse_waiting(error)
 
-    def _run(self, stub: ModelStub, payload: Payload | None, requests: Sequence[InferenceRequest]) -> None:
-        instance = self._instance
+    def join(self) -> None:
+        """Waits until it has done what there is to do now."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    # -- one thread at a time, while there is something to do
+
+    def _submit(self, task: Callable[[], None]) -> None:
+        with self._lock:
+            self._tasks.append(task)
+            if self._thread is None:
+                name = f"restart {self._instance.name}"
+                self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._tasks:
+                    self._thread = None
+                    return
+                task = self._tasks.popleft()
+            task()
+
+    def _follow(self, death: Death) -> None:
         # whoever takes the instance from the scheduler gives it back: here, unless a payload is on its way to `execute`
-        returns = self._events.away(instance) or payload is not None
-        error = stub.unhealthy()
+        returns = self._events.away() or death.payload is not None
+        self._error = error = death.stub.unhealthy()
         self.last_death = error.reason
-        _say(stub, f"{error.message} {error.reason}")
-        instance.bury(payload, requests, error)
-        name = instance.plan.name
-        if self._idle_deaths >= _IDLE_DEATHS:
-            instance.give_up()
-            _say(stub, f"'{name}' died {_IDLE_DEATHS} times without a request and is not started again.")
-            self._give_up(error)
-            return
+        self._instance.say(f"{error.message} {error.reason}")
+        self._instance.bury(death.payload, death.requests, error)
+        worked = death.batches != self._batches or self._clock.now() - self._started >= _LONG_LIFE
+        self._failures = 0 if death.requests else 1 if worked else self._failures + 1
+        self._batches = death.batches
+        if self._failures <= _FREE_DEATHS:
+            self._start(returns)
+        else:
+            self._instance.give_up()
+            self._pause(f"it died {self._failures} times without a request in between. {error.reason}")
+
+    def _start(self, returns: bool) -> None:
+        """`returns`: the scheduler gets the instance back."""
         try:
-            instance.start()
-        except TritonError as failure:
-            if not instance.stopped:
-                _say(stub, f"'{name}' could not be started again: {failure.message}")
-            self._give_up(error)
+            self._instance.start()
+        except Exception as failure:
+            if not isinstance(failure, TritonError):
+                _log.exception("'%s' could not be started again", self._instance.name)
+            self._failures += 1
+            traceback = failure.message.partition("\n")[2] if isinstance(failure, TritonError) else ""
+            self._pause(f"it could not be started again: {_text_of(failure)}", traceback)
             return
         self.count += 1
-        waiting = self._take_waiting()
-        if waiting is not None:
-            instance.execute(waiting)
-        elif returns:
-            self._events.idle(instance)
-
-    def _give_up(self, error: TritonError) -> None:
-        self._refuse_waiting(error)
-        self._events.gone(self._instance)
-
-    def _take_waiting(self) -> Payload | None:
+        self.failure, self.next_try = "", None
+        self._started = self._clock.now()
         with self._lock:
+            gone, self._gone = self._gone, False
             waiting, self._waiting = self._waiting, None
-        return waiting
+        if gone:
+            self._events.ready()
+        elif waiting is not None:
+            self._instance.execute(waiting)
+        elif returns:
+            self._events.idle()
+
+    def _pause(self, failure: str, more: str = "") -> None:
+        """It does not run; the next try is later, unless it was stopped. `more` is for the log."""
+        with self._lock:
+            known, self._gone = self._gone, True
+        self._refuse_waiting(self._error)
+        if not self._instance.stopped:
+            pause = pause_after(self._failures)
+            self.failure, self.next_try = failure, self._clock.now() + pause
+            text = f"'{self._instance.name}' does not run: {failure} Next try in {pause / _SECOND:g} s."
+            self._instance.say(f"{text}\n{more}".rstrip())
+            # the timer must not keep a model that is unloaded meanwhile
+            self._later(pause, partial(_call, weakref.WeakMethod(self._due)))
+        if not known:
+            self._events.gone()
+
+    def _due(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+        self._submit(self._try_again)
+
+    def _try_again(self) -> None:
+        if self._instance.try_again():
+            self._start(False)
 
     def _refuse_waiting(self, error: TritonError) -> None:
-        waiting = self._take_waiting()
+        with self._lock:
+            waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._instance.refuse(waiting, error)
 
 
-def _say(stub: ModelStub, text: str) -> None:
-    stub.log("server", "ERROR", text)
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    if (bound := method()) is not None:
+        bound()
+
+
+def _text_of(failure: Exception) -> str:
+    if not isinstance(failure, TritonError):
+        return f"{type(failure).__name__}: {failure}."
+    first = failure.message.partition("\n")[0]  # the rest is the author's traceback
+    reason = failure.reason if isinstance(failure, ModelError) else ""
+    return " ".join(sentence.rstrip(".") + "." for sentence in (first, reason) if sentence)

@@ -19,7 +19,7 @@ from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.model_config import ModelConfig
-from ..core.status import CancelledError, TritonError, UnavailableError
+from ..core.status import CancelledError, ModelError, TritonError, UnavailableError
 from ..core.tensor import Tensor
 from ..instances.payload import Payload
 from ..instances.rate_limiter import RateLimiter
@@ -247,9 +247,11 @@ class DynamicBatchScheduler:
         return False
 
     def instance_ready(self, instance: Instance) -> None:
-        """A new instance, or one that was restarted, takes part."""
+        """A new instance takes part, or one that was gone."""
         with self._lock:
             self._instances += 1
+            if isinstance(self._refusal, ModelError):
+                self._refusal = None  # there was no other
         self.instance_idle(instance)
 
     def instance_idle(self, instance: Instance) -> None:

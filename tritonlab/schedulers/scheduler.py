@@ -59,7 +59,7 @@ class Scheduler(Protocol):
         ...
 
     def instance_ready(self, instance: Instance) -> None:
-        """A new instance takes part."""
+        """A new instance takes part, or one that was gone."""
         ...
 
     def instance_idle(self, instance: Instance) -> None:
@@ -71,7 +71,8 @@ class Scheduler(Protocol):
         ...
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """The instance takes no more payloads; what only it could have executed fails with `error`."""
+        """The instance takes no payloads until it is ready again; what only it could have executed fails with
+        `error`."""
         ...
 
     def wake(self) -> None:

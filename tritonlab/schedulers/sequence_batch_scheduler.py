@@ -148,9 +148,12 @@ class SequenceBatchScheduler:
     # -- instances
 
     def instance_ready(self, instance: Instance) -> None:
-        """A new instance takes part, with slots of its own."""
+        """A new instance takes part, or one that was gone, with slots of its own."""
         now = self._clock.now()
         with self._lock:
+            if isinstance(self._refusal, UnavailableError):
+                return  # `stop` waits for those that there are
+            self._refusal = None
             work = self._decided(self._hosts.add(instance, now))
         self._do(work, now)
         self.instance_idle(instance)

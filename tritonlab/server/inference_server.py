@@ -107,7 +107,9 @@ class InferenceServer:
         )
         calls = StubCalls(self.metrics, self._executor, self)
         services = LoadServices(
-            InstanceServices(self.pool, self.clock, self.instruments, self.log, spin, calls, calls.end),
+            InstanceServices(
+                self.pool, self.clock, self.instruments, self.log, spin, calls, calls.end, self._call_later
+            ),
             self._timer,
             self._backends,
             self.infer,

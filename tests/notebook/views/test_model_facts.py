@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.views.model_facts import model_facts
+from tritonlab.notebook.views.model_facts import instance_troubles, model_facts
+from tritonlab.notebook.views.status_table import status_table
+from tritonlab.server.api.model import Model
 
 SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 
@@ -40,3 +44,23 @@ def test_another_version_than_the_one_written_is_a_warning(workspace: Workspace)
     workspace.load("m", SOURCE, version=3)
     warnings = "\n".join(model_facts(workspace, workspace.load("m", SOURCE, version=2)).warnings)
     assert "Version 3 is served; version 2 was written last" in warnings
+
+
+def test_an_instance_that_does_not_run_is_told_with_its_next_try() -> None:
+    state = {"name": "m_0", "state": "ready", "failure": "", "last_death": "", "next_try": None}
+    failed = {**state, "state": "failed", "failure": "it could not be started again: no weights.", "next_try": 4.0}
+    started = {**state, "state": "restarting", "last_death": "It ended."}
+    assert instance_troubles([state, failed, started]) == [
+        "'m_0' does not run: it could not be started again: no weights. Next try in 4 s.",
+        "'m_0' is being started again: It ended.",
+    ]
+
+
+def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.load("m", SOURCE)
+    row = next(row for row in status_table(workspace).rows if row.name == "m")
+    assert (row.state, row.reason) == ("READY", "")
+    failed = {"name": "m_0", "state": "failed", "failure": "no weights.", "last_death": "", "next_try": 4.0}
+    monkeypatch.setattr(Model, "instances", lambda model: [failed])
+    row = next(row for row in status_table(workspace).rows if row.name == "m")
+    assert (row.state, row.reason) == ("NOT READY", "'m_0' does not run: no weights. Next try in 4 s.")

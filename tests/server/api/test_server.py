@@ -295,6 +295,8 @@ def test_state_and_instances(add_sub: Model) -> None:
         "state": "ready",
         "restarts": 0,
         "last_death": "",
+        "failure": "",
+        "next_try": None,
     }
     assert repr(add_sub) == "<Model add_sub [READY]>"
     assert repr(add_sub.server.model("add_sub", 1)) == "<Model add_sub/1 [READY]>"

@@ -4,7 +4,7 @@ data."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,10 +83,24 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         inputs=_tensors(config, "input"),
         outputs=_tensors(config, "output"),
         steps=steps,
-        warnings=tuple(_warnings(config, version, draft)) if not kept else (),
+        warnings=(*instance_troubles(model.instances()), *(_warnings(config, version, draft) if not kept else ())),
         log=report.log if report is not None else (),
         kept=kept,
     )
+
+
+def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A sentence about each instance that does not run: why, and when it is started again."""
+    troubles = []
+    for instance in instances:
+        if instance["state"] == "restarting":
+            cause = instance["failure"] or instance["last_death"]
+            troubles.append(f"'{instance['name']}' is being started again: {cause}".rstrip(": "))
+        elif instance["state"] == "failed":
+            when = instance["next_try"]
+            again = f" Next try in {duration_text(when)}." if when else ""
+            troubles.append(f"'{instance['name']}' does not run: {instance['failure']}{again}")
+    return troubles
 
 
 def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ..authoring.workspace import Workspace
-from .model_facts import duration_text
+from .model_facts import duration_text, instance_troubles
 from .theme import STYLE
 
 
@@ -99,16 +99,19 @@ def status_table(workspace: Workspace) -> StatusTable:
                 continue
             stats = model.statistics()["model_stats"][0]["inference_stats"]
             success = stats["success"]
+            instances = model.instances()
+            troubles = instance_troubles(instances)
             rows.append(
                 StatusRow(
                     name,
                     str(version),
-                    model.state,
-                    instances=len(model.instances()),
+                    "NOT READY" if troubles else model.state,
+                    instances=len(instances),
                     answered=success["count"],
                     failed=stats["fail"]["count"],
                     mean_ns=success["ns"] // success["count"] if success["count"] else 0,
                     ready_at=report.ready_at if report is not None else 0.0,
+                    reason=" ".join(troubles),
                 )
             )
     return StatusTable(rows, repr(workspace.endpoints) if workspace.endpoints is not None else "")

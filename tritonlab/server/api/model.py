@@ -116,7 +116,9 @@ class Model:
         return self._core.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
-        """Each instance's name, kind, device, process id, state, restarts and the reason of its last death."""
+        """Each instance's name, kind, device, process id, state, restarts and the reason of its last death. Of one that
+        does not run `failure` says why, and `next_try` in how many seconds it is started again."""
+        now = self._core.clock.now()
         return [
             {
                 "name": instance.plan.name,
@@ -126,6 +128,8 @@ class Model:
                 "state": instance.state.value,
                 "restarts": instance.replacement.count,
                 "last_death": instance.replacement.last_death,
+                "failure": instance.replacement.failure,
+                "next_try": _seconds_until(instance.replacement.next_try, now),
             }
             for instance in self._found().instances
         ]
@@ -233,3 +237,7 @@ class Model:
     def __repr__(self) -> str:
         version = "" if self.version == -1 else f"/{self.version}"
         return f"<Model {self.name}{version} [{self.state}]>"
+
+
+def _seconds_until(when: int | None, now: int) -> float | None:
+    return max(when - now, 0) / 1e9 if when is not None else None

@@ -96,7 +96,11 @@ class ModelControl:
                 found = self._load_composing(model, found)
             changes = find_changes(model.versions, model.files, found)
             if changes.nothing(model.versions):
-                return model
+                failed = tuple(number for number in changes.keep if model.versions[number].failed())
+                if not failed:
+                    return model
+                # nothing has changed, but whoever loads it now does not want to wait for the next try
+                changes = Changes(failed, tuple(number for number in changes.keep if number not in failed))
             self._swap(model, found, changes)
             # a load that did nothing leaves it as it was: part of an ensemble only (measured)
             model.explicit = model.explicit or by_name

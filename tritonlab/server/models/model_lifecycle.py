@@ -351,6 +351,10 @@ class ModelVersion:
             return False
         return not self._has_is_ready or self._author_says_ready()
 
+    def failed(self) -> bool:
+        """Whether an instance does not run: its stub died, and no other has come up yet."""
+        return any(instance.state is InstanceState.FAILED for instance in self.instances)
+
     def _author_says_ready(self) -> bool:
         """Asks all instances at once. Why one is not ready is told in the log only, as by Triton (rule 2.7.4)."""
         checks = [instance.stub.readiness for instance in self.instances if instance.stub is not None]

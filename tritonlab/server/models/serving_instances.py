@@ -136,6 +136,7 @@ class ServingInstances:
             idle=self._scheduler.instance_idle,
             away=self._scheduler.instance_away,
             gone=self._instance_gone,
+            ready=self._scheduler.instance_ready,
             reschedule=self._scheduler.reschedule,
             iterative=config.sequence_batching.iterative_sequence,
             leads=not (config.dynamic_batching.preserve_ordering or config.sequence_batching.oldest.preserve_ordering),
