@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import signal
+import sys
 import tempfile
 import threading
 import urllib.error
@@ -20,6 +22,7 @@ import tritonclient.grpc
 import tritonclient.http
 
 from tests.conformance.rules import rule
+from tests.interpreters import pack_environment
 from tests.serve_process import ServeProcess, failures
 from tests.serving import alive, config, eventually, write_model
 from tritonlab.frontends.shared.listener import listen
@@ -231,6 +234,34 @@ def test_killed_it_leaves_no_model_process(repository: Path, tmp_path: Path) -> 
     with ServeProcess(repository, tmp_path).serving() as process:
         assert process.stubs()
         assert process.end(signal.SIGKILL) == -signal.SIGKILL
+
+
+def test_what_a_killed_server_unpacked_goes_with_the_next_start(repository: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    archive = pack_environment(Path(sys.prefix), tmp_path / "env.tar")
+    given = {"backend": "python", "parameters": {"EXECUTION_ENV_PATH": {"string_value": str(archive)}}}
+    files = {"file:1/model.py": base64.b64encode(TELLER.encode()).decode()}
+
+    def serving() -> ServeProcess:
+        explicit, environment = "--model-control-mode=explicit", {"TMPDIR": str(temporary)}
+        return ServeProcess(repository, tmp_path, explicit, environment=environment).serving()
+
+    def load(process: ServeProcess, parameters: dict[str, Any]) -> None:
+        body = {"parameters": {"config": json.dumps(parameters), **files}}
+        assert process.post("/v2/repository/models/given/load", body)[0] == 200, process.stderr
+
+    with serving() as process:
+        load(process, given)
+        left = [path.name[:6] for path in temporary.glob("tritonlab-*/*")]
+        assert sorted(left) == [".owner", "model-", "python"]
+        assert process.end(signal.SIGKILL) == -signal.SIGKILL
+    with serving() as process:
+        eventually(lambda: list(temporary.glob("tritonlab-*")) == [])
+        load(process, {"backend": "python"})
+        assert len(list(temporary.glob("tritonlab-*/model-*"))) == 1
+        assert process.end(signal.SIGTERM) == 0
+    assert list(temporary.iterdir()) == []
 
 
 def test_two_servers_at_once(served: ServeProcess, repository: Path, tmp_path: Path) -> None:

@@ -28,13 +28,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import tempfile
 import threading
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .core.scratch_directory import ScratchDirectory
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import Workspace
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
-_directory: tempfile.TemporaryDirectory[str] | None = None
+_directory: ScratchDirectory | None = None
 _workspace: Workspace | None = None
 _options = Options(model_control_mode="explicit")
 
@@ -58,8 +58,8 @@ def default_server() -> Server:
     global _server, _directory
     with _lock:
         if _server is None:
-            _directory = tempfile.TemporaryDirectory(prefix="tritonlab-", ignore_cleanup_errors=True)
-            _server = Server(_directory.name, _options)
+            _directory = ScratchDirectory("models-")
+            _server = Server(_directory.path, _options)
             _server.prewarm()
             atexit.register(reset)
         return _server
@@ -69,7 +69,7 @@ def default_repository() -> Path:
     """The model repository of `default_server`."""
     default_server()
     assert _directory is not None
-    return Path(_directory.name)
+    return _directory.path
 
 
 def default_workspace() -> Workspace:
@@ -142,14 +142,12 @@ def reset(**options: Any) -> None:
             workspace.close()
         server.stop()
     if directory is not None:
-        directory.cleanup()
+        directory.remove()
 
 
 def _forget() -> None:
-    """In a forked child: the server and its directory are the parent's, also when the child ends before it."""
+    """In a forked child: the server and its directory are the parent's."""
     global _server, _directory, _workspace
-    if _directory is not None:
-        _directory._finalizer.detach()  # type: ignore[attr-defined]
     _server = _directory = _workspace = None
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from ..core.scratch_directory import ScratchDirectory
 from .env_archive import ArchiveError, extract
 from .interpreter import InterpreterError
 
@@ -28,7 +27,7 @@ class ExecutionEnvironments:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards everything below, and is held while an archive is unpacked
-        self._base: Path | None = None
+        self._base: ScratchDirectory | None = None
         self._count = 0
         #: canonical path of an archive -> (its modification time ns and size, where it lies unpacked)
         self._unpacked: dict[str, tuple[tuple[int, int], Path]] = {}
@@ -63,9 +62,8 @@ class ExecutionEnvironments:
                 return known[1]
             say("VERBOSE", f"Extracting Python execution env {archive}")
             if self._base is None:
-                self._base = Path(tempfile.mkdtemp(prefix="python_env_"))
-                weakref.finalize(self, shutil.rmtree, self._base, ignore_errors=True)
-            directory = self._base / str(self._count)
+                self._base = ScratchDirectory("python_env_")
+            directory = self._base.path / str(self._count)
             self._count += 1
             directory.mkdir()
             try:
@@ -82,4 +80,4 @@ class ExecutionEnvironments:
             self._unpacked.clear()
             base, self._base = self._base, None
         if base is not None:
-            shutil.rmtree(base, ignore_errors=True)
+            base.remove()

@@ -19,6 +19,7 @@ from ..core.log_settings import LogSetting, LogSettings
 from ..core.metrics import MetricRegistry
 from ..core.metrics_config import MetricsConfig
 from ..core.model_config import ModelConfig
+from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
     InvalidArgumentError,
     ModelLoadError,
@@ -127,6 +128,7 @@ class InferenceServer:
         )
         self._on_trace()
         _servers.add(self)
+        remove_abandoned()
         self._poller: RepositoryPoller | None = None
         if mode == "poll":
             self._poller = RepositoryPoller(

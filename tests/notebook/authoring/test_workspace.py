@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -197,6 +196,6 @@ def test_an_unloaded_model_can_be_loaded_again(workspace: Workspace) -> None:
 def test_nothing_is_left_beside_the_repository(workspace: Workspace) -> None:
     workspace.load("m", IDENTITY, options=OPTIONS)
     workspace.load("m", IDENTITY, options=OPTIONS)
-    spare: Any = workspace._spare.name
+    spare = workspace._spare.path
     assert os.listdir(spare) == []
     assert sorted(os.listdir(workspace.repository)) == ["m"]

@@ -6,7 +6,6 @@ Every magic, button and public function for writing models is a call of `Workspa
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.model_config import ModelConfig, print_pbtxt
+from ...core.scratch_directory import ScratchDirectory
 from ...core.status import ModelError, TritonError
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -71,9 +71,7 @@ class Workspace:
         self._reports: dict[str, LoadReport] = {}
         self._drafts: dict[str, Draft] = {}
         self._directories: dict[str, ModelDirectory] = {}
-        self._spare = tempfile.TemporaryDirectory(
-            prefix=f"{repository.name}.", dir=repository.parent, ignore_cleanup_errors=True
-        )
+        self._spare = ScratchDirectory(f"{repository.name}.", repository.parent)
 
     def load(
         self,
@@ -182,7 +180,7 @@ class Workspace:
         self.stop_serving()
         if self.tracing is not None:
             self.tracing.stop()
-        self._spare.cleanup()
+        self._spare.remove()
 
     def names(self) -> list[str]:
         """The models this notebook has written and those the server knows, in alphabetical order."""
@@ -231,7 +229,7 @@ class Workspace:
 
     def _directory(self, name: str) -> ModelDirectory:
         if name not in self._directories:
-            self._directories[name] = ModelDirectory(self.repository / name, Path(self._spare.name))
+            self._directories[name] = ModelDirectory(self.repository / name, self._spare.path)
         return self._directories[name]
 
 

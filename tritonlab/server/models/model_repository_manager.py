@@ -6,9 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 
 from ...core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import autofill, identifier, validate_poll
+from ...core.scratch_directory import ScratchDirectory
 from ...core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 
 CONFIG_FILE = "config.pbtxt"
@@ -26,14 +24,6 @@ _IGNORED = ("__pycache__",)
 
 #: path relative to the model directory -> (modification time ns, size)
 Fingerprint = dict[str, tuple[int, int]]
-
-
-class TemporaryFolder:
-    """A directory that goes with its last user; tempfile.TemporaryDirectory warns when left to the collector."""
-
-    def __init__(self) -> None:
-        self.name = tempfile.mkdtemp(prefix="tritonlab-model-")
-        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class ModelFiles:
     #: the config JSON that was passed with the load, if any
     override: str | None = None
     #: the directory made for file overrides; it is removed when the last version that uses it is gone
-    temporary: TemporaryFolder | None = None
+    temporary: ScratchDirectory | None = None
     #: the file that says the configuration, whether it is there or not
     config_file: str = CONFIG_FILE
     #: the repository it is from, where models of one name are told apart by it
@@ -229,8 +219,8 @@ class ModelRepositoryManager:
         if files:
             if override is None:
                 raise _poll_failure(name, "Load parameter 'config' must be specified for model file override")
-            temporary = TemporaryFolder()
-            directory = Path(temporary.name)
+            temporary = ScratchDirectory("model-")
+            directory = temporary.path
             _write_files(directory, files)
             # as Triton does: the model finds its configuration there, whatever the files say
             (directory / CONFIG_FILE).write_text(print_pbtxt(from_json(override)), encoding="utf-8")
