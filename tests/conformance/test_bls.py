@@ -195,6 +195,14 @@ def test_a_timeout_reaches_the_called_model_and_does_not_bound_exec(client: Clie
     assert call(client, body, slow=slow) == {"OUT": [1000]}
 
 
+@rule("4.3.3", "1.7.8")
+@pytest.mark.parametrize("timeout", [1, 11_000_000, 2**31 + 5, 2**32 + 5, 2**63 - 1, 2**63 + 5, 2**64 - 1])
+def test_a_timeout_of_any_size_reaches_the_called_model(client: Client, timeout: int) -> None:
+    body = f"return told(got(ask('callee', seen, timeout={timeout}).exec()))"
+    seen = code("return told(request.timeout())")
+    assert call(client, body, seen=seen) == {"TEXT": [str(timeout).encode()]}
+
+
 SEEN = code(
     "r = request\n"
     "return told([r.request_id(), r.correlation_id(), r.flags(), r.timeout(), json.loads(r.parameters()),"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from .clients import Answer, Client, Options, Pending
 from .gates import GATE, held, open_gate, started, submit_next
@@ -77,6 +78,12 @@ MODELS = {
     "refusing": batching(policy(refusing(1000, "allow_timeout_override: true"))),
     "firm": batching(policy(refusing(2000))),
     "patient": batching(policy("timeout_action: REJECT allow_timeout_override: true")),
+    "impatient": batching(policy("timeout_action: REJECT default_timeout_microseconds: 5")),
+    "impatient_levels": batching(
+        LEVELS + " priority_queue_policy { key: 1 value { timeout_action: REJECT default_timeout_microseconds: 1 } }"
+    ),
+    "impatient_unbatched": batching(policy("timeout_action: REJECT default_timeout_microseconds: 5"), batch=0),
+    "delaying_at_once": batching(policy("timeout_action: DELAY default_timeout_microseconds: 1")),
     "refusing_late": batching(policy(refusing(200), "max_queue_delay_microseconds: 1000000")),
     "delaying": batching(policy(delaying(150))),
     "delaying_levels": batching(
@@ -96,7 +103,7 @@ def full(name: str) -> tuple[str, str]:
 
 
 def _inputs(name: str, batch: int = 1) -> dict[str, Any]:
-    return {"IN": np.zeros((batch, 1) if name != "unbatched" else 1, dtype=np.int32)}
+    return {"IN": np.zeros((batch, 1) if not name.endswith("unbatched") else 1, dtype=np.int32)}
 
 
 def send(client: Client, name: str, ident: str, priority: int = 0, timeout_ms: int = 0, batch: int = 1) -> Pending:
@@ -192,6 +199,37 @@ def test_a_requests_own_timeout_counts_only_where_it_may_and_shortens(client: Cl
             own = send(client, name, "own", timeout_ms=100)
             time.sleep(0.3)
         assert outcome(own) == ["own"]
+
+
+@rule("5.5.9", "5.5.10")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("impatient", {}),
+        ("impatient_unbatched", {}),
+        ("impatient_levels", {"priority": 1}),
+        ("refusing", {"timeout": 5}),
+        ("refusing", {"timeout": 1}),
+    ],
+)
+def test_a_timeout_shorter_than_the_way_to_the_model_is_over_before_it(
+    client: Client, name: str, options: dict[str, int]
+) -> None:
+    counted = rejected(client, name)
+    for number in range(5):
+        answer = client.infer(name, _inputs(name), request_id=str(number), **options)
+        assert (answer.code, answer.error) == EXPIRED
+    assert rejected(client, name) == counted + 5
+
+
+@rule("5.5.9")
+@pytest.mark.parametrize(("name", "options"), [("delaying_at_once", {}), ("firm", {"timeout": 1})])
+def test_one_that_only_delays_or_does_not_count_does_not_end_it(
+    client: Client, name: str, options: dict[str, int]
+) -> None:
+    for number in range(5):
+        answer = client.infer(name, _inputs(name), request_id=str(number), **options)
+        assert said(answer)[1] == [str(number)]
 
 
 @rule("5.5.9", "5.5.10")

@@ -229,3 +229,32 @@ def test_a_refused_request_is_not_waited_for() -> None:
     bench.finish()
     bench.finish()
     assert bench.answered == "hold x1 x3"
+
+
+# -- a batch that is about to go out
+
+
+def test_what_expired_on_the_way_to_the_stub_is_refused() -> None:
+    short, none, patient = QueuePolicy(timeout=5_000), QueuePolicy(), QueuePolicy(timeout=5_000, delay=True)
+    bench = Bench(batching(), short, none, patient)
+    bench.send("hold")
+    bench.send("a1", "b1", "c1", "a2")
+    bench.finish()
+    (payload,) = bench.instances[0].payloads
+    assert bench.executed() == [["a1", "a2", "b1", "c1"]]
+    assert payload.late is not None
+    assert payload.late(payload.requests) == []
+    bench.clock.advance(5_000)
+    late = payload.late(payload.requests)
+    assert [request.request_id for request in late] == ["a1", "a2"]
+    assert [bench.error(name) for name in ("a1", "a2")] == ["Request timeout expired"] * 2
+    assert bench.stats.failures()["REJECTED"] == 2
+    assert payload.late([request for request in payload.requests if request not in late]) == []
+
+
+def test_where_no_timeout_ends_a_request_nobody_is_asked() -> None:
+    for policies in ((), (QueuePolicy(timeout=5_000, delay=True),), (QueuePolicy(max_size=4),)):
+        bench = Bench(batching(), *policies)
+        bench.send("x")
+        (payload,) = bench.instances[0].payloads
+        assert payload.late is None

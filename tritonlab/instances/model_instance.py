@@ -222,14 +222,39 @@ class ModelInstance:
         instance is READY."""
         services = self._services
         now = services.clock.now()
+        stub = self._stub if warming or self.state is InstanceState.READY else None
+        block, entries, error = _pack(payload, stub) if stub is not None else (None, [], None)
+        if payload.late is not None and (late := payload.late(payload.requests)):
+            if stub is not None and block is not None:
+                stub.link.region.free(block)
+            self._go_on_without(late, payload)
+            return
+        if not self._begin(payload, stub, now, warming):
+            return
+        assert stub is not None
+        stub.executing_ids = tuple([request.request_id for request in payload.requests])
+        services.spin.enter(id(self))
+        if services.instruments.execute_started is not None:
+            services.instruments.execute_started(self.plan.name, payload.batch_id, payload.requests, now)
+        if error is None:
+            try:
+                spin = STUB_SPIN_US if services.spin.allowed else 0
+                stub.link.post(_EXECUTE, payload.batch_id, [spin, block, entries])
+            except Exception as failure:  # a field of a type that has no wire form
+                if block is not None:
+                    stub.link.region.free(block)
+                error = _unsent(failure)
+        if error is not None:  # the instance must not stay busy for it
+            self._finish(payload, error, None)
+        if stub.link.lost:
+            self._on_lost(stub)
+
+    def _begin(self, payload: Payload, stub: ModelStub | None, now: int, warming: bool) -> bool:
+        """Makes the payload the one in execution; False if `stub` cannot take it, and something else became of it."""
         executor = self if self._events.leads else None
         with self._lock:
-            stub = self._stub
-            if (self.state is not InstanceState.READY and not warming) or stub is None:
-                if self.state is InstanceState.RESTARTING and self.replacement.hold(payload):
-                    return
-                stub = None
-            else:
+            current = self._stub if warming or self.state is InstanceState.READY else None
+            if current is not None and current is stub:
                 self._batches += 1
                 payload.batch_id = self._batches
                 self._payload = payload
@@ -240,31 +265,22 @@ class ModelInstance:
                     self.inflight[request.serial] = request
                 if payload.nulls:
                     self.inflight.pop(NullRequest.SERIAL, None)  # nobody waits for an answer
-        if stub is None:
+                return True
+            if self.state is InstanceState.RESTARTING and self.replacement.hold(payload):
+                return False
+        if current is not None:
+            self.execute(payload, warming)  # it was replaced meanwhile
+        else:
             self.refuse(payload, ModelError(f"Stub process '{self.plan.name}' is not healthy."))
-            return
-        stub.executing_ids = tuple([request.request_id for request in payload.requests])
-        services.spin.enter(id(self))
-        if services.instruments.execute_started is not None:
-            services.instruments.execute_started(self.plan.name, payload.batch_id, payload.requests, now)
-        block: int | None = None
-        try:
-            wires = [
-                (name, int(tensor.datatype), tensor.shape, tensor.data)
-                for request in payload.requests
-                for name, tensor in request.inputs.items()
-            ]
-            block, headers = pack_tensors(stub.link.region, wires)
-            spin = STUB_SPIN_US if services.spin.allowed else 0
-            stub.link.post(_EXECUTE, payload.batch_id, [spin, block, payload.entries(headers)])
-        except SharedMemoryError as error:
-            self._finish(payload, ModelError(str(error)), None)
-        except Exception as error:  # a field of a type that cannot be sent; the instance must not stay busy for it
-            if block is not None:
-                stub.link.region.free(block)
-            self._finish(payload, InvalidArgumentError(f"the request cannot be sent to the model: {error}"), None)
-        if stub.link.lost:
-            self._on_lost(stub)
+        return False
+
+    def _go_on_without(self, late: Sequence[InferenceRequest], payload: Payload) -> None:
+        """Executes the rest of the payload, if there is any."""
+        rest = [request for request in payload.requests if request not in late]
+        if rest:
+            self.execute(Payload(rest, sum(request.batch_size for request in rest), payload.reason, late=payload.late))
+        else:
+            self._idle(self)
 
     def refuse(self, payload: Payload, error: TritonError) -> None:
         """Ends the requests of a payload that no stub has got."""
@@ -433,6 +449,29 @@ class _Bound:
         self.idle = partial(events.idle, instance)
         self.gone = partial(events.gone, instance)
         self.ready = partial(events.ready, instance)
+
+
+def _pack(payload: Payload, stub: ModelStub) -> tuple[int | None, list[list[Any]], TritonError | None]:
+    """The inputs in the stub's region: their block, the requests as EXECUTE carries them, and why that failed."""
+    block: int | None = None
+    try:
+        wires = [
+            (name, int(tensor.datatype), tensor.shape, tensor.data)
+            for request in payload.requests
+            for name, tensor in request.inputs.items()
+        ]
+        block, headers = pack_tensors(stub.link.region, wires)
+        return block, payload.entries(headers), None
+    except SharedMemoryError as error:
+        return None, [], ModelError(str(error))
+    except Exception as error:
+        if block is not None:
+            stub.link.region.free(block)
+        return None, [], _unsent(error)
+
+
+def _unsent(error: Exception) -> TritonError:
+    return InvalidArgumentError(f"the request cannot be sent to the model: {error}")
 
 
 def _nobody(instance: ModelInstance) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,18 @@ from ..stub._pb_stub.wire.tensor_block import Header
 @dataclass(slots=True)
 class Payload:
     """`size` is the sum of the requests' batch dimensions; `reason` says why the batch was closed there. `nulls`: how
-    many of the requests are NullRequests."""
+    many of the requests are NullRequests.
+
+    `late`: asked when the batch is ready to go out. It ends requests whose time is up and returns them; the instance
+    goes on with the others.
+    """
 
     requests: Sequence[InferenceRequest]
     size: int
     reason: str
     batch_id: int = 0
     nulls: int = 0
+    late: Callable[[Sequence[InferenceRequest]], Sequence[InferenceRequest]] | None = None
 
     def entries(self, headers: Sequence[Header]) -> list[list[Any]]:
         """The requests as EXECUTE carries them; `headers` are those of all their inputs, in order."""

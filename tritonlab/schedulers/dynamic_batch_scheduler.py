@@ -376,7 +376,19 @@ class DynamicBatchScheduler:
             hook = self._instruments.batch_formed
             if hook is not None:
                 hook(self.name, self.version, requests, batch.size, batch.reason, now)
-            instance.execute(Payload(requests, batch.size, batch.reason))
+            payload = Payload(requests, batch.size, batch.reason)
+            if self._policies is not None and self._policies.refuses:
+                payload.late = self._drop_late
+            instance.execute(payload)
+
+    def _drop_late(self, requests: Sequence[InferenceRequest]) -> Sequence[InferenceRequest]:
+        """Ends those whose time was up when they were to go out: the decision is as old as they were when they came,
+        and a timeout may be shorter than the way to the stub (rule 5.5.10)."""
+        assert self._policies is not None
+        now = self._clock.now()
+        late = self._policies.late(requests, now)
+        self._drop(late, _TIMEOUT, now)
+        return late
 
     def _drop(self, requests: Sequence[InferenceRequest], why: Batch, now: int) -> None:
         for request in requests:

@@ -7,7 +7,7 @@ A plain dynamic batcher keeps its requests in a deque and never comes here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,8 @@ class PolicyQueue:
     def __init__(self, policies: QueuePolicies) -> None:
         self._policies = policies
         self._levels = [_Level(policy) for policy in policies.levels]
+        #: whether a timeout may end a request
+        self.refuses = any(policy.timeout and not policy.delay for policy in policies.levels)
 
     def append(self, request: InferenceRequest) -> None:
         """Raises UnavailableError if the request's level is full."""
@@ -129,6 +131,15 @@ class PolicyQueue:
             else:
                 refused += late
         return refused
+
+    def late(self, requests: Iterable[InferenceRequest], now: int) -> list[InferenceRequest]:
+        """Those of requests that were taken out whose time is up and who are to be refused."""
+        found = []
+        for request in requests:
+            policy = self._levels[self._policies.level(request.priority)].policy
+            if not policy.delay and (until := policy.deadline(request)) is not None and until <= now:
+                found.append(request)
+        return found
 
     def next_deadline(self) -> int | None:
         """Returns when `expire` has something to do at the earliest."""
