@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from tritonlab.ipc.stub_log import LogRecord
 from tritonlab.notebook.views.card import ModelCard, card_html, card_text
-from tritonlab.notebook.views.model_facts import ModelFacts, TensorFacts, duration_text, shape_text
+from tritonlab.notebook.views.model_facts import ModelFacts, TensorFacts, duration_text
+from tritonlab.server.api.model_signature import shape_text
 
 FACTS = ModelFacts(
     name="add_sub",

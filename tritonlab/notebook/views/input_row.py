@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...server.api.model_signature import shape_text
 from .input_values import InputSpec, Mode, python_value, random_value, typed_value
-from .model_facts import shape_text
 
 _PLACEHOLDER = {
     Mode.RANDOM: "",

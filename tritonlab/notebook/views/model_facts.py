@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.data_type import DataType
+from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 
@@ -101,12 +102,6 @@ def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
             again = f" Next try in {duration_text(when)}." if when else ""
             troubles.append(f"'{instance['name']}' does not run: {instance['failure']}{again}")
     return troubles
-
-
-def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
-    """`[batch ≤ 8, 3, any]`: the shape a client sends for `dims` of the config, `[batch, 3, any]` without the limit."""
-    batch = [f"batch ≤ {max_batch_size}" if limit else "batch"] if max_batch_size > 0 else []
-    return "[" + ", ".join(batch + ["any" if dim < 0 else str(dim) for dim in dims]) + "]"
 
 
 def duration_text(seconds: float) -> str:

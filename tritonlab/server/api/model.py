@@ -17,6 +17,7 @@ from ...core.tensor import Tensor
 from ...ipc.interrupts import shielded
 from ...ipc.stub_log import LogRecord
 from ..models.model_lifecycle import ModelVersion
+from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class RequestFields(TypedDict, total=False):
 
 class Model:
     """A handle on a model of a server. Cheap; it looks the model up at each use, so it follows reloads."""
+
+    __signature__ = SignatureOfModel()
+    __doc__ = HelpOfModel(__doc__)
 
     def __init__(self, server: Server, name: str, version: int = -1) -> None:
         self._server = server
@@ -153,6 +157,7 @@ class Model:
 
     # -- inference
 
+    @spelt_out(RequestFields)
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
         """A request for `infer`."""
         return self._request(self._found(), fields)
@@ -166,6 +171,7 @@ class Model:
         rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
         return InferenceRequest(self.name, inputs, model_version=self.version, **rest)
 
+    @spelt_out(RequestFields)
     def infer(
         self,
         request: InferenceRequest | None = None,
@@ -198,6 +204,7 @@ class Model:
                 request.cancel()  # nobody gets the iterator
         return iterator
 
+    @spelt_out(RequestFields)
     def async_infer(
         self,
         request: InferenceRequest | None = None,
@@ -214,7 +221,7 @@ class Model:
         shielded(self._core.infer, request, found)
         return iterator
 
-    def __call__(self, **inputs: Any) -> dict[str, NDArray[Any]]:
+    def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """One request, one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are object arrays of `bytes`.
 
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any

@@ -1,0 +1,143 @@
+"""The call of a model as Python sees it: `inspect.signature`, help and completion show inputs with datatypes and
+shapes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from keyword import iskeyword
+from typing import Any, Protocol, TypeVar
+
+from ...core.data_type import DataType
+from ...core.status import TritonError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Described(Protocol):
+    """The part of `Model` that says what it is."""
+
+    name: str
+
+    def config(self) -> dict[str, Any]: ...
+
+
+class Said(str):
+    """Text that a signature shows without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+_OPTIONAL = Said("optional")
+
+
+def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
+    """`[batch ≤ 8, 3, any]`: the shape a client sends for `dims` of the config, `[batch, 3, any]` without the limit."""
+    batch = [f"batch ≤ {max_batch_size}" if limit else "batch"] if max_batch_size > 0 else []
+    return "[" + ", ".join(batch + ["any" if dim < 0 else str(dim) for dim in dims]) + "]"
+
+
+def tensors_of(config: Mapping[str, Any], key: str) -> Iterator[tuple[str, Said, bool]]:
+    """(name, `FP32[batch ≤ 8, 4]`, whether it is optional) of each `input` or `output`."""
+    for tensor in config[key]:
+        datatype = DataType.from_config_name(tensor["data_type"]).name
+        shape = shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input")
+        yield str(tensor["name"]), Said(datatype + shape), bool(tensor.get("optional"))
+
+
+def is_keyword_name(name: str) -> bool:
+    """Whether `model(name=…)` can be written."""
+    return name.isidentifier() and not iskeyword(name)
+
+
+def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
+    """The inputs as keyword-only parameters; those whose names are no identifiers are in `**inputs`."""
+    tensors = list(tensors_of(config, "input"))
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_OPTIONAL if optional else inspect.Parameter.empty,
+            annotation=text,
+        )
+        for name, text, optional in tensors
+        if is_keyword_name(name)
+    ]
+    if len(parameters) < len(tensors):
+        rest = "inputs"
+        while any(rest == name for name, *_ in tensors):
+            rest += "_"
+        parameters.append(inspect.Parameter(rest, inspect.Parameter.VAR_KEYWORD))
+    answer = ", ".join(f"{name}: {text}" for name, text, _ in tensors_of(config, "output"))
+    return inspect.Signature(parameters, return_annotation=Said(f"{{{answer}}}"))
+
+
+def call_help(name: str, config: Mapping[str, Any]) -> str:
+    """What help says of the model: how it is called, what to send and what comes back."""
+    inputs, outputs = list(tensors_of(config, "input")), list(tensors_of(config, "output"))
+    given = [f"{tensor}=…" for tensor, _, optional in inputs if not optional and is_keyword_name(tensor)]
+    odd = [f"{tensor!r}: …" for tensor, _, optional in inputs if not optional and not is_keyword_name(tensor)]
+    arguments = ", ".join([*given, *([f"**{{{', '.join(odd)}}}"] if odd else [])])
+    variable = name if is_keyword_name(name) else "model"
+    if config.get("model_transaction_policy", {}).get("decoupled"):
+        sent = ", ".join(f"{tensor!r}: …" for tensor, _, optional in inputs if not optional)
+        use = f"for response in {variable}.infer(inputs={{{sent}}}): …    (decoupled: any number of responses)"
+    else:
+        use = f"{variable}({arguments})" + (f"[{outputs[0][0]!r}]" if outputs else "")
+    width = max((len(tensor) for tensor, *_ in (*inputs, *outputs)), default=0)
+    lines = [
+        f"{role}  {tensor:<{width}}  {text}" + ("  optional" if optional else "")
+        for role, tensors in (("send", inputs), ("get ", outputs))
+        for tensor, text, optional in tensors
+    ]
+    return "\n".join([f"The model '{name}'.", "", use, "", *lines])
+
+
+class SignatureOfModel:
+    """`Model.__signature__`: of a handle that of its model, of the class none."""
+
+    def __get__(self, model: Described | None, owner: type[Described]) -> inspect.Signature:
+        if model is None:
+            raise AttributeError("__signature__")
+        try:
+            return call_signature(model.config())
+        except TritonError:  # not loaded
+            raise AttributeError("__signature__") from None
+
+
+class HelpOfModel:
+    """`Model.__doc__`: of a handle the help of its model, of the class `about`."""
+
+    def __init__(self, about: str | None) -> None:
+        self._about = about
+
+    def __get__(self, model: Described | None, owner: type[Described]) -> str | None:
+        if model is not None:
+            try:
+                return call_help(model.name, model.config())
+            except TritonError:  # not loaded
+                pass
+        return self._about
+
+
+def spelt_out(fields: type[Any]) -> Callable[[Function], Function]:
+    """Gives a function with `**fields: Unpack[fields]` the signature with each of them as a parameter, which help and
+    completion show."""
+
+    def mark(function: Function) -> Function:
+        own = inspect.signature(function)
+        shown = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        shown += [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=Said("…"),
+                annotation=Said(getattr(annotation, "__forward_arg__", annotation)),
+            )
+            for name, annotation in fields.__annotations__.items()
+        ]
+        function.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+        return function
+
+    return mark
