@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.notebook.conftest import IDENTITY
+from tritonlab.notebook.shell.call_completion import call_arguments
+
 
 def complete(notebook: Any, text: str) -> list[str]:
     from IPython.core.completer import provisionalcompleter
@@ -22,6 +25,18 @@ def complete(notebook: Any, text: str) -> list[str]:
         ("%triton un", ["unload"]),
         ("%triton help exp", ["export"]),
         ("%triton export m --o", ["--overwrite"]),
+        ("%triton serve --http-p", ["--http-port"]),
+        ("%triton serve --http-port 0 --no-t", ["--no-token"]),
+        ("%%triton_model m --input A:FP", ["A:FP16[", "A:FP32[", "A:FP64["]),
+        ("%%triton_model m --input A:FP32[1] in:0:BY", ["in:0:BYTES["]),
+        ("%%triton_config m\nmax_b", ["max_batch_size: "]),
+        ("%%triton_config m\n# a comment\ndynamic_batching { preserve", ["preserve_ordering: "]),
+        ("%%triton_config m\ninput { data_type: TYPE_FP1", ["TYPE_FP16"]),
+        ("%%triton_config m\ninstance_group [ { count: 2 }, { kind: KIND_G", ["KIND_GPU"]),
+        ("%%triton_config m\ninput { dims: [ 2, 3 ]\n  opt", ["optional: "]),
+        ('%%triton_config m\nparameters { key: "{" value: { string', ["string_value: "]),
+        ("%%triton_config m\nmodel_transaction_policy { decoupled: t", ["true"]),
+        ("%%triton_config m\nensemble_scheduling { step [ { model_v", ["model_version: "]),
     ],
 )
 def test_options_subcommands_and_values(notebook: Any, text: str, found: list[str]) -> None:
@@ -38,6 +53,32 @@ def test_models_by_name(notebook: Any) -> None:
     names = complete(notebook, "%triton unload ")  # and what the shared server saw in other tests
     assert {"add_sub", "other"} <= set(names)
     assert complete(notebook, "%%triton_model add_s") == ["add_sub"]
+
+
+ADD = "%%triton_model add --quiet --max-batch-size 8 --input A:FP32[4] in:0:INT8[-1] B:FP32[1]? --output OUT:FP32[4]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("add(", ["A=", "B="]),
+        ("x = add(A=numpy.ones((1, 4)), ", ["B="]),
+        ("x = f(add(B", ["B="]),
+        ("add(\n    A=[1, (2)],\n    ", ["B="]),
+        ("add.infer(tim", ["timeout="]),
+        ("add.async_infer(inputs={}, request", ["request=", "request_id=", "requested_outputs="]),
+        ("%triton infer add ", ["A=", "in:0=", "B="]),
+    ],
+)
+def test_the_arguments_of_a_call(notebook: Any, text: str, found: list[str]) -> None:
+    notebook.run(ADD + IDENTITY)
+    assert [word for word in complete(notebook, text) if word.endswith("=")] == found
+
+
+@pytest.mark.parametrize("text", ["add(A=", "add([", "other.add(", "add.name(", "add.server.infer(", "add(1", "'add("])
+def test_where_no_argument_is_expected_none_is_offered(notebook: Any, text: str) -> None:
+    notebook.run(ADD + IDENTITY)
+    assert call_arguments(text, notebook.shell.user_ns) is None
 
 
 def test_the_body_of_the_cell_is_not_ours(notebook: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,12 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%%triton_model m --file nowhere.pt\npass\n", "FileError: there is no file 'nowhere.pt'"),
         ("%triton nonsense", "UsageError: %triton has no command 'nonsense'; it has status, load"),
         ("%triton load m", "FileError: there is no model.py for 'm' yet: run a %%triton_model m cell first"),
+        ("%triton unlaod m", "UsageError: %triton has no command 'unlaod': did you mean 'unload'?"),
+        ("%triton help exprot", "UsageError: %triton has no command 'exprot': did you mean 'export'?"),
+        ("%%triton_model m --instanses 2\npass\n", "arguments: --instanses 2: did you mean '--instances'?"),
+        ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
+        ("%triton serve --htpp-port 1", "'--http-port'"),
+        ("%triton logs 'x", "UsageError: \"'x\" cannot be read: No closing quotation"),
         ("%triton infer", "OptionError: %triton infer NAME INPUT0=expression"),
     ],
 )
@@ -121,9 +128,9 @@ def test_the_log_shows_where_the_logger_was_called(notebook: Any) -> None:
     logging = "pb_utils.Logger.log_info('fine'); pb_utils.Logger.log_warn('careful'); print('plain')"
     model = ADD.replace("    def execute", f"    def initialize(self, args):\n        {logging}\n\n    def execute", 1)
     notebook.run(f"%%triton_model m {OPTIONS}\n{model}")
-    line = 1 + model[: model.index("pb_utils.Logger")].count("\n")
+    place = f"Cell In[{notebook.number()}], line {2 + model[: model.index('pb_utils.Logger')].count(chr(10))}"
     shown = repr(notebook.run("%triton logs m --lines 3").result).splitlines()  # prints come by another way than logs
-    assert set(shown) == {f"m_0  model.py:{line}  fine", f"m_0  WARNING  model.py:{line}  careful", "m_0  plain"}
+    assert set(shown) == {f"m_0  {place}  fine", f"m_0  WARNING  {place}  careful", "m_0  plain"}
 
 
 def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
@@ -175,6 +182,67 @@ def test_help_says_what_every_option_is_for(notebook: Any) -> None:
         assert option in text
     assert "rows of the largest batch" in text
     assert "%triton unload" in notebook.shell.find_line_magic("triton").__doc__
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "load", "config", "edit", "metrics", "export", "playground"])
+def test_a_name_that_is_nearly_one_is_said(notebook: Any, command: str) -> None:
+    notebook.run(f"%%triton_model add_sub {OPTIONS} --quiet\n{ADD}")
+    result = notebook.run(f"%triton {command} ad_sub")
+    assert not result.success
+    assert result.text.rstrip().endswith("Hint: did you mean 'add_sub'?")
+
+
+def test_logs_of_nothing_are_an_error(notebook: Any) -> None:
+    result = notebook.run("%triton logs nothing_like_it")
+    assert not result.success
+    assert "NotFoundError: Request for unknown model: 'nothing_like_it' is not found" in result.text
+    assert "run the %%triton_model nothing_like_it cell first" in result.text
+
+
+def test_help_has_examples_that_work(notebook: Any) -> None:
+    text = notebook.shell.object_inspect_mime("%%triton_model")["text/plain"]
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("%%triton_model ")]
+    assert len(lines) == 4
+    for line in lines[:3]:
+        result = notebook.run(f"{line}\n{ADD}")
+        assert result.success, result.text
+    assert "instance_group [ { count: 2 } ]" in notebook.shell.object_inspect_mime("%%triton_config")["text/plain"]
+
+
+def test_question_mark_shows_what_a_model_takes(notebook: Any) -> None:
+    notebook.run(f"%%triton_model add {OPTIONS} --quiet\n{ADD}")
+    text = notebook.shell.object_inspect_mime("add")["text/plain"]
+    assert "IN: FP32[batch ≤" in re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+LOGGING = """\
+import sys, traceback
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        pb_utils.Logger.log_warn("careful")
+        try:
+            [].pop()
+        except IndexError:
+            traceback.print_exc()
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+
+
+def test_logs_cite_the_lines_of_the_cell(notebook: Any) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS} --quiet\n{LOGGING}")
+    first = notebook.number()
+    notebook.run("m(IN=[[1]])")
+    shown = notebook.run("%triton logs m")
+    assert f"m_0  WARNING  Cell In[{first}], line 7  careful" in shown.text
+    assert f"Cell In[{first}], line 9, in execute" in shown.text
+    assert f"Cell In[{first}], line 7</span>  careful" in shown.result._repr_html_()
+    notebook.run(f"%%triton_model m {OPTIONS} --quiet\n# one line more\n{LOGGING}")
+    notebook.run("m(IN=[[1]])")
+    text = notebook.run("%triton logs m").text
+    assert "m_0  WARNING  model.py:6  careful" in text  # of the version before, whose lines the cell no longer has
+    assert f"m_0  WARNING  Cell In[{first + 3}], line 8  careful" in text
 
 
 def test_variables_are_expanded_in_the_line(notebook: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.data_type import DataType
@@ -15,15 +16,26 @@ ConfigOf = Callable[[str], "dict[str, Any] | None"]
 _COMPILED = "|".join((*JOINS_LATE, "get_model_dir"))
 
 
-def hint(text: str, config_of: ConfigOf) -> str:
-    """One line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name.
+def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tuple) -> str:
+    """One line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name, `names` those
+    of all models there are.
 
     `text` is what a client gets, or `<type>: <text>` of the author's exception.
     """
     for pattern, advise in _ADVICE:
         if found := pattern.search(text):
-            return advise(found, config_of)
+            absent = found.groupdict().get("absent")
+            others = [name for name in names() if name != absent] if absent is not None else []
+            return (
+                (did_you_mean(absent or "", others) or advise(found, config_of)) if others else advise(found, config_of)
+            )
     return ""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """ "did you mean 'add_sub'?", if one of `known` is near."""
+    nearest = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -56,12 +68,19 @@ def _batch_size(found: re.Match[str], config_of: ConfigOf) -> str:
 
 def _unknown_input(found: re.Match[str], config_of: ConfigOf) -> str:
     config = config_of(found["model"]) or {}
-    names = ", ".join(str(tensor["name"]) for tensor in config.get("input", ()))
-    return f"its inputs are {names}" if names else ""
+    names = [str(tensor["name"]) for tensor in config.get("input", ())]
+    if not names:
+        return ""
+    nearest = did_you_mean(found["input"], names)
+    return f"{nearest} {'Its' if nearest else 'its'} inputs are {', '.join(names)}".lstrip()
 
 
 def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
-    return f"run the %%triton_model {found['model']} cell first; %triton status lists the models that are loaded"
+    return f"run the %%triton_model {found['absent']} cell first; %triton status lists the models that are loaded"
+
+
+def _not_written(found: re.Match[str], config_of: ConfigOf) -> str:
+    return ""  # the error says what to do
 
 
 def _decoupled(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -104,9 +123,9 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
     ),
     (re.compile(r"data-type is '(?P<got>\w+)', but model '(?P<model>.*?)' expects '(?P<expected>\w+)'"), _data_type),
     (re.compile(r"inference request batch-size must be <= \d+ for '(?P<model>.*?)'"), _batch_size),
-    (re.compile(r"unexpected inference input '.*?' for model '(?P<model>.*?)'"), _unknown_input),
+    (re.compile(r"unexpected inference input '(?P<input>.*?)' for model '(?P<model>.*?)'"), _unknown_input),
     (
-        re.compile(r"Request for unknown model: '(?P<model>.*?)' (is not found|has no available versions)"),
+        re.compile(r"Request for unknown model: '(?P<absent>.*?)' (is not found|has no available versions)"),
         _unknown_model,
     ),
     (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
@@ -114,5 +133,7 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
     (re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)"), _no_array),
     (re.compile(r"TritonModelException: NumPy dtype is not supported"), _no_dtype),
     (re.compile(r"Family name already exists with different type"), _other_kind),
+    (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _not_written),
+    (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _not_written),
     (re.compile(r"doesn't support models with decoupled transaction policy"), _decoupled),
 ]

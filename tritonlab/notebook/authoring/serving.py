@@ -12,7 +12,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ...frontends.cli.flag_values import CommandLineError
-from ...frontends.cli.server_options import read_endpoint_options
+from ...frontends.cli.flags import NOTEBOOK
+from ...frontends.cli.server_options import ENDPOINT_GROUPS, read_endpoint_options
 from ...frontends.endpoints import Endpoints
 from ...frontends.shared.access import AccessRules, new_token
 from ...server.inference_server import InferenceServer
@@ -38,6 +39,11 @@ def open_endpoints(core: InferenceServer, arguments: Sequence[str] = (), **optio
     if given.access.token == token:
         print(_how_to_ask(endpoints))
     return endpoints
+
+
+def flags() -> list[str]:
+    """Those of `%triton serve`, in the order of its help."""
+    return [f"--{flag.name}" for group in (*ENDPOINT_GROUPS, NOTEBOOK) for flag in group.flags]
 
 
 def _how_to_ask(endpoints: Endpoints) -> str:

@@ -48,6 +48,8 @@ class LoadReport:
     log: tuple[LogRecord, ...]
     ready_at: float
     error: BaseException | None = None
+    #: the processes that ran the files as they are on disk now
+    pids: frozenset[int] = frozenset()
 
 
 class Workspace:
@@ -145,6 +147,13 @@ class Workspace:
         with self._lock:
             return self._reports.get(name)
 
+    def is_current(self, record: LogRecord) -> bool:
+        """Whether the process that wrote the line runs the model's files as they are now, so that `sources` knows its
+        lines."""
+        report = self.report(record.model)
+        known = report.pids if report is not None else frozenset()
+        return record.pid in known or record.pid in _pids(self.server, record.model)
+
     def unload(self, name: str, *, unload_dependents: bool = False) -> None:
         """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft
         stay: it can be loaded again. `unload_dependents`: of an ensemble, also the models loaded for it alone."""
@@ -166,6 +175,12 @@ class Workspace:
                 self.stop_serving()
                 self.endpoints = serving.open_endpoints(self.server.core, arguments, **options)
             return self.endpoints
+
+    def serving_flags(self) -> list[str]:
+        """The flags that `serve` takes."""
+        from . import serving
+
+        return serving.flags()
 
     def stop_serving(self) -> None:
         """Closes the endpoints; models stay loaded."""
@@ -225,7 +240,9 @@ class Workspace:
             return model
         finally:
             directory.forget()
-            self._reports[name] = LoadReport(name, time.perf_counter() - started, since.printed(), ready_at, error)
+            log = since.printed()
+            pids = before.pids if error is not None and before is not None and ready_at else since.pids(log)
+            self._reports[name] = LoadReport(name, time.perf_counter() - started, log, ready_at, error, pids)
 
     def _directory(self, name: str) -> ModelDirectory:
         if name not in self._directories:
@@ -240,9 +257,7 @@ class _Since:
         self._server = server
         self._name = name
         self._begin = time.time_ns()
-        self._before = set()
-        with contextlib.suppress(TritonError):  # not loaded
-            self._before = {instance["pid"] for instance in server.model(name).instances()}
+        self._before = _pids(server, name)
 
     def printed(self) -> tuple[LogRecord, ...]:
         return tuple(
@@ -250,6 +265,18 @@ class _Since:
             for record in self._server.logs(self._name)
             if record.time_ns >= self._begin and record.stream != "server" and record.pid not in self._before
         )
+
+    def pids(self, printed: tuple[LogRecord, ...]) -> frozenset[int]:
+        """The processes that wrote `printed` and those that serve now."""
+        return frozenset(record.pid for record in printed) | _pids(self._server, self._name)
+
+
+def _pids(server: Server, name: str) -> frozenset[int]:
+    """The processes of a model's instances; none if it is not loaded."""
+    try:
+        return frozenset(instance["pid"] for instance in server.model(name).instances())
+    except TritonError:
+        return frozenset()
 
 
 def _config_to_write(name: str, draft: Draft) -> str:

@@ -6,8 +6,6 @@ import argparse
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from html import escape
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -23,11 +21,11 @@ from ..views.card_display import show_card
 from ..views.playground import Playground
 from ..views.statistics_text import statistics_text
 from ..views.status_table import status_table
-from ..views.theme import STYLE
+from .logs import Log, Places
+from .parsing import parse, unknown
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
-    from ...ipc.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
 
@@ -38,6 +36,8 @@ class Context:
 
     shell: Any
     workspace: Workspace
+    #: cites cells in a text about the models as they are now
+    places: Places
 
     def model(self, name: str) -> Model:
         """The loaded model. Raises the client's NotFoundError for one that is not."""
@@ -51,11 +51,10 @@ def run(context: Context, line: str) -> Any:
     name, _, rest = line.strip().partition(" ")
     command = COMMANDS.get(name or "status")
     if command is None:
-        COMMANDS["help"].parser.error(f"%triton has no command {name!r}; it has {', '.join(COMMANDS)}")
-        raise AssertionError  # error() raised
+        raise unknown("%triton has no command", name, COMMANDS)
     if command.parser.get_default("raw"):
         return command.run(context, argparse.Namespace(rest=rest))
-    return command.run(context, command.parser.parse_args(shlex.split(rest)))
+    return command.run(context, parse(command.parser, rest))
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,17 @@ def _index_line(entry: dict[str, str]) -> str:
 
 
 def _logs(context: Context, arguments: argparse.Namespace) -> Log:
-    return Log(context.workspace.server.logs(arguments.name)[-arguments.lines :])
+    workspace, name = context.workspace, arguments.name
+    records = workspace.server.logs(name)
+    if not records and name is not None and name not in workspace.names():
+        context.model(name)  # raises
+    return Log(
+        records[-arguments.lines :], lambda record: context.places if workspace.is_current(record) else _as_it_is
+    )
+
+
+def _as_it_is(text: str) -> str:
+    return text
 
 
 def _config(context: Context, arguments: argparse.Namespace) -> Any:
@@ -180,6 +189,8 @@ def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:
     if arguments.command is not None:
+        if arguments.command not in COMMANDS:
+            raise unknown("%triton has no command", arguments.command, COMMANDS)
         return Text(COMMANDS[arguments.command].parser.format_help())
     return Text("\n".join(summary()))
 
@@ -207,34 +218,6 @@ class Text:
 
     def __repr__(self) -> str:
         return self.text
-
-
-class Log:
-    """Lines models printed and logged; those of pb_utils.Logger with their level and place in model.py."""
-
-    def __init__(self, records: list[LogRecord]) -> None:
-        self.records = records
-
-    def __repr__(self) -> str:
-        lines = (f"{r.instance or r.model}  {_place(r, level=True)}{r.text}" for r in self.records)
-        return "\n".join(lines) or "no output"
-
-    def _repr_html_(self) -> str:
-        lines = "".join(
-            f"<div class='tl-{record.stream} tl-{record.level.lower()}'>"
-            f"<span class='tl-dim'>{escape(f'{record.instance or record.model}  {_place(record)}'.strip())}</span>  "
-            f"{escape(record.text)}</div>"
-            for record in self.records
-        )
-        return f"{STYLE}<div class='tl-panel'><div class='tl-lines'>{lines or 'no output'}</div></div>"
-
-
-def _place(record: LogRecord, level: bool = False) -> str:
-    """Where a Logger record was written, "model.py:7  ", with its level in front unless it is INFO; "" for others."""
-    if not record.line:
-        return ""
-    shown = f"{record.level}  " if level and record.level != "INFO" else ""
-    return f"{shown}{PurePath(record.file).name}:{record.line}  "
 
 
 def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Command:

@@ -1,12 +1,18 @@
-"""Completion inside the magics' lines: options, subcommands, model names, values."""
+"""Completes what is ours in a cell: the magics' lines (options, subcommands, model names, values), config.pbtxt, and
+calls of models."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...core.data_type import DataType
+from ...core.status import TritonError
 from ..authoring.workspace import Workspace
+from .call_completion import call_arguments
 from .commands import COMMANDS
+from .config_completion import config_words
 
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
@@ -21,14 +27,18 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
 
     @context_matcher(identifier=identifier)
     def matcher(context: Any) -> Any:
-        found = completions(context.text_until_cursor, magics, workspace)
+        lines = context.full_text.split("\n")[: context.cursor_line]
+        text = "\n".join([*lines, context.text_until_cursor])
+        found = completions(context.text_until_cursor, magics, workspace) or config_cell(text)
+        alone = found is not None
+        found = found or call_arguments(text, shell.user_ns)
         if found is None:
             return {"completions": [], "suppress": False}
         fragment, words = found
         return {
             "completions": [SimpleCompletion(word) for word in words],
             "matched_fragment": fragment,
-            "suppress": True,
+            "suppress": alone,  # beside the keywords of a call, values may come from others
             "ordered": True,
         }
 
@@ -45,6 +55,10 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
         offered = _arguments(parser, words[1:], workspace)
     elif words[0] == "%triton" and len(words) == 2:
         offered = iter(COMMANDS)
+    elif words[0] == "%triton" and words[1] == "serve":
+        offered = iter(workspace().serving_flags())
+    elif words[0] == "%triton" and words[1] == "infer" and len(words) > 3:
+        offered = _inputs(workspace(), words[2])
     elif words[0] == "%triton" and len(words) > 2 and words[1] in COMMANDS:
         offered = _arguments(COMMANDS[words[1]].parser, words[2:], workspace)
     else:
@@ -56,10 +70,25 @@ def _arguments(parser: Any, words: list[str], workspace: Callable[[], Workspace]
     """What the last of `words` may be: a value of the option before it, an option, or at first a model's name."""
     options = {flag: action for action in parser._actions for flag in action.option_strings}
     before = options.get(words[-2]) if len(words) > 1 else None
+    last = next((options[word] for word in reversed(words[:-1]) if word in options), None)
+    name, colon, datatype = words[-1].rpartition(":")
     if before is not None and before.nargs is None and before.choices:
         yield from before.choices
+    elif last is not None and last.dest in ("input", "output") and colon and "[" not in datatype:
+        yield from (f"{name}:{known.name}[" for known in DataType if known is not DataType.INVALID)
     elif words[-1].startswith("-"):
         repeatable = {flag for flag, action in options.items() if type(action).__name__ == "_ExtendAction"}
         yield from (flag for flag in options if flag not in words[:-1] or flag in repeatable)
     elif len(words) == 1:
         yield from workspace().names() if parser.prog != "triton help" else COMMANDS
+
+
+def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
+    with contextlib.suppress(TritonError):
+        yield from (f"{tensor['name']}=" for tensor in workspace.server.model(model).config()["input"])
+
+
+def config_cell(text: str) -> tuple[str, list[str]] | None:
+    """The same for the body of a `%%triton_config` cell, which ends where the cursor is."""
+    line, newline, body = text.lstrip().partition("\n")
+    return config_words(body) if newline and line.startswith("%%triton_config ") else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +18,8 @@ from ..authoring.workspace import Workspace
 from ..views.card_display import show_card
 from . import commands
 from .completion import install_completion
+from .logs import Places
+from .parsing import parse
 from .tracebacks import Tracebacks, install
 from .waiting import CellPlaces, WaitingNotice
 
@@ -75,9 +76,11 @@ def config_arguments(magic: Any) -> Any:
 class TritonMagics(Magics):
     """`%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
 
-    def __init__(self, shell: Any, workspace: Callable[[], Workspace]) -> None:
+    def __init__(self, shell: Any, workspace: Callable[[], Workspace], places: Places) -> None:
+        """`places` cites cells in a text."""
         super().__init__(shell)
         self._workspace = workspace
+        self._places = places
 
     @magic_arguments()
     @argument("name", help="the model's name")
@@ -87,8 +90,21 @@ class TritonMagics(Magics):
         """Write the cell as model.py of a Triton model, load it, and show its card.
 
         The model is then a variable of its name: add_sub(INPUT0=..., INPUT1=...).
-        """
-        args = _parse(self.triton_model, line)
+
+        Examples:
+
+            %%triton_model add_sub --input INPUT0:FP32[4] INPUT1:FP32[4] --output OUTPUT0:FP32[4] OUTPUT1:FP32[4]
+
+            %%triton_model scores --max-batch-size 32 --dynamic-batching 500 --input TEXT:STRING[1] --output SCORE:FP32[-1]
+
+            %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
+
+            %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --kind gpu
+
+        Below such a line comes what model.py is: `import triton_python_backend_utils as pb_utils` and a class
+        `TritonPythonModel`. The dims of --input and --output are those of config.pbtxt, without the batch dimension.
+        """  # noqa: E501
+        args = parse(self.triton_model.parser, line)
         body = running_body(self.shell, "triton_model", line, cell)
         options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
         self._load(args.name, quiet=args.quiet, source=cell, **options)
@@ -102,8 +118,15 @@ class TritonMagics(Magics):
         """Give a model the cell as its config.pbtxt; load the model again if it is there already.
 
         The config of an ensemble is all there is of it: it is loaded at once, after the models that its steps name.
+
+        Example:
+
+            %%triton_config add_sub
+            max_batch_size: 8
+            dynamic_batching { max_queue_delay_microseconds: 500 }
+            instance_group [ { count: 2 } ]
         """
-        args = _parse(self.triton_config, line)
+        args = parse(self.triton_config.parser, line)
         body = running_body(self.shell, "triton_config", line, cell)
         self._workspace().write_config(args.name, cell, body=body)
         self._load_again(args, "The config")
@@ -115,15 +138,22 @@ class TritonMagics(Magics):
     @argument("--quiet", action="store_true", help="no card")
     @cell_magic
     def triton_file(self, line: str, cell: str) -> None:
-        """Put the cell beside model.py as a helper file; load the model again if it is there already."""
-        args = _parse(self.triton_file, line)
+        """Put the cell beside model.py as a helper file; load the model again if it is there already.
+
+        Examples:
+
+            %%triton_file add_sub arithmetic.py
+
+            %%triton_file classifier ../labels.txt
+        """
+        args = parse(self.triton_file.parser, line)
         body = running_body(self.shell, "triton_file", line, cell)
         path = self._workspace().write_file(args.name, args.path, cell, body=body)
         self._load_again(args, path)
 
     @line_magic
     def triton(self, line: str) -> Any:
-        return commands.run(commands.Context(self.shell, self._workspace()), line)
+        return commands.run(commands.Context(self.shell, self._workspace(), self._places), line)
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
@@ -155,7 +185,9 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         return workspace().sources.locate(file, line)
 
     places = CellPlaces(locate, lambda origin: cell_label(shell, origin))
-    tracebacks = Tracebacks(shell, locate, lambda name: _config_of(workspace(), name), places)
+    tracebacks = Tracebacks(
+        shell, locate, lambda name: _config_of(workspace(), name), lambda: workspace().names(), places
+    )
     install(tracebacks)
     notice = WaitingNotice(places)
 
@@ -166,7 +198,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         return found
 
     current()
-    magics = TritonMagics(shell, current)
+    magics = TritonMagics(shell, current, places)
     shell.register_magics(magics)
     install_completion(shell, magics, current)
 
@@ -176,11 +208,6 @@ def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:
         return workspace.server.model(name).config()
     except NotFoundError:
         return None
-
-
-def _parse(magic: Any, line: str) -> argparse.Namespace:
-    arguments: argparse.Namespace = magic.parser.parse_args(shlex.split(line))
-    return arguments
 
 
 def _options(args: argparse.Namespace) -> ConfigOptions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -30,12 +30,20 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 class Tracebacks:
     """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` those in a text, `config_of`
-    gives a model's config."""
+    gives a model's config, `names` those of all models."""
 
-    def __init__(self, shell: Any, locate: Locate, config_of: ConfigOf, places: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        shell: Any,
+        locate: Locate,
+        config_of: ConfigOf,
+        names: Callable[[], Iterable[str]],
+        places: Callable[[str], str],
+    ) -> None:
         self._shell = shell
         self._locate = locate
         self._config_of = config_of
+        self._names = names
         self._places = places
 
     def render(self, error: BaseException) -> list[str]:
@@ -56,8 +64,8 @@ class Tracebacks:
                 lines += ["", error.reason]
             lines += _printed(error)
         # what a step was given is no client's: it could not send anything else
-        if not isinstance(error, EnsembleError) and (advice := hint(str(error), self._config_of)):
-            lines += ["", f"Hint: {advice}."]
+        if not isinstance(error, EnsembleError) and (advice := self._hint(str(error))):
+            lines += ["", advice]
         return lines
 
     def text(self, error: BaseException) -> str:
@@ -75,9 +83,13 @@ class Tracebacks:
             lines += ["", f"A client gets ({error.code.text}): {told}"]
         if isinstance(error, EnsembleError):
             lines += ["", error.reason]
-        if advice := hint(str(error.exception), self._config_of):
-            lines += ["", f"Hint: {advice}."]
+        if advice := self._hint(str(error.exception)):
+            lines += ["", advice]
         return lines
+
+    def _hint(self, text: str) -> str:
+        advice = hint(text, self._config_of, self._names)
+        return f"Hint: {advice}" + "." * (not advice.endswith("?")) if advice else ""
 
     def _trace(self, error: ModelError, callers: TracebackType | None) -> list[str]:
         assert error.exception is not None

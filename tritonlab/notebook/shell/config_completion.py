@@ -1,0 +1,78 @@
+"""Completes config.pbtxt in a cell: the fields of the message that the cursor is in, and the values of enums."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.model_config import ModelConfig
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"?|#[^\n]*|\w+|[^\s\w]')
+_WORD = re.compile(r"\w*\Z")
+
+
+@dataclass
+class _Message:
+    """An open message. `field`: whose value, or whose list in brackets, is expected next; "" where a name is."""
+
+    descriptor: Any
+    field: str = ""
+    listed: bool = False
+
+    def read(self, token: str) -> None:
+        """One token that opens or closes no message."""
+        if token == "[":
+            self.listed = True
+        elif token == "]" or (self.field and not self.listed and token != ":"):
+            self.field, self.listed = "", False  # the value is complete
+        elif not self.field and token.isidentifier():
+            self.field = token
+
+    def opened(self) -> _Message:
+        """The message in the field that is open."""
+        field = self.descriptor.fields_by_name.get(self.field) if self.descriptor is not None else None
+        return _Message(field.message_type if field is not None else None)
+
+
+def config_words(text: str) -> tuple[str, list[str]] | None:
+    """(the word at the end of `text`, what it may become), or None where nothing is known: in a string, in a comment,
+    or in a message that there is not."""
+    line = text.rpartition("\n")[2]
+    if "#" in line or line.count('"') % 2:
+        return None
+    found = _WORD.search(text)
+    fragment = found[0] if found else ""
+    message = _innermost(text[: len(text) - len(fragment)])
+    if message.descriptor is None:
+        return None
+    if message.field:
+        words = _values(message.descriptor.fields_by_name.get(message.field))
+    else:
+        words = [_written(field) for field in message.descriptor.fields]
+    return fragment, [word for word in words if word.startswith(fragment)]
+
+
+def _innermost(text: str) -> _Message:
+    """The message that the end of `text` is in."""
+    stack = [_Message(ModelConfig.DESCRIPTOR)]
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "{<":
+            stack.append(stack[-1].opened())
+        elif token in "}>" and len(stack) > 1:
+            stack.pop()
+            stack[-1].field *= stack[-1].listed  # of a list, more may follow
+        elif not token.startswith("#"):
+            stack[-1].read(token)
+    return stack[-1]
+
+
+def _values(field: Any) -> list[str]:
+    if field is not None and field.enum_type is not None:
+        return [value.name for value in field.enum_type.values]
+    return ["true", "false"] if field is not None and field.type == field.TYPE_BOOL else []
+
+
+def _written(field: Any) -> str:
+    return f"{field.name} {{" if field.message_type is not None else f"{field.name}: "

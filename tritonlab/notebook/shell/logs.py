@@ -1,0 +1,60 @@
+"""Shows lines of a log, with the cells' lines in them where a model's file was written in a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from html import escape
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from ..views.theme import STYLE
+
+if TYPE_CHECKING:
+    from ...ipc.stub_log import LogRecord
+
+#: Names the cell of a line of a text that cites files (`waiting.CellPlaces`).
+Places = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line as it is shown. `place`: where pb_utils.Logger was called, "Cell In[3], line 7"; else empty."""
+
+    record: LogRecord
+    place: str
+    text: str
+
+    @staticmethod
+    def of(record: LogRecord, places: Places) -> LogLine:
+        """`places` is told the place as a traceback says it, and a text that may be a line of one."""
+        if not record.line:
+            return LogLine(record, "", places(record.text) if 'File "' in record.text else record.text)
+        said = f'File "{record.file}", line {record.line}'
+        place = places(said)
+        return LogLine(record, f"{PurePath(record.file).name}:{record.line}" if place == said else place, record.text)
+
+    def where(self, level: bool) -> str:
+        """The instance, with `level` the level unless it is INFO, and the place."""
+        record = self.record
+        shown = record.level if level and record.line and record.level != "INFO" else ""
+        return "".join(f"{part}  " for part in (record.instance or record.model, shown, self.place) if part)
+
+
+class Log:
+    """Lines models printed and logged; those of pb_utils.Logger with their level and place."""
+
+    def __init__(self, records: Iterable[LogRecord], places: Callable[[LogRecord], Places]) -> None:
+        """`places` is that of the version that wrote the record."""
+        self.lines = [LogLine.of(record, places(record)) for record in records]
+
+    def __repr__(self) -> str:
+        return "\n".join(line.where(level=True) + line.text for line in self.lines) or "no output"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<div class='tl-{line.record.stream} tl-{line.record.level.lower()}'>"
+            f"<span class='tl-dim'>{escape(line.where(level=False).strip())}</span>  {escape(line.text)}</div>"
+            for line in self.lines
+        )
+        return f"{STYLE}<div class='tl-panel'><div class='tl-lines'>{lines or 'no output'}</div></div>"
