@@ -237,7 +237,7 @@ def test_requests_behind_one_that_is_answered_later_wait_for_it(
     held, infer_now = threading.Event(), lab.server.core.infer
     requests: list[Any] = []
 
-    def hold(request: Any) -> None:
+    def hold(request: Any, version: Any) -> None:
         requests.append(request)
         held.set()
 

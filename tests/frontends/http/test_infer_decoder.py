@@ -14,7 +14,8 @@ from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import Code, TritonError
 from tritonlab.frontends.http.infer_decoder import InferDecoder
-from tritonlab.frontends.http.requested_outputs import BINARY, JSON, OutputInfo, RequestedOutputs
+from tritonlab.frontends.http.requested_outputs import BINARY, JSON, RequestedOutputs
+from tritonlab.frontends.shared.exchange import OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 DECODER = InferDecoder(SharedMemoryManager(allowed=True), 1 << 20)
@@ -202,7 +203,7 @@ def test_each_output_says_how_it_is_sent() -> None:
     request, found = decode({"inputs": [IN], "outputs": outputs, "parameters": {"binary_data_output": True}})
     assert request.requested_outputs == ("J", "B", "C")
     assert request.parameters is None
-    assert found == RequestedOutputs(BINARY, {"J": JSON, "B": BINARY, "C": OutputInfo(binary=True, classes=3)})
+    assert found == RequestedOutputs(BINARY, {"J": JSON, "B": BINARY, "C": OutputPlan(binary=True, classes=3)})
 
 
 _TEXT = st.sampled_from(["name", "shape", "datatype", "data", "parameters", "binary_data_size", "classification", "id"])

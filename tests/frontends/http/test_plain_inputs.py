@@ -13,7 +13,8 @@ from tritonlab.core.status import TritonError
 from tritonlab.frontends.http import infer_decoder
 from tritonlab.frontends.http.infer_decoder import InferDecoder
 from tritonlab.frontends.http.plain_inputs import MAX_TEXT, MAX_TEXTS
-from tritonlab.frontends.http.requested_outputs import BINARY, JSON, OutputInfo
+from tritonlab.frontends.http.requested_outputs import BINARY, JSON
+from tritonlab.frontends.shared.exchange import OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 DECODER = InferDecoder(SharedMemoryManager(allowed=True), 1 << 20)
@@ -48,7 +49,7 @@ def test_a_text_that_came_before_is_not_parsed_again(monkeypatch: pytest.MonkeyP
         assert request.inputs["A"].numpy().tolist() == values
         assert request.inputs["S"].numpy().tolist() == [string]
         assert request.requested_outputs == ("O", "P")
-        assert (outputs.default, outputs.by_name) == (BINARY, {"O": OutputInfo(classes=2), "P": JSON})
+        assert (outputs.default, outputs.by_name) == (BINARY, {"O": OutputPlan(classes=2), "P": JSON})
 
 
 @rule("6.5.1")

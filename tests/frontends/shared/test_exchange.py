@@ -71,8 +71,9 @@ def test_a_version_is_looked_up_once() -> None:
     version = version_of()
     exchange, core = exchange_of(version)
     request = InferenceRequest("m", {})
-    assert exchange.submit(exchange.find("m", -1), request)
-    assert core.looked_up == 1 and core.asked == [(request, version)]
+    assert exchange.submit_single(exchange.find("m", -1), request)
+    exchange.submit(exchange.find("m", -1), stream := InferenceRequest("m", {}))
+    assert core.looked_up == 2 and core.asked == [(request, version), (stream, version)]
 
 
 def test_who_gets_one_response_is_not_let_to_a_decoupled_model() -> None:
@@ -87,8 +88,8 @@ def test_who_gets_one_response_is_not_let_to_a_decoupled_model() -> None:
 def test_only_a_request_that_is_alone_is_worth_waiting_for() -> None:
     exchange, _ = exchange_of(version_of())
     first, second = InferenceRequest("m", {}), InferenceRequest("m", {})
-    assert exchange.submit(version_of(), first)
-    assert not exchange.submit(version_of(), second)
+    assert exchange.submit_single(version_of(), first)
+    assert not exchange.submit_single(version_of(), second)
 
 
 @pytest.mark.parametrize("error", [InvalidArgumentError("no"), ValueError("a defect"), KeyboardInterrupt()])
@@ -97,7 +98,7 @@ def test_what_is_refused_is_over(error: BaseException, monkeypatch: pytest.Monke
     core.refuses = error
     request = InferenceRequest("m", {})
     with pytest.raises(type(error)):
-        exchange.submit(version_of(), request)
+        exchange.submit_single(version_of(), request)
     assert exchange._lone._under_way == set()
 
 

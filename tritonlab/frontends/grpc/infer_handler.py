@@ -82,7 +82,7 @@ class ModelInferCall(UnaryCall):
             self._fail(error)
             return
         try:
-            alone = service.exchange.submit(asked.found, request)
+            alone = service.exchange.submit_single(asked.found, request)
         except TritonError as error:
             self._request = None  # it leads back here
             self._fail(error)

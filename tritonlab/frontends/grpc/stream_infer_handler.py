@@ -42,7 +42,7 @@ class ModelStreamInferCall(StreamCall):
             self._requests[request] = asked
             if self.over:
                 request.cancel()
-            self._service.exchange.core.infer(request, asked.found)
+            self._service.exchange.submit(asked.found, request)
         except TritonError as error:
             # in the stream even where `triton_grpc_error` is set (measured)
             self.write(stream_error(error.message, refused(parsed.id)))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import InvalidArgumentError, TritonError
-from ...server.inference_server import InferenceServer
+from ..shared.exchange import Exchange
 from . import errors, generate
 from .large_work import JSON_AT_ONCE, LargeWork
 from .reply import METHOD_NOT_ALLOWED, Headers, Reply, failure, header, read_body, refusal
@@ -85,8 +84,8 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 class GenerateEndpoint:
     """An ASGI application for one of the two. `stream`: whether it is `generate_stream`."""
 
-    def __init__(self, core: InferenceServer, restricted: RestrictedFeatures, work: LargeWork, *, stream: bool) -> None:
-        self._core = core
+    def __init__(self, exchange: Exchange, restricted: RestrictedFeatures, work: LargeWork, *, stream: bool) -> None:
+        self._exchange = exchange
         self._work = work
         self._restricted = restricted
         self._stream = stream
@@ -115,12 +114,12 @@ class GenerateEndpoint:
         version = scope["path_params"].get("version", "")
         try:
             number = version_number(version)
-            metadata: dict[str, Any] = self._core.model_metadata(model, version)
+            found = self._exchange.find(model, number)
             if header(headers, b"content-encoding") not in (None, "identity"):
                 raise InvalidArgumentError("Unsupported content-encoding, only 'identity' is supported.")
-            request = generate.decode(body, model, number, metadata)
+            request = generate.decode(body, model, number, found.rules.metadata(()))
             queue = ResponseQueue(request, loop)
-            self._core.infer(request)
+            self._exchange.submit(found, request)
         except TritonError as error:
             return refusal(error)
         return queue

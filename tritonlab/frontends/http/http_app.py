@@ -18,6 +18,7 @@ from ...core.status import InvalidArgumentError, TritonError
 from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ..shared.access import AccessRules, Forwarded
+from ..shared.exchange import Exchange
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
@@ -68,9 +69,9 @@ class HTTPApp:
         self._threads = ThreadPoolExecutor(_THREADS, "tritonlab http")
         self._health_threads = ThreadPoolExecutor(_HEALTH_THREADS, "tritonlab http health")
         self._work = LargeWork()
+        self._exchange = Exchange(core, shared_memory)
         self._infer = InferEndpoint(
-            core,
-            shared_memory,
+            self._exchange,
             self._restricted,
             _forwarded(options),
             options.max_input_size,
@@ -156,7 +157,7 @@ class HTTPApp:
             ),
         ]
         generating = [
-            Route(path + name, GenerateEndpoint(self._core, self._restricted, self._work, stream=stream))
+            Route(path + name, GenerateEndpoint(self._exchange, self._restricted, self._work, stream=stream))
             for path in versions
             for name, stream in (("/generate", False), ("/generate_stream", True))
         ]

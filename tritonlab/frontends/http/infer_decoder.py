@@ -15,6 +15,7 @@ from ...core.infer_response import ParameterValue
 from ...core.model_config import dims_text
 from ...core.status import InternalError, InvalidArgumentError, TritonError
 from ...core.tensor import Tensor
+from ..shared.exchange import OutputPlan
 from ..shared.request_parameters import set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_tensor
@@ -33,7 +34,7 @@ from .json_document import (
 )
 from .large_json import PIECE, LargeArray
 from .plain_inputs import KnownTexts, plain_input
-from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, OutputInfo, RequestedOutputs
+from .requested_outputs import BINARY, BINARY_OUTPUT, JSON, RequestedOutputs
 
 _MAX_INT64 = INT64.stop - 1
 _MAX_UINT32 = 2**32 - 1
@@ -199,8 +200,8 @@ class InferDecoder:
 
     # -- outputs
 
-    def _outputs(self, entries: list[Any]) -> dict[str, OutputInfo]:
-        found: dict[str, OutputInfo] = {}
+    def _outputs(self, entries: list[Any]) -> dict[str, OutputPlan]:
+        found: dict[str, OutputPlan] = {}
         for entry in entries:
             _, parameters = find(entry, "parameters")
             if find(parameters, "shared_memory_region")[0]:
@@ -211,18 +212,17 @@ class InferDecoder:
             found[name] = self._output(parameters)
         return found
 
-    def _output(self, parameters: Any) -> OutputInfo:
+    def _output(self, parameters: Any) -> OutputPlan:
         given, value = find(parameters, "classification")
         classes = _uint("Unable to set 'classification'", value) & _MAX_UINT32 if given else 0  # cut (measured)
         place = _place(parameters)
         if place is not None:
             self._shared_memory.check(*place)
-            region, offset, size = place
-            return OutputInfo(region=region, offset=offset, byte_size=size)
+            return OutputPlan(*place)
         given, value = find(parameters, "binary_data")
         binary = given and _bool("Unable to parse 'binary_data'", value)
         if classes:
-            return OutputInfo(binary, classes)
+            return OutputPlan(classes=classes, binary=binary)
         return BINARY if binary else JSON
 
 

@@ -15,10 +15,9 @@ from ...core.model_config_rules import is_ensemble
 from ...core.status import InternalError, InvalidArgumentError
 from ...core.tensor import Tensor
 from ...server.models.model_lifecycle import ModelVersion
-from ..shared.classification import classify
-from ..shared.shared_memory_manager import SharedMemoryManager
+from ..shared.exchange import Exchange
 from . import json_writer
-from .requested_outputs import OutputInfo, RequestedOutputs
+from .requested_outputs import RequestedOutputs
 
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.
@@ -33,8 +32,8 @@ Blob: TypeAlias = bytes | memoryview
 class InferEncoder:
     """Encodes responses for one server."""
 
-    def __init__(self, shared_memory: SharedMemoryManager) -> None:
-        self._shared_memory = shared_memory
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
 
     def encode(
         self,
@@ -51,34 +50,25 @@ class InferEncoder:
         entries = []
         for name, tensor in response.outputs.items():
             info = by_name.get(name, default)
-            if info.classes:
-                labels, batched = model.labels.get(name, ()), bool(model.config.max_batch_size)
-                tensor = classify(tensor, info.classes, labels, batched=batched)
+            placed: Tensor | None = tensor
+            if info.classes or info.region:
+                placed = self._exchange.place(name, tensor, info, model)
+                tensor = tensor if placed is None else placed
             head = b'{"name":%b,"datatype":"%b","shape":%b' % (
                 json_writer.text(name),
                 tensor.datatype.name.encode(),
                 dims_text(tensor.shape).encode(),
             )
-            if info.binary:
+            if placed is None:
+                entries.append(head + b"}")  # where it is, the client knows (measured)
+            elif info.binary:
                 data = wire_data(tensor)
                 entries.append(head + b',"parameters":{"binary_data_size":%d}}' % len(data))
                 if len(data):
                     blobs.append(data)
-            elif info.region:
-                self._store(name, tensor, info)
-                entries.append(head + b"}")  # where it is, the client knows (measured)
             else:
                 entries.append(b"".join((head, b',"data":', json_data(name, tensor), b"}")))
         return b"".join((_head(response, model), b'"outputs":[', b",".join(entries), b"]}")), blobs
-
-    def _store(self, name: str, tensor: Tensor, info: OutputInfo) -> None:
-        size = tensor.byte_size
-        if size > info.byte_size:
-            raise InternalError(
-                f"shared memory size specified with the request for output '{name}' ({info.byte_size} bytes) should be "
-                f"at least {size} bytes to hold the results"
-            )
-        self._shared_memory.write(info.region, info.offset, tensor.data)
 
 
 def _head(response: InferenceResponse, model: ModelVersion) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,14 +13,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
-from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
-from ...core.tensor import Tensor
-from ...server.inference_server import InferenceServer
+from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
+from ..shared.exchange import Exchange, OneResponse
 from ..shared.lone_requests import LoneRequests
 from ..shared.request_parameters import check_forwarded
-from ..shared.shared_memory_manager import SharedMemoryManager
 from . import data_compressor, large_work
 from .http_protocol import rememberer
 from .infer_decoder import InferDecoder
@@ -41,16 +39,15 @@ _LARGE_REGION = re.compile(rb'"shared_memory_byte_size"\s*:\s*[0-9]{7}')
 PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
-class SingleResponse:
+class SingleResponse(OneResponse):
     """The one response of a request, which comes on any thread."""
 
-    __slots__ = ("_count", "_future", "_loop", "_polling", "_response", "over")
+    __slots__ = ("_future", "_loop", "_polling", "over")
 
     def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
-        self._response: InferenceResponse | None = None
-        self._count = 0
         self._polling = False
         self.over = False
         request.on_response = self._on_response
@@ -68,9 +65,7 @@ class SingleResponse:
             await self._future
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        if not response.empty:
-            self._count += 1
-            self._response = self._response or response
+        self.add(response)
         if not response.final:
             return
         request.on_response = None  # it leads back here: request and inputs would stay until the collector runs
@@ -83,20 +78,6 @@ class SingleResponse:
     def _wake(self) -> None:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
-
-    def outputs(self) -> Mapping[str, Tensor]:
-        """Those of the response, once it is over."""
-        return {} if self._response is None else self._response.outputs
-
-    def take(self) -> InferenceResponse:
-        """The response, once it is over."""
-        response = self._response
-        if response is None:
-            return InferenceResponse(error=InternalError("received an unexpected null response"))
-        if self._count > 1:
-            # Triton appends this to the first response, with status 500 (rule 3.2.3).
-            return InferenceResponse(error=InternalError(f"expected a single response, got {self._count}"))
-        return response
 
 
 class InferHead:
@@ -130,8 +111,8 @@ class InferHead:
 
 
 @dataclass(slots=True)
-class _Exchange:
-    """A request on its way: `found` is the model it went to."""
+class _Asked:
+    """A request on its way: `found` is the version it went to."""
 
     head: InferHead
     request: InferenceRequest
@@ -141,7 +122,7 @@ class _Exchange:
 
     def is_large(self) -> bool:
         """Whether it takes long to encode the answer, which is there."""
-        outputs = self.answer.outputs()
+        outputs = self.answer.outputs
         total = sum([tensor.data.nbytes for tensor in outputs.values()])
         if total <= large_work.JSON_AT_ONCE:
             return False
@@ -160,24 +141,21 @@ class InferEndpoint:
 
     def __init__(
         self,
-        core: InferenceServer,
-        shared_memory: SharedMemoryManager,
+        exchange: Exchange,
         restricted: RestrictedFeatures,
         forwarded: Forwarded | None,
         max_input_size: int,
         on_defect: Callable[[Exception], Reply],
         work: LargeWork,
     ) -> None:
-        self._core = core
-        self._decoder = InferDecoder(shared_memory, max_input_size)
-        self._encoder = InferEncoder(shared_memory)
+        self._exchange = exchange
+        self._decoder = InferDecoder(exchange.shared_memory, max_input_size)
+        self._encoder = InferEncoder(exchange)
         self._restricted = restricted
         self._forwarded = forwarded
         self._max_input_size = max_input_size
         self._on_defect = on_defect
         self._work = work
-        self._shared_memory = shared_memory
-        self._lone = LoneRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, model: str, version: str) -> None:
         body = await read_body(scope, receive)
@@ -189,7 +167,7 @@ class InferEndpoint:
             begun = await self._work.run(self._begin, head, body, asyncio.get_running_loop(), polls=False)
         else:
             begun = self._begin(head, body, asyncio.get_running_loop())
-        reply = await self._finish(begun) if isinstance(begun, _Exchange) else begun
+        reply = await self._finish(begun) if isinstance(begun, _Asked) else begun
         if reply.status == 200 and (remember := rememberer(scope, send)) is not None:
             remember(partial(self._answer, head, asyncio.get_running_loop()))
         await reply.send(send)
@@ -201,7 +179,9 @@ class InferEndpoint:
             return True
         if head.encoding is not None and size > large_work.PACKED_AT_ONCE:
             return True
-        return self._shared_memory.in_use and _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
+        return (
+            self._exchange.shared_memory.in_use and _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
+        )
 
     def _read(self, scope: Scope, model: str, version: str) -> InferHead | Reply:
         if (restricted := self._restricted.refusal("inference", scope["headers"])) is not None:
@@ -215,9 +195,9 @@ class InferEndpoint:
 
     def _answer(self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview) -> bytes | ASGIApp | None:
         """`Direct`: the answer to a request with the same head as one that was answered before."""
-        if self._core.tracer.active or self._is_large(head, body):
+        if self._exchange.core.tracer.active or self._is_large(head, body):
             return None  # `TracedCall` has more to note
-        exchange: _Exchange | None = None
+        asked: _Asked | None = None
         try:
             begun = self._begin(head, body, loop)
             if isinstance(begun, Reply):
@@ -225,14 +205,14 @@ class InferEndpoint:
             elif begun.answer.over and not begun.is_large():
                 reply = self._end(begun)
             else:
-                exchange = begun
+                asked = begun
         except Exception as error:
             reply = self._on_defect(error)
-        if exchange is None and (whole := reply.whole()) is not None:
+        if asked is None and (whole := reply.whole()) is not None:
             return whole
 
         async def send_later(scope: Scope, receive: Receive, send: Send) -> None:
-            await (reply if exchange is None else await self._finish(exchange)).send(send)
+            await (reply if asked is None else await self._finish(asked)).send(send)
 
         return send_later
 
@@ -243,13 +223,11 @@ class InferEndpoint:
         loop: asyncio.AbstractEventLoop,
         *,
         polls: bool = True,
-    ) -> _Exchange | Reply:
+    ) -> _Asked | Reply:
         """Starts a request; `polls`: and waits a moment for its answer where that is worth it."""
         model, number = head.model, head.version
         try:
-            found = self._core.find(model, number)
-            if found.rules.decoupled:
-                raise UnsupportedError("HTTP end point doesn't support models with decoupled transaction policy")
+            found = self._exchange.find(model, number, single="HTTP end point")
             if head.encoding is not None:
                 body = data_compressor.decompress(head.encoding, body, self._max_input_size)
             json_size = _json_size(head.json_size, len(body))
@@ -265,33 +243,29 @@ class InferEndpoint:
         except TritonError as error:
             return refusal(error)
         answer = SingleResponse(request, loop)
-        alone = self._lone.begin(request)
         try:
-            self._core.infer(request)
-            if alone and polls:
-                answer.poll(request)
-        except BaseException as error:
-            self._lone.end(request)
-            if isinstance(error, TritonError):
-                return refusal(error)
-            raise
-        return _Exchange(head, request, answer, outputs, found)
+            alone = self._exchange.submit_single(found, request)
+        except TritonError as error:
+            return refusal(error)
+        if alone and polls:
+            answer.poll(request)
+        return _Asked(head, request, answer, outputs, found)
 
-    async def _finish(self, exchange: _Exchange) -> Reply:
+    async def _finish(self, asked: _Asked) -> Reply:
         try:
-            await exchange.answer.wait()
+            await asked.answer.wait()
         except BaseException:
-            self._lone.end(exchange.request)
+            self._exchange.over(asked.request)
             raise
-        return await self._work.run(self._end, exchange) if exchange.is_large() else self._end(exchange)
+        return await self._work.run(self._end, asked) if asked.is_large() else self._end(asked)
 
-    def _end(self, exchange: _Exchange) -> Reply:
-        self._lone.end(exchange.request)
-        response = exchange.answer.take()
+    def _end(self, asked: _Asked) -> Reply:
+        self._exchange.over(asked.request)
+        response = asked.answer.take(none="received an unexpected null response")
         if response.error is not None:  # not raised: its traceback would keep this call, body and all
             return refusal(response.error, TEXT)
         try:
-            return self._encode(response, exchange.outputs, exchange.found, exchange.head.accepts)
+            return self._encode(response, asked.outputs, asked.found, asked.head.accepts)
         except TritonError as error:
             return refusal(error, TEXT)
 

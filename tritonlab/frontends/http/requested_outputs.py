@@ -1,23 +1,13 @@
-"""`RequestedOutput` says how a client wants one output of its request sent (rule 6.3.1)."""
+"""How the outputs of a request are to be sent (rule 6.3.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..shared.exchange import OutputPlan
 
-@dataclass(frozen=True, slots=True)
-class OutputInfo:
-    """How a client wants one output: as JSON or binary, as `classes` highest classes, or in shared memory."""
-
-    binary: bool = False
-    classes: int = 0
-    region: str = ""
-    offset: int = 0
-    byte_size: int = 0
-
-
-JSON = OutputInfo()
-BINARY = OutputInfo(binary=True)
+JSON = OutputPlan()
+BINARY = OutputPlan(binary=True)
 #: The only parameter that most requests have.
 BINARY_OUTPUT = {"binary_data_output": True}
 
@@ -26,5 +16,5 @@ BINARY_OUTPUT = {"binary_data_output": True}
 class RequestedOutputs:
     """How the outputs of one request are sent: `default` for those that it does not name."""
 
-    default: OutputInfo = JSON
-    by_name: dict[str, OutputInfo] = field(default_factory=dict)
+    default: OutputPlan = JSON
+    by_name: dict[str, OutputPlan] = field(default_factory=dict)

@@ -3,14 +3,15 @@
 A frontend turns bytes into a request and responses into bytes. Between the two it asks its `Exchange`:
 
     find      which version the request is for, once; whether that answers more often than the client can hear
-    submit    hands the request over; what it returns says whether it is worth waiting for the answer at once
-    OneResponse, collects what the client can hear: one response, however its model sent it
+    submit    hands the request over; `submit_single` also says whether it is worth waiting for the answer at once,
+              and hears by `over` that the request is answered
+    OneResponse collects what a client can hear that gets one response, however its model sent it
     place     how the client wants an output: as it is, as its highest classes, or in its own shared memory
-    over      the request is answered
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...core.infer_request import InferenceRequest
@@ -37,7 +38,7 @@ class OutputPlan:
 
 
 class Exchange:
-    """The exchanges of one endpoint. `submit` is for one thread, the rest for any."""
+    """The exchanges of one endpoint, from any thread; but only one thread may poll where `submit_single` says so."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
         self.core = core
@@ -52,9 +53,14 @@ class Exchange:
             raise version.rules.refusal_of_single(single)
         return version
 
-    def submit(self, version: ModelVersion, request: InferenceRequest) -> bool:
-        """Starts a request to the version it was found to be for; its responses go to `request.on_response`. True: it
-        is alone, and `LoneRequests.poll` gets its answer soonest. Raises what refuses it; then it is over."""
+    def submit(self, version: ModelVersion, request: InferenceRequest) -> None:
+        """Starts a request to the version it was found to be for; its responses go to `request.on_response`. Raises
+        TritonError if it is refused."""
+        self.core.infer(request, version)
+
+    def submit_single(self, version: ModelVersion, request: InferenceRequest) -> bool:
+        """The same for a request with one response. True: it is alone, and `LoneRequests.poll` gets its answer soonest.
+        A request that is refused is over."""
         alone = self._lone.begin(request)
         try:
             self.core.infer(request, version)
@@ -64,7 +70,7 @@ class Exchange:
         return alone
 
     def over(self, request: InferenceRequest) -> None:
-        """A request that was submitted is answered, or nobody waits for that any more."""
+        """Takes note that a request of `submit_single` is answered, or that nobody waits for that any more."""
         self._lone.end(request)
 
     def place(self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion) -> Tensor | None:
@@ -97,6 +103,10 @@ class OneResponse:
         if not response.empty:
             self._count += 1
             self._first = self._first or response
+
+    @property
+    def outputs(self) -> Mapping[str, Tensor]:
+        return {} if self._first is None else self._first.outputs
 
     def take(self, none: str = "expected a single response, got 0") -> InferenceResponse:
         """The response, after the final one; an error where there is none, or more than one (rule 3.2.3). The error is
