@@ -399,8 +399,8 @@ def test_a_call_that_is_interrupted_as_it_begins_is_cancelled(script: Script, mo
     core = script.model.server.core
     infer = core.infer
 
-    def interrupted(request: InferenceRequest) -> None:
-        infer(request)
+    def interrupted(request: InferenceRequest, version: Any = None) -> None:
+        infer(request, version)
         os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patched:
