@@ -43,7 +43,8 @@ def test_execute_points_into_the_cell_of_the_model(notebook: Any) -> None:
 def test_the_same_from_a_loop_over_the_responses(notebook: Any) -> None:
     notebook.run(MODEL)
     model = notebook.number()
-    result = notebook.run("def go():\n    return list(m.infer(inputs={'IN': [[-1.0]]}))\ngo()")
+    notebook.run("import numpy as np")
+    result = notebook.run("def go():\n    return list(m.infer(inputs={'IN': -np.ones((1, 1), np.float32)}))\ngo()")
     assert f"Cell In[{notebook.number()}], line 2, in go()" in result.text
     assert f"Cell In[{model}], line 11, in execute()" in result.text
 

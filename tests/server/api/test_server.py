@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import warnings
 import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +24,10 @@ from tests.serving import (
     in_threads,
     write_model,
 )
+from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.status import (
+    Code,
     InternalError,
     InvalidArgumentError,
     ModelError,
@@ -436,3 +440,73 @@ def test_a_failed_load_is_caught_by_its_code(lab: Lab) -> None:
     with pytest.raises(InternalError, match="failed to load 'nowhere'") as told:
         lab.server.load("nowhere")
     assert isinstance(told.value, ModelLoadError) and "there is no directory 'nowhere'" in told.value.reason
+
+
+# -- what no client can say
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"request_id": 5},
+        {"request_id": "\udc80"},
+        {"timeout": -1},
+        {"timeout": 1.5},
+        {"timeout": 2**64},
+        {"priority": -1},
+        {"priority": "1"},
+        {"flags": 4},
+        {"flags": None},
+        {"correlation_id": -1},
+        {"correlation_id": 1.5},
+        {"requested_outputs": "OUT"},
+        {"requested_outputs": [1]},
+        {"parameters": "x"},
+        {"parameters": {1: "x"}},
+        {"parameters": {"a": [1]}},
+        {"parameters": {"a": None}},
+        {"parameters": {"a": 2**63}},
+        {"parameters": {"a": "\udc80"}},
+        {"parameters": {"triton_a": 1}},
+        {"parameters": {"priority": 1}},
+    ],
+    ids=str,
+)
+def test_a_request_is_held_to_what_a_client_can_say(script: Script, fields: dict[str, Any]) -> None:
+    inputs = {"CODE": text(RETURN.format(1))}
+    with pytest.raises(InvalidArgumentError):
+        script.model.create_request(inputs=inputs, **fields)
+    with pytest.raises(InvalidArgumentError):
+        script.model.infer(inputs=inputs, **fields)
+    made = InferenceRequest("script", {"CODE": Tensor.from_numpy(inputs["CODE"])}, **fields)
+    with pytest.raises(InvalidArgumentError):
+        script.model.infer(made)
+
+
+def test_numbers_of_numpy_and_enums_are_parameters(script: Script) -> None:
+    parameters = {"f": np.float64(1.5), "flag": True, "code": Code.INTERNAL}
+    code = "return [answer(TEXT=np.array([request.parameters()], dtype=object))]"
+    (response,) = script.model.infer(inputs={"CODE": text(code)}, parameters=parameters)
+    assert response.outputs["TEXT"].numpy()[0] == b'{"f":1.5,"flag":true,"code":1}'
+
+
+def test_a_list_that_is_cast_is_warned_of_once(add_sub: Model) -> None:
+    server = add_sub.server
+    server.casts.clear()
+    with pytest.warns(UserWarning, match=r"'INPUT0' of model 'add_sub': a list is cast to FP32 here, .* INT64"):
+        add_sub.infer(inputs={"INPUT0": [1], "INPUT1": f32([1])})
+    with pytest.warns(UserWarning, match=r"'INPUT1' .*a tuple is cast to FP32 here, .*FP64") as warned:
+        add_sub.create_request(inputs={"INPUT0": [1], "INPUT1": (1.0,)})
+    assert [each.filename for each in warned] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(add_sub.infer(inputs={"INPUT0": [2], "INPUT1": [2.0]}))
+        server.casts.clear()
+        add_sub(INPUT0=[1], INPUT1=[2])  # the notebook's own form
+    assert server.casts == set()
+
+
+def test_a_list_that_is_as_triton_reads_it(script: Script) -> None:
+    script.model.server.casts.clear()
+    list(script.model.infer(inputs={"CODE": [RETURN.format(1)]}))
+    assert script.model.server.casts == set()

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
+from ...core.data_type import DataType
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
+from ...server.api.request_maker import make_tensors
 from ..authoring.cells import user_namespace
 from ..authoring.errors import FileError, OptionError
 from ..authoring.workspace import Workspace
@@ -131,8 +133,10 @@ def _infer(context: Context, arguments: argparse.Namespace) -> Any:
         inputs = eval(f"dict({rest})", dict(user_namespace()))
     except SyntaxError:
         raise OptionError(f"{rest!r} is not INPUT0=expression, INPUT1=expression") from None
-    responses = [
-        {name: tensor.numpy() for name, tensor in response.outputs.items()} for response in model.infer(inputs=inputs)
+    types = {entry["name"]: DataType[entry["datatype"]] for entry in model.metadata()["inputs"]}
+    responses = [  # lists are cast without a warning: no program for Triton has this form
+        {name: tensor.numpy() for name, tensor in response.outputs.items()}
+        for response in model.infer(inputs=make_tensors(inputs, types))
     ]
     decoupled = model.config().get("model_transaction_policy", {}).get("decoupled")
     return responses if decoupled or len(responses) != 1 else responses[0]

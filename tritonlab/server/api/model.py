@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from numpy.typing import NDArray
 
-from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
-from ...core.infer_response import ParameterValue
 from ...core.model_config import print_pbtxt, to_dict
 from ...core.status import InternalError, TritonError
-from ...core.tensor import Tensor
 from ...ipc.interrupts import shielded
 from ...ipc.stub_log import LogRecord
 from ..models.model_lifecycle import ModelVersion
 from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
+from .request_check import check_said
+from .request_maker import RequestFields, make_request, make_tensors
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 
 if TYPE_CHECKING:
     from .server import Server
-
-
-class RequestFields(TypedDict, total=False):
-    """What may be said of a request, as keyword arguments.
-
-    `inputs`: anything `Tensor.from_any` takes, by name: arrays, torch tensors, lists, text. `timeout`: microseconds, 0
-    for none. `priority`: 0 for the model's default. `requested_outputs`: empty for all.
-    """
-
-    inputs: Mapping[str, Any]
-    request_id: str
-    correlation_id: int | str
-    flags: int
-    priority: int
-    timeout: int
-    parameters: dict[str, ParameterValue]
-    requested_outputs: Sequence[str]
 
 
 class Model:
@@ -159,17 +140,14 @@ class Model:
 
     @spelt_out(RequestFields)
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
-        """A request for `infer`."""
-        return self._request(self._found(), fields)
+        """A request for `infer`. A list that is cast to what the model expects brings a warning, once: Triton reads
+        lists as numpy does."""
+        return self._request(self._found(), fields, 3)
 
-    def _request(self, found: ModelVersion, fields: RequestFields) -> InferenceRequest:
-        types = found.rules.input_types
-        inputs = {
-            name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
-            for name, value in fields.get("inputs", {}).items()
-        }
-        rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
-        return InferenceRequest(self.name, inputs, model_version=self.version, **rest)
+    def _request(self, found: ModelVersion, fields: RequestFields, level: int) -> InferenceRequest:
+        """`level`: how many calls away is who may be warned."""
+        types, casts = found.rules.input_types, self._server.casts
+        return make_request(self.name, self.version, types, fields, casts, level + 1)
 
     @spelt_out(RequestFields)
     def infer(
@@ -189,7 +167,9 @@ class Model:
         found = None
         if request is None:
             found = self._found()
-            request = self._request(found, fields)
+            request = self._request(found, fields, 3)
+        else:
+            check_said(request)
         iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
         return self._start(iterator, found)
 
@@ -216,7 +196,9 @@ class Model:
         found = None
         if request is None:
             found = self._found()
-            request = self._request(found, fields)
+            request = self._request(found, fields, 3)
+        else:
+            check_said(request)
         iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
         shielded(self._core.infer, request, found)
         return iterator
@@ -231,7 +213,9 @@ class Model:
         if found.rules.decoupled:
             instead = f": iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
             raise found.rules.refusal_of_single("ModelInfer RPC", instead)
-        request = self._request(found, {"inputs": inputs})
+        # no warning of lists: this form is of the notebook, no program for Triton has it
+        tensors = make_tensors(inputs, found.rules.input_types)
+        request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:
             response = next(self._start(ResponseIterator(request, True, False, self._core.explain), found), None)
         except KeyboardInterrupt:

@@ -38,6 +38,8 @@ class Server:
     ) -> None:
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
         self._core = InferenceServer(repositories, replace(options or Options(), **more))
+        #: (model, input) that lists were cast for, and that was said
+        self.casts: set[tuple[str, str]] = set()
 
     @property
     def instruments(self) -> Instruments:

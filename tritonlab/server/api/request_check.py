@@ -1,0 +1,83 @@
+"""What a program says of a request besides its inputs, held to what a client can say: what runs in a notebook must
+run over the network, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from ...core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ...core.status import InvalidArgumentError
+
+_UINT64 = (1 << 64) - 1
+_FLAGS = SEQUENCE_START | SEQUENCE_END
+#: Parameters that a frontend takes for what they say of the request, so that no client's model sees them, and how a
+#: program says the same.
+_OWN_FIELDS = {
+    "sequence_id": "correlation_id=…",
+    "sequence_start": "flags=1",
+    "sequence_end": "flags=2",
+    "priority": "priority=…",
+    "timeout": "timeout=…",
+}
+
+
+def check_said(request: InferenceRequest) -> None:
+    """Raises InvalidArgumentError for what no client could have sent."""
+    _check_text("request_id", request.request_id)
+    _check_unsigned("timeout", request.timeout, _UINT64)
+    _check_unsigned("priority", request.priority, _UINT64)
+    _check_unsigned("flags", request.flags, _FLAGS)
+    correlation_id = request.correlation_id
+    if correlation_id.__class__ is str:
+        _check_text("correlation_id", correlation_id)
+    else:
+        _check_unsigned("correlation_id", correlation_id, _UINT64)
+    if request.requested_outputs.__class__ is str:
+        _refuse("requested_outputs", request.requested_outputs, "a list of names")
+    for name in request.requested_outputs:
+        _check_text("requested_outputs", name)
+    if request.parameters is not None:
+        _check_parameters(request.parameters)
+
+
+def _check_parameters(parameters: Any) -> None:
+    if not isinstance(parameters, Mapping):
+        _refuse("parameters", parameters, "values by name")
+    for key, value in parameters.items():
+        _check_text("parameters", key)
+        if key.startswith("triton_"):
+            raise InvalidArgumentError(
+                "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
+            )
+        if key in _OWN_FIELDS:
+            raise InvalidArgumentError(
+                f"parameter '{key}' of a client is not handed to the model; say it of the request: {_OWN_FIELDS[key]}"
+            )
+        if isinstance(value, str):
+            _check_text(key, value)
+        elif not isinstance(value, (bool, int, float)):
+            raise InvalidArgumentError(
+                f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
+            )
+        elif isinstance(value, int) and not -1 << 63 <= value < 1 << 63:  # no range: it counts to a subclass of int
+            _refuse(key, value, "an integer of 64 bits")
+
+
+def _check_unsigned(name: str, value: Any, most: int) -> None:
+    if not isinstance(value, int) or not 0 <= value <= most:
+        _refuse(name, value, f"an integer from 0 to {most}")
+
+
+def _check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        _refuse(name, value, "text")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            _refuse(name, value, "text that is UTF-8")
+
+
+def _refuse(name: str, value: Any, expected: str) -> NoReturn:
+    raise InvalidArgumentError(f"invalid value for '{name}', expected {expected}, got {value!r}")

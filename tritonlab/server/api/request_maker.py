@@ -1,0 +1,76 @@
+"""A request made of what a caller in this process has: lists, arrays, torch tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+import numpy as np
+
+from ...core.data_type import DataType
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import ParameterValue
+from ...core.tensor import Tensor
+from .request_check import check_said
+
+
+class RequestFields(TypedDict, total=False):
+    """What may be said of a request, as keyword arguments.
+
+    `inputs`: anything `Tensor.from_any` takes, by name: arrays, torch tensors, lists, text. `timeout`: microseconds, 0
+    for none. `priority`: 0 for the model's default. `requested_outputs`: empty for all.
+    """
+
+    inputs: Mapping[str, Any]
+    request_id: str
+    correlation_id: int | str
+    flags: int
+    priority: int
+    timeout: int
+    parameters: dict[str, ParameterValue]
+    requested_outputs: Sequence[str]
+
+
+def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Tensor]:
+    """`types`: what the model's inputs are, by name. Raises InvalidArgumentError for what no tensor can be made of."""
+    return {
+        name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
+        for name, value in inputs.items()
+    }
+
+
+def make_request(
+    model: str,
+    version: int,
+    types: Mapping[str, DataType],
+    fields: RequestFields,
+    casts: set[tuple[str, str]],
+    level: int,
+) -> InferenceRequest:
+    """`casts`: the inputs that somebody was warned of; `level`: how many calls away is who may be. Raises
+    InvalidArgumentError."""
+    given = fields.get("inputs", {})
+    inputs = make_tensors(given, types)
+    for name, value in given.items():
+        if isinstance(value, (list, tuple)) and (model, name) not in casts:
+            text = _cast(value, inputs[name].datatype)
+            if text:
+                casts.add((model, name))  # a loop over lists must not fill the notebook
+                warnings.warn(f"input '{name}' of model '{model}': {text}", stacklevel=level)
+    rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
+    request = InferenceRequest(model, inputs, model_version=version, **rest)
+    if rest:
+        check_said(request)
+    return request
+
+
+def _cast(value: Any, datatype: DataType) -> str:
+    """What to say of a list that became something else than it is for Triton's in-process API."""
+    plain = DataType.from_numpy(np.asarray(value).dtype)
+    if plain is datatype:
+        return ""
+    return (
+        f"a {type(value).__name__} is cast to {datatype.name} here, but Triton refuses it, for it is {plain.name}; "
+        "send an array"
+    )
