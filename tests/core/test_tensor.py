@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -208,5 +209,38 @@ assert "torch" not in sys.modules
     assert done.returncode == 0, done.stderr
 
 
-def test_repr() -> None:
-    assert repr(Tensor.from_numpy(np.ones((2, 3)))) == "<Tensor FP64 [2, 3]>"
+@pytest.mark.parametrize(
+    ("array", "shown"),
+    [
+        (np.ones((2, 3)), "FP64 [2, 3] [[1., 1., 1.], [1., 1., 1.]]"),
+        (np.float32(0.1), "FP32 [] 0.1"),
+        (np.arange(9, dtype=np.int8), "INT8 [9] [0, 1, 2, 3, 4, 5, 6, 7, …]"),
+        (np.array([[True]]), "BOOL [1, 1] [[ True]]"),
+        (np.zeros((0, 4), np.float16), "FP16 [0, 4] []"),
+        (np.array([b"a\0", b"x" * 50], object), f"BYTES [2] [b'a\\x00', b'{'x' * 40}'…]"),
+        (np.array([[b"a"]] * 9, object), f"BYTES [9, 1] [{', '.join(['b' + repr('a')] * 8)}, …]"),
+    ],
+)
+def test_repr(array: Any, shown: str) -> None:
+    assert repr(Tensor.from_numpy(np.asarray(array))) == f"<Tensor {shown}>"
+
+
+def test_repr_of_bf16_and_of_a_shape_that_lies() -> None:
+    bits = np.array([0x3F80, 0xC000], np.uint16)
+    assert repr(Tensor(DataType.BF16, (2,), bits)) == "<Tensor BF16 [2] [ 1., -2.]>"
+    assert repr(Tensor(DataType.UINT16, (9, 9), bits)) == "<Tensor UINT16 [9, 9] [16256, 49152]>"
+    assert repr(Tensor(DataType.BYTES, (2,), np.full(6, 255, np.uint8))) == "<Tensor BYTES [2] [b'\\xff\\xff'…]>"
+
+
+def test_repr_copies_nothing_of_a_large_tensor() -> None:
+    text = np.frombuffer((4).to_bytes(4, "little") + b"abcd", np.uint8)
+    texts = Tensor(DataType.BYTES, (1 << 21,), np.tile(text, 1 << 21))
+    large = [Tensor.from_numpy(np.zeros(1 << 24, np.float32)), texts]
+    tracemalloc.start()
+    try:
+        for tensor in large:
+            assert "…" in repr(tensor)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+

@@ -11,7 +11,7 @@ from .tensor import Tensor
 ParameterValue: TypeAlias = bool | int | str | float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class InferenceResponse:
     """What a model answered: outputs or an error, and whether it was the last answer to its request.
 
@@ -27,3 +27,12 @@ class InferenceResponse:
     final: bool = True
     #: True if this response only carries the final flag
     empty: bool = False
+
+    def __repr__(self) -> str:
+        parts = [f"{self.model_name}/{self.model_version}"]
+        parts += [f"id={self.request_id!r}"] if self.request_id else []
+        parts += [f"{name}={tensor!r}" for name, tensor in self.outputs.items()]
+        parts += [f"parameters={self.parameters}"] if self.parameters else []
+        parts += [f"error={self.error}"] if self.error is not None else []
+        parts += ["empty"] if self.empty else []
+        return f"<InferenceResponse {' '.join(parts)}{' [final]' if self.final else ''}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -13,6 +14,9 @@ from .data_type import DataType
 from .status import InvalidArgumentError, UnsupportedError
 
 _DLPACK_CPU = 1
+#: Elements that a repr shows, and bytes of each.
+_SHOWN = 8
+_SHOWN_BYTES = 40
 
 
 class Tensor:
@@ -117,7 +121,37 @@ class Tensor:
         return (_DLPACK_CPU, 0)
 
     def __repr__(self) -> str:
-        return f"<Tensor {self.datatype.name} {list(self.shape)}>"
+        return f"<Tensor {self.datatype.name} {list(self.shape)} {self._values()}>"
+
+    def _values(self) -> str:
+        """The elements, of a tensor with many the first ones: nothing else of its data is read."""
+        if self.datatype is DataType.BYTES:
+            return _listed(_first_elements(self.data, _SHOWN, _SHOWN_BYTES), math.prod(self.shape))
+        flat = self.data.reshape(-1)
+        if flat.size <= _SHOWN and self.datatype is not DataType.BF16 and flat.size == math.prod(self.shape):
+            flat = flat.reshape(self.shape)
+            return " ".join(np.array2string(flat, separator=", ", max_line_width=sys.maxsize).split())
+        few = flat[:_SHOWN]
+        if self.datatype is DataType.BF16:  # the upper half of an FP32
+            few = (few.astype(np.uint32) << 16).view(np.float32)
+        text = np.array2string(few, separator=", ", max_line_width=sys.maxsize)
+        return text if flat.size <= _SHOWN else f"{text[:-1]}, …]"
+
+
+def _first_elements(data: NDArray[Any], count: int, cut: int) -> list[str]:
+    """The first elements of the wire form of a BYTES tensor, as they are written in Python, the long ones cut."""
+    found: list[str] = []
+    position = 0
+    while position + 4 <= data.size and len(found) < count:
+        start = position + 4
+        position = start + int.from_bytes(data[position:start].tobytes(), "little")
+        element = data[start : min(position, start + cut)].tobytes()
+        found.append(repr(element) + "…" * (position - start > cut))
+    return found
+
+
+def _listed(elements: list[str], count: int) -> str:
+    return f"[{', '.join(elements)}{', …' if count > _SHOWN else ''}]"
 
 
 def _object_array(value: Any) -> NDArray[Any]:

@@ -3,8 +3,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import numpy as np
+
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.status import InternalError
+from tritonlab.core.tensor import Tensor
 from tritonlab.server.api.response_iterator import ResponseIterator
 
 
@@ -47,3 +51,25 @@ def test_a_request_that_went_back_into_a_queue_is_not_led_for() -> None:
     request.respond(InferenceResponse(request_id="r"))
     waiting.join(5)
     assert [response.request_id for response in got] == ["r"]
+
+
+def test_repr_shows_what_is_there_to_take() -> None:
+    request = InferenceRequest("m", {})
+    iterator = ResponseIterator(request, raise_on_error=True)
+    assert repr(iterator) == "<ResponseIterator m [waits for the model]>"
+    outputs = {"OUT": Tensor.from_numpy(np.array([1, 2], np.int8))}
+    first = InferenceResponse("m", 1, "id", outputs, {"k": 1}, final=False)
+    assert repr(first) == "<InferenceResponse m/1 id='id' OUT=<Tensor INT8 [2] [1, 2]> parameters={'k': 1}>"
+    request.respond(first)
+    assert repr(iterator) == f"<ResponseIterator m [1 response to take: {first!r}]>"
+    for _ in range(3):
+        request.respond(InferenceResponse("m", 1, error=InternalError("bad"), final=False))
+    assert repr(iterator).count("<InferenceResponse m/1 error=bad>") == 2
+    assert ">, …]>" in repr(iterator) and "[4 responses to take" in repr(iterator)
+    request.respond(InferenceResponse("m", 1, empty=True))
+    assert repr(InferenceResponse("m", 1, empty=True)) == "<InferenceResponse m/1 empty [final]>"
+    next(iterator)
+    ended = ResponseIterator(InferenceRequest("m", {}), raise_on_error=True)
+    ended.request.respond(InferenceResponse("m", 1))
+    assert list(ended) != []
+    assert repr(ended) == "<ResponseIterator m [ended]>"

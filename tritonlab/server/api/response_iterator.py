@@ -11,6 +11,9 @@ from typing import NoReturn
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 
+#: Responses that a repr shows.
+_SHOWN = 3
+
 
 class RequestInterrupted(KeyboardInterrupt):
     """An interrupt of a thread that waited for a model; the text says what for, and where the model was."""
@@ -84,6 +87,11 @@ class ResponseIterator(Iterator[InferenceResponse]):
         if not self._responses:
             waiter.acquire()
 
+    def __repr__(self) -> str:
+        there = list(self._responses.copy())
+        shown = [*map(repr, there[:_SHOWN]), *(["…"] if len(there) > _SHOWN else [])]
+        return _shown(self, self.request, self._done, len(there), f": {', '.join(shown)}" if shown else "")
+
     def cancel(self) -> None:
         """Asks for cancellation. The model decides what still comes; keep iterating (rule 3.10)."""
         self.request.cancel()
@@ -116,6 +124,14 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
                 return response
         raise StopAsyncIteration
 
+    def __repr__(self) -> str:
+        return _shown(self, self.request, self._done, self._responses.qsize(), "")
+
     def cancel(self) -> None:
         """Asks for cancellation; keep iterating."""
         self.request.cancel()
+
+
+def _shown(iterator: object, request: InferenceRequest, done: bool, count: int, responses: str) -> str:
+    state = f"{count} response{'s' if count > 1 else ''} to take{responses}" if count else "waits for the model"
+    return f"<{type(iterator).__name__} {request.model_name} [{'ended' if done else state}]>"
