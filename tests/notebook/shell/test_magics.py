@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tritonlab import Instrument
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 
 ADD = """\
@@ -192,6 +194,13 @@ def test_a_name_that_is_nearly_one_is_said(notebook: Any, command: str) -> None:
     assert result.text.rstrip().endswith("Hint: did you mean 'add_sub'?")
 
 
+def test_a_call_of_a_decoupled_model_says_once_what_to_do(notebook: Any) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS} --decoupled --quiet\n{ADD}")
+    text = notebook.run("m(IN=[[1]])").text
+    assert "iterate over model.infer(inputs={…}) of 'm' instead" in text
+    assert text.count("iterate") == 1 and "Hint" not in text
+
+
 def test_logs_of_nothing_are_an_error(notebook: Any) -> None:
     result = notebook.run("%triton logs nothing_like_it")
     assert not result.success
@@ -243,6 +252,76 @@ def test_logs_cite_the_lines_of_the_cell(notebook: Any) -> None:
     text = notebook.run("%triton logs m").text
     assert "m_0  WARNING  model.py:6  careful" in text  # of the version before, whose lines the cell no longer has
     assert f"m_0  WARNING  Cell In[{first + 3}], line 8  careful" in text
+
+
+@pytest.fixture
+def loads(workspace: Any) -> Iterator[list[str]]:
+    """The models that were loaded, in order."""
+    found: list[str] = []
+
+    class Loads(Instrument):
+        def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
+            if state == "LOADING":
+                found.append(model)
+
+    listener = Loads()
+    workspace.server.instruments.add(listener)
+    yield found
+    workspace.server.instruments.remove(listener)
+
+
+def run_all(notebook: Any, *cells: str) -> None:
+    for cell in cells:
+        assert notebook.run(cell).success
+
+
+CONFIG = "%%triton_config m\nmax_batch_size: {}\n"
+FILE = "%%triton_file m factor.py\nFACTOR = {}\n"
+MODEL = "%%triton_model m --input IN:FP32[-1] --output OUT:FP32[-1]\nimport factor\n" + ADD
+
+
+def test_a_second_run_all_loads_each_model_once(notebook: Any, loads: list[str]) -> None:
+    for _ in range(2):
+        run_all(notebook, CONFIG.format(4), FILE.format(2), MODEL, "m(IN=[[1]])")
+        assert loads == ["m"]
+        loads.clear()
+
+
+@pytest.mark.parametrize(("batch", "factor"), [(2, 2), (4, 7), (2, 7)])
+def test_after_an_edit_run_all_loads_what_changed_once(
+    notebook: Any, workspace: Any, loads: list[str], batch: int, factor: int
+) -> None:
+    run_all(notebook, CONFIG.format(4), FILE.format(2), MODEL)
+    loads.clear()
+    run_all(notebook, CONFIG.format(batch), FILE.format(factor), MODEL)
+    assert loads == ["m"] * ((batch != 4) + (factor != 2))  # a cell cannot know that another edited one follows
+    assert notebook["m"].config()["max_batch_size"] == batch
+    assert workspace.sources.locate(str(notebook["m"].directory / "1" / "model.py"), 1)[1] == 2
+
+
+def test_a_model_cell_alone_always_loads(notebook: Any, loads: list[str]) -> None:
+    run_all(notebook, CONFIG.format(4), FILE.format(2), MODEL, MODEL)
+    assert loads == ["m", "m"]
+    run_all(notebook, CONFIG.format(2), "1", MODEL)  # what ran between may have written a file that it reads
+    assert loads == ["m"] * 4
+
+
+def test_a_config_cell_loads_again_what_does_not_serve(notebook: Any, loads: list[str]) -> None:
+    run_all(notebook, CONFIG.format(4), FILE.format(2), MODEL, "%triton unload m")
+    loads.clear()
+    run_all(notebook, CONFIG.format(4))
+    assert loads == ["m"]
+    assert not notebook.run(MODEL.replace("import factor", "import nothing")).success
+    loads.clear()
+    assert not notebook.run(CONFIG.format(4)).success
+    assert loads == ["m"]
+
+
+def test_the_numbers_of_cells_are_those_of_the_last_run(notebook: Any) -> None:
+    failing = MODEL.replace("data + 1", "data + 1 / 0")
+    run_all(notebook, CONFIG.format(4), FILE.format(2), failing, CONFIG.format(2), failing)
+    number = notebook.number()
+    assert f"Cell In[{number}], line 10, in execute" in notebook.run("m(IN=[[1]])").text
 
 
 def test_variables_are_expanded_in_the_line(notebook: Any) -> None:

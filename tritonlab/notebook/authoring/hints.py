@@ -135,5 +135,5 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
     (re.compile(r"Family name already exists with different type"), _other_kind),
     (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _not_written),
     (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _not_written),
-    (re.compile(r"doesn't support models with decoupled transaction policy"), _decoupled),
+    (re.compile(r"doesn't support models with decoupled transaction policy(?!: iterate)"), _decoupled),
 ]

@@ -41,7 +41,7 @@ class ModelDirectory:
             if isinstance(file.content, bytes):
                 target.write_bytes(file.content)
                 continue
-            stamps[relative] = _stamp(file.content)
+            stamps[relative] = stamp_of(file.content)
             kept = self.path / relative
             if self._stamps.get(relative) == stamps[relative] and kept.is_file():
                 _link_or_copy(kept, target)
@@ -65,7 +65,8 @@ class ModelDirectory:
         shutil.rmtree(self._old, ignore_errors=True)
 
 
-def _stamp(path: Path) -> Stamp:
+def stamp_of(path: Path) -> Stamp:
+    """What tells a file from the same with another content."""
     found = path.stat()
     return str(path), found.st_size, found.st_mtime_ns
 

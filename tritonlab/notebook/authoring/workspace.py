@@ -21,8 +21,8 @@ from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import CONFIG_FILE, MODEL_FILE, Draft, Files, ModelFile, Source, model_path
 from .errors import FileError
-from .model_directory import ModelDirectory
-from .source_map import SourceMap, located, whole
+from .model_directory import ModelDirectory, Stamp, stamp_of
+from .source_map import Segment, SourceMap, located, whole
 from .syntax import check_syntax
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Workspace:
         self._lock = threading.RLock()  # guards everything below and the directories
         self._reports: dict[str, LoadReport] = {}
         self._drafts: dict[str, Draft] = {}
+        #: what each model's directory held when it was loaded last
+        self._loaded: dict[str, dict[str, bytes | Stamp]] = {}
         self._directories: dict[str, ModelDirectory] = {}
         self._spare = ScratchDirectory(f"{repository.name}.", repository.parent)
 
@@ -85,13 +87,14 @@ class Workspace:
         version: int | None = None,
         options: ConfigOptions | None = None,
         body: CellBody | None = None,
+        if_changed: bool = False,
     ) -> Model:
         """Writes the model, loads it, and returns it READY.
 
         source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
         there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
         paths to copy or a dict of name -> bytes or path. options: None keeps those of the last load if `source` is
-        None. body: the cell `source` is from.
+        None. body: the cell `source` is from. if_changed: a model that serves just this is not loaded again.
 
         Raises ModelLoadError, ConfigError, NotebookError or OSError; whatever served before still does.
         """
@@ -109,6 +112,9 @@ class Workspace:
             if files is not None:
                 draft = draft.with_files(files)
             self._drafts[name] = draft
+            if if_changed and self._serves(name, draft):
+                self._map_lines(name, draft)  # the cells may have run again, under other numbers
+                return self.server.model(name)
             return self._load(name, draft, started)
 
     def write_file(self, name: str, path: str, content: bytes | str, *, body: CellBody | None = None) -> str:
@@ -203,17 +209,30 @@ class Workspace:
             written = set(self._drafts)
         return sorted(written | {name for name, _ in self.server.models()})
 
+    def _serves(self, name: str, draft: Draft) -> bool:
+        """Whether the last load of the model was good, of exactly this, and still serves."""
+        report = self._reports.get(name)
+        if report is None or report.error is not None or not self.server.model(name).ready():
+            return False
+        return self._loaded.get(name) == _content(name, draft)
+
+    def _map_lines(self, name: str, draft: Draft) -> dict[str, tuple[Segment, ...]]:
+        """Makes the lines of the model's files known by the cells of `draft`. Returns what was known before."""
+        path = self._directory(name).path
+        return self.sources.replace(
+            str(path), {str(path / relative): file.segments for relative, file in draft.tree().items()}
+        )
+
     def _load(self, name: str, draft: Draft, started: float) -> Model:
         if not draft.loadable(name):
             raise FileError(f"there is no {MODEL_FILE} for {name!r} yet: run a %%triton_model {name} cell first")
         config_text = _config_to_write(name, draft)
+        content = _content(name, draft)
         directory = self._directory(name)
         before = self._reports.get(name)
         ready_at = before.ready_at if before is not None else 0.0
         tree = draft.tree()
-        known = self.sources.replace(
-            str(directory.path), {str(directory.path / path): file.segments for path, file in tree.items()}
-        )
+        known = self._map_lines(name, draft)
         since, error = _Since(self.server, name), None
         try:
             # another interpreter may know a syntax this one does not
@@ -237,6 +256,7 @@ class Workspace:
             raise
         else:
             ready_at = time.time()
+            self._loaded[name] = content
             return model
         finally:
             directory.forget()
@@ -277,6 +297,15 @@ def _pids(server: Server, name: str) -> frozenset[int]:
         return frozenset(instance["pid"] for instance in server.model(name).instances())
     except TritonError:
         return frozenset()
+
+
+def _content(name: str, draft: Draft) -> dict[str, bytes | Stamp]:
+    """What the model's directory holds, files that are copied as their stamps. Raises OSError for one that is gone."""
+    files = {**draft.tree(), CONFIG_FILE: ModelFile(_config_to_write(name, draft).encode())}
+    return {
+        path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
+        for path, file in files.items()
+    }
 
 
 def _config_to_write(name: str, draft: Draft) -> str:

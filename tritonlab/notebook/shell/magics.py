@@ -81,6 +81,8 @@ class TritonMagics(Magics):
         super().__init__(shell)
         self._workspace = workspace
         self._places = places
+        #: model -> the number of the cell that loaded it to give it a config or a file, or that found it loaded so
+        self._renewed: dict[str, int] = {}
 
     @magic_arguments()
     @argument("name", help="the model's name")
@@ -107,7 +109,8 @@ class TritonMagics(Magics):
         args = parse(self.triton_model.parser, line)
         body = running_body(self.shell, "triton_model", line, cell)
         options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
-        self._load(args.name, quiet=args.quiet, source=cell, **options)
+        # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
+        self._load(args.name, quiet=args.quiet, source=cell, if_changed=self._just_renewed(args.name), **options)
 
     @magic_arguments()
     @argument("name", help="the model's name")
@@ -159,9 +162,20 @@ class TritonMagics(Magics):
 
     def _load_again(self, args: argparse.Namespace, what: str) -> None:
         if not args.no_load and self._workspace().draft(args.name).loadable(args.name):
-            self._load(args.name, quiet=args.quiet)
+            before = self._workspace().report(args.name)
+            just_renewed = self._just_renewed(args.name)
+            self._load(args.name, quiet=args.quiet, if_changed=True)
+            if just_renewed or self._workspace().report(args.name) is not before:
+                self._renewed[args.name] = self._cell_number()
         elif not args.quiet:
             print(f"{what} is kept for {args.name}; it is used when the model is loaded.")
+
+    def _just_renewed(self, name: str) -> bool:
+        return self._renewed.get(name) == self._cell_number() - 1
+
+    def _cell_number(self) -> int:
+        assert self.shell is not None
+        return int(self.shell.execution_count)
 
     def _load(self, name: str, *, quiet: bool, source: Source | None = None, **settings: Any) -> None:
         """Loads and shows the card. Where a failed load leaves the last good version serving, the card says so."""
