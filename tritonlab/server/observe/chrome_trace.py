@@ -21,6 +21,7 @@ from ...core.clock import Clock
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.instrument import ExecuteTimes, Instrument, Instruments
+from ...core.tensor import Tensor
 from ...ipc.stub_log import LogRecord
 
 #: The oldest go first when there are more.
@@ -123,7 +124,7 @@ class ChromeTrace(Instrument):
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         self._begin(request)  # one that the response cache answers was never queued
         error = {"error": response.error.message} if response.error is not None else {}
-        shown = {name: repr(tensor) for name, tensor in response.outputs.items()}
+        shown = {name: _brief(tensor) for name, tensor in response.outputs.items()}
         self._span(request, "n", "final response" if response.final else "response", now, {**shown, **error})
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
@@ -155,7 +156,7 @@ class ChromeTrace(Instrument):
             known = request.serial in self._open
             self._open.add(request.serial)
         if not known:
-            shown = {name: repr(tensor) for name, tensor in request.inputs.items()}
+            shown = {name: _brief(tensor) for name, tensor in request.inputs.items()}
             self._span(request, "b", _name(request), request.request_start, shown)
 
     def _span(
@@ -192,3 +193,8 @@ def _named(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 def _name(request: InferenceRequest) -> str:
     return request.request_id or f"request {request.serial}"
+
+
+def _brief(tensor: Tensor) -> str:
+    """Without its values, which its repr has: they take time, and may be nobody else's business."""
+    return f"<Tensor {tensor.datatype.name} {list(tensor.shape)}>"
