@@ -10,7 +10,7 @@ import pytest
 
 from tritonlab.core.data_type import DataType
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.tensor import Tensor, wire_elements
 
 NUMERIC = [d for d in DataType if d not in (DataType.INVALID, DataType.BYTES, DataType.BF16)]
 
@@ -201,7 +201,7 @@ def test_torch_is_not_imported_for_the_sake_of_a_check() -> None:
     code = """
 import sys
 import numpy as np
-from tritonlab.core.tensor import Tensor
+from tritonlab.core.tensor import Tensor, wire_elements
 Tensor.from_any([1, 2]); Tensor.from_any(np.ones(2)); Tensor.from_any("x")
 assert "torch" not in sys.modules
 """
@@ -244,3 +244,14 @@ def test_repr_copies_nothing_of_a_large_tensor() -> None:
     finally:
         tracemalloc.stop()
 
+
+@pytest.mark.parametrize("datatype", list(DataType))
+def test_bytes_of_a_client_are_read_as_elements_where_they_are_whole_ones(datatype: DataType) -> None:
+    """BYTES stay in wire form; what is cut off is told by the checks, in Triton's words."""
+    data = bytes(range(16))
+    read = wire_elements(data, datatype)
+    assert read.dtype == (datatype.numpy if datatype.byte_size else np.uint8)
+    assert read.tobytes() == data and not read.flags.writeable
+    cut = wire_elements(memoryview(data)[:7], datatype)
+    assert cut.tobytes() == data[:7]
+    assert cut.dtype == (read.dtype if read.itemsize == 1 else np.uint8)

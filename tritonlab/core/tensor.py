@@ -154,6 +154,22 @@ def _listed(elements: list[str], count: int) -> str:
     return f"[{', '.join(elements)}{', …' if count > _SHOWN else ''}]"
 
 
+#: What the bytes of an element are read as, by the number of its datatype: single bytes for BYTES, which is wire form
+#: here.
+WIRE_ELEMENTS: list[np.dtype[Any]] = [
+    datatype.numpy if datatype.byte_size else np.dtype(np.uint8) for datatype in DataType
+]
+
+
+def wire_elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
+    """A view of a client's bytes as elements; as single bytes where they are no whole number of them, which the request
+    checks find."""
+    dtype = WIRE_ELEMENTS[datatype]
+    if dtype.itemsize > 1 and len(data) % dtype.itemsize:
+        dtype = WIRE_ELEMENTS[DataType.INVALID]
+    return np.frombuffer(data, dtype)
+
+
 def _object_array(value: Any) -> NDArray[Any]:
     """Text or nested lists of text as an object array; numpy must not make a `U` array that drops trailing NULs."""
     array = np.asarray(value, dtype=np.object_)

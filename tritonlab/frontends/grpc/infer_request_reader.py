@@ -14,7 +14,7 @@ from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.status import InvalidArgumentError
-from ...core.tensor import Tensor
+from ...core.tensor import WIRE_ELEMENTS, Tensor, wire_elements
 from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded
@@ -33,11 +33,6 @@ _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 _NEGATIVE = re.compile(r"\s*-0*[1-9]")
 _DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
-#: what one input's elements are read as, by the number of its datatype: single bytes for BYTES, which is wire form here
-_ELEMENTS: list[np.dtype[Any]] = [np.dtype(np.uint8)] * len(DataType)
-for _datatype in _DATATYPES.values():
-    if _datatype.byte_size:
-        _ELEMENTS[_datatype] = _datatype.numpy
 
 #: The fields of InferTensorContents in the order Triton looks at them: what its error calls each, and which datatypes
 #: may be in it.
@@ -219,7 +214,7 @@ class InferRequestReader:
                         f"unexpected 'content' provided when using shared memory for input tensor '{each.name}' for "
                         f"model '{request.model_name}'"
                     )
-                data = _elements(self._shared_memory.read(*region), datatype)
+                data = wire_elements(self._shared_memory.read(*region), datatype)
             elif each.HasField("contents"):
                 if count:
                     raise InvalidArgumentError(
@@ -228,7 +223,7 @@ class InferRequestReader:
                     )
                 data = _typed(each, datatype, request.model_name)
             elif position < count:
-                data = _elements(raw[position], datatype)
+                data = wire_elements(raw[position], datatype)
                 position += 1
             else:
                 raise InvalidArgumentError(
@@ -315,14 +310,6 @@ def _classes(parameters: Any) -> int:
     return int(value.int64_param)
 
 
-def _elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
-    """The bytes as elements; as single bytes where they are no whole number of them, which the rules will refuse."""
-    dtype = _ELEMENTS[datatype]
-    if dtype.itemsize > 1 and len(data) % dtype.itemsize:
-        dtype = np.dtype(np.uint8)
-    return np.frombuffer(data, dtype)
-
-
 def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
     """The elements of `contents` (rule 6.7.1)."""
     contents = each.contents
@@ -343,4 +330,4 @@ def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
         else:
             width = _WIDTHS.get(name, datatype.numpy)
             found = np.fromiter(values, width, len(values)).astype(datatype.numpy, copy=False)
-    return np.empty(0, _ELEMENTS[datatype]) if found is None else found
+    return np.empty(0, WIRE_ELEMENTS[datatype]) if found is None else found

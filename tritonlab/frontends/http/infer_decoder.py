@@ -14,7 +14,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.model_config import dims_text
 from ...core.status import InternalError, InvalidArgumentError, TritonError
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, wire_elements
 from ..shared.exchange import OutputPlan
 from ..shared.request_parameters import set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
@@ -182,12 +182,12 @@ class InferDecoder:
             raise InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
         raw: NDArray[Any]
         if has_binary:
-            raw = as_elements(blobs.take(name, _uint("Unable to parse 'binary_data_size'", binary_size)), datatype)
+            raw = wire_elements(blobs.take(name, _uint("Unable to parse 'binary_data_size'", binary_size)), datatype)
             request.inputs[name] = Tensor(datatype, shape, raw)
             return
         place = _place(parameters)
         if place is not None:
-            raw = as_elements(self._shared_memory.read(*place), datatype)
+            raw = wire_elements(self._shared_memory.read(*place), datatype)
         else:
             count = element_count(name, shape, datatype)
             if count:
@@ -195,7 +195,7 @@ class InferDecoder:
                 if json_tensor.has_infinity(raw):
                     refuse_large_numbers(json_part)
             else:  # whatever the data says (measured)
-                raw = as_elements(memoryview(b""), datatype)
+                raw = wire_elements(memoryview(b""), datatype)
         request.inputs[name] = Tensor(datatype, shape, raw)
 
     # -- outputs
@@ -268,12 +268,6 @@ class _Blobs:
     def finish(self) -> None:
         if self._at != len(self._data):
             raise InvalidArgumentError(f"unexpected additional input data for model '{self._model}'")
-
-
-def as_elements(data: memoryview, datatype: DataType) -> NDArray[Any]:
-    """A view of wire data as elements; as bytes if it is not a whole number of them, which is found out later."""
-    size = datatype.byte_size
-    return np.frombuffer(data, dtype=datatype.numpy if size and len(data) % size == 0 else np.uint8)
 
 
 def element_count(name: str, shape: tuple[int, ...], datatype: DataType) -> int:

@@ -8,8 +8,7 @@ from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
 from ...core.model_config import ModelConfig
 from ...core.status import InvalidArgumentError
-from ...core.tensor import Tensor
-from .infer_decoder import as_elements
+from ...core.tensor import Tensor, wire_elements
 
 
 def raw_request(
@@ -42,7 +41,7 @@ def raw_request(
                 f"{request.prefix}input byte size mismatch for input 'raw_input' for model '{model}'. "
                 f"Expected {expected}, got {len(body)}"
             )
-        data = as_elements(memoryview(body), datatype)
+        data = wire_elements(memoryview(body), datatype)
     shape = (1, *dims) if config.max_batch_size else tuple(dims)
     request.inputs[wanted.name] = Tensor(datatype, shape, data)
     return request
