@@ -61,3 +61,38 @@ def one_answer(**more: Any) -> dict[str, str]:
     """Load parameters with which ECHO is not decoupled."""
     config = {"backend": "python", "parameters": {"decoupled": {"string_value": "no"}}, **more}
     return {"config": json.dumps(config)}
+
+#: Says what it was told word by word, up to `max_tokens` words; as a stream if it is asked to.
+PARROT = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            given = {tensor.name(): tensor.as_numpy().reshape(-1)[0] for tensor in request.inputs()}
+            sender = request.get_response_sender()
+            last = given["text_input"].decode().split("\\n")[-1].removeprefix("user: ")
+            if last == "fail":
+                raise RuntimeError("asked to fail")
+            words = last.split()[: int(given["max_tokens"])]
+            if "stop_words" in given and given["stop_words"].decode() in words:
+                words = words[: words.index(given["stop_words"].decode())]
+            texts = [word + " " for word in words] if given["stream"] else [" ".join(words)]
+            for text in texts:
+                tensor = pb_utils.Tensor("text_output", np.array([[text]], np.object_))
+                sender.send(pb_utils.InferenceResponse([tensor]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+PARROT_CONFIG = """
+backend: "python"
+max_batch_size: 8
+input { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] }
+input { name: "stream" data_type: TYPE_BOOL dims: [ 1 ] }
+input { name: "max_tokens" data_type: TYPE_INT32 dims: [ 1 ] }
+input { name: "stop_words" data_type: TYPE_STRING dims: [ 1 ] optional: true }
+output { name: "text_output" data_type: TYPE_STRING dims: [ -1 ] }
+model_transaction_policy { decoupled: true }
+instance_group { kind: KIND_CPU }
+"""
