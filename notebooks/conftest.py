@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-NEEDS = {"12_jax.ipynb": "jax"}
+NEEDS = {"12_jax.ipynb": "jax", "95_openai.ipynb": "openai"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -14,5 +14,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         package = NEEDS.get(item.path.name)
         if package is not None and find_spec(package) is None:
             item.add_marker(
-                pytest.mark.skip(reason=f"{package} is not installed: some 500 MB, `pip install {package}`")
+                pytest.mark.skip(reason=f"{package} is not installed, its first cell says how")
             )
