@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...core.status import InvalidArgumentError, UnsupportedError
 
@@ -34,7 +34,7 @@ def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) 
         try:
             data += decompressor.decompress(piece)
         except zlib.error:
-            data += _until_damage(before, piece)
+            data += _until_damage(before.decompress, piece)
             break
         if len(data) > limit:
             raise InvalidArgumentError(
@@ -44,12 +44,12 @@ def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) 
     return data
 
 
-def _until_damage(decompressor: zlib._Decompress, piece: memoryview) -> bytearray:
+def _until_damage(decompress: Callable[[memoryview], bytes], piece: memoryview) -> bytearray:
     """What is read of a piece that cannot be read to its end: zlib keeps that to itself where it raises."""
     data = bytearray()
     with contextlib.suppress(zlib.error):
         for at in range(len(piece)):
-            data += decompressor.decompress(piece[at : at + 1])
+            data += decompress(piece[at : at + 1])
     return data
 
 

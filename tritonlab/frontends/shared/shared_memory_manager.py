@@ -1,7 +1,7 @@
 """The shared-memory regions that clients have registered, one table for all frontends (rule 6.10).
 
-A key is a POSIX shared-memory name and nothing else: `shm_open` takes no path and follows no link, so a client can name
-a file of /dev/shm and no other.
+A key is a POSIX shared-memory name and nothing else: as with `shm_open`, no path and no link, so a client can name a
+file of /dev/shm and no other.
 
 A region is read and written by system calls on its file, and never mapped: a mapped page that the client cuts off its
 file, or that a full /dev/shm cannot give, ends this process with SIGBUS; here it is an error of that request. Measured
@@ -12,7 +12,6 @@ on 2 cores, what a mapping would take in brackets: reading 16 bytes 2 us (0.5), 
 
 from __future__ import annotations
 
-import _posixshmem  # type: ignore[import-not-found]  # typeshed lacks it
 import mmap
 import os
 import stat
@@ -195,9 +194,17 @@ class SharedMemoryManager:
             raise UnsupportedError(_DISABLED)
 
 
+def _shm_open(key: str) -> int:
+    """Opens what `shm_open` of Linux's C library does. Raises OSError, and ValueError for a key that is no name."""
+    name = key.lstrip("/")
+    if not name or "/" in name:
+        raise ValueError(key)
+    return os.open(f"/dev/shm/{name}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
 def _open(name: str, key: str, offset: int, byte_size: int) -> Region:
     try:
-        file = _File(_posixshmem.shm_open(key, os.O_RDWR, mode=0o600))
+        file = _File(_shm_open(key))
     except (OSError, ValueError) as error:
         raise InternalError(f"Unable to open shared memory region: '{key}'") from error
     found = os.fstat(file.fd)
