@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import urllib.request
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
+import tritonclient.grpc
+import tritonclient.http
 
+from tests.conformance.rules import rule
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
@@ -13,10 +20,13 @@ from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.request_rules import RequestRules
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from tritonlab.core.tensor import Tensor
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.shared.exchange import Exchange, OneResponse, OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.models.model_lifecycle import ModelVersion
+
+__all__ = ["lab"]
 
 
 class Memory(SharedMemoryManager):
@@ -100,6 +110,90 @@ def test_what_is_refused_is_over(error: BaseException, monkeypatch: pytest.Monke
     with pytest.raises(type(error)):
         exchange.submit_single(version_of(), request)
     assert exchange._lone._under_way == set()
+
+
+class Asked(NamedTuple):
+    lab: Lab
+    endpoints: Endpoints
+    found: list[str]  # the model of each look-up
+
+
+@pytest.fixture
+def asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    lab.load("add_sub", ADD_SUB, ADD_SUB_CONFIG)
+    core = lab.server.core
+    found: list[str] = []
+    find = core.find
+
+    def count(name: str, version: int = -1) -> ModelVersion:
+        found.append(name)
+        return find(name, version)
+
+    monkeypatch.setattr(core, "find", count)
+    with Endpoints(core, EndpointOptions(http_port=0, grpc_port=0, metrics=False)) as endpoints:
+        yield Asked(lab, endpoints, found)
+
+
+ONES = np.ones(1, np.float32)
+
+
+def in_kernel(asked: Asked) -> None:
+    asked.lab.server.model("add_sub")(INPUT0=ONES, INPUT1=ONES)
+
+
+def in_kernel_iterated(asked: Asked) -> None:
+    list(asked.lab.server.model("add_sub").infer(inputs={"INPUT0": ONES, "INPUT1": ONES}))
+
+
+def over_http(asked: Asked) -> None:
+    with tritonclient.http.InferenceServerClient(asked.endpoints.http) as client:
+        client.infer("add_sub", client_inputs(tritonclient.http))
+
+
+def over_grpc(asked: Asked) -> None:
+    with tritonclient.grpc.InferenceServerClient(asked.endpoints.grpc) as client:
+        client.infer("add_sub", client_inputs(tritonclient.grpc))
+
+
+def over_a_stream(asked: Asked) -> None:
+    answers: SimpleQueue[Any] = SimpleQueue()
+    with tritonclient.grpc.InferenceServerClient(asked.endpoints.grpc) as client:
+        client.start_stream(lambda result, error: answers.put(error))
+        client.async_stream_infer("add_sub", client_inputs(tritonclient.grpc))
+        assert answers.get(timeout=10) is None
+
+
+def generated(asked: Asked) -> None:
+    body = b'{"INPUT0": [1], "INPUT1": [1]}'
+    with urllib.request.urlopen(f"http://{asked.endpoints.http}/v2/models/add_sub/generate", body, timeout=10) as reply:
+        assert reply.status == 200
+
+
+def client_inputs(protocol: Any) -> list[Any]:
+    found = [protocol.InferInput(name, [1], "FP32") for name in ("INPUT0", "INPUT1")]
+    for each in found:
+        each.set_data_from_numpy(ONES)
+    return found
+
+
+@pytest.mark.parametrize("ask", [in_kernel, in_kernel_iterated, over_http, over_grpc, over_a_stream, generated])
+def test_each_way_looks_the_version_up_once(asked: Asked, ask: Callable[[Asked], None]) -> None:
+    ask(asked)
+    assert asked.found == ["add_sub"]
+
+
+@rule("5.11.2")
+def test_a_version_that_is_replaced_meanwhile_is_looked_up_again(lab: Lab) -> None:
+    """A large body takes long to read; nobody may see a gap."""
+    lab.load("swapped", ADD_SUB, ADD_SUB_CONFIG)
+    exchange = Exchange(lab.server.core, SharedMemoryManager())
+    version = exchange.find("swapped", -1)
+    lab.load("swapped", ADD_SUB.replace("a + b", "a * 10"), ADD_SUB_CONFIG)
+    answers: SimpleQueue[InferenceResponse] = SimpleQueue()
+    tensors = {name: Tensor(DataType.FP32, (1,), np.full(1, 7, np.float32)) for name in ("INPUT0", "INPUT1")}
+    request = InferenceRequest("swapped", tensors, on_response=lambda request, response: answers.put(response))
+    exchange.submit(version, request)
+    assert answers.get(timeout=10).outputs["OUTPUT0"].numpy().tolist() == [70]
 
 
 # -- outputs
