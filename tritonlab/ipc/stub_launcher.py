@@ -204,6 +204,12 @@ class StubProcess:
         self.link.shutdown()
         self.monitor.shutdown()
 
+    def give_back(self, timeout: float) -> None:
+        """Has the stub return the memory it does not use to the system, and does so with what lies there for it. The
+        stub hears of the blocks that nobody reads any more with the question, the kernel with the answer."""
+        self.link.await_answer(self.link.ask("GIVE_BACK", None), timeout)
+        self._regions[0].give_back()
+
     # -- the end
 
     def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> list[Any] | None:

@@ -33,6 +33,7 @@ from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
 from ..ipc.link_reader import LinkReader
 from ..ipc.spin import SpinBudget
+from ..ipc.stub_launcher import StubProcess
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from ..schedulers.timer import Timer
@@ -45,6 +46,7 @@ from .models.model_lifecycle import LoadServices, ModelState, ModelVersion
 from .models.model_repository_manager import ModelRepositoryManager, check_repositories
 from .models.repository_poller import RepositoryPoller
 from .models.startup_models import load_startup_models
+from .observe.idle_memory import IdleMemory, MemoryUse
 from .observe.metrics_text import FirstResponses, ServerMetrics
 from .observe.repository_index import repository_index
 from .observe.requests_in_flight import HeldRequest, survey
@@ -123,8 +125,15 @@ class InferenceServer:
         self._control = ModelControl(self.repository, services, mode, self._on_state)
         self._models = self._control.models
         self._serials = itertools.count(1)
+        self._idle_memory = IdleMemory(self._model_processes)
         self._watchdog = Watchdog(
-            options.watchdog_seconds, self.clock, self._timer, self.requests, self._executor.calls, self._on_waiting
+            options.watchdog_seconds,
+            self.clock,
+            self._timer,
+            self.requests,
+            self._executor.calls,
+            self._on_waiting,
+            self._idle_memory.look,
         )
         self._on_trace()
         _servers.add(self)
@@ -334,6 +343,14 @@ class InferenceServer:
     def requests(self) -> list[HeldRequest]:
         """Every request in flight, also those of versions that are being unloaded, oldest first."""
         return survey(self._control.running(), self._executor.calls(), self.clock.now())
+
+    def memory(self) -> MemoryUse:
+        """What this process and those of the models have in memory now."""
+        return self._idle_memory.use()
+
+    def _model_processes(self) -> list[StubProcess]:
+        instances = [instance for version in self._control.running() for instance in version.instances]
+        return [stub.process for instance in instances if (stub := instance.stub) is not None]
 
     def _on_waiting(self, held: HeldRequest, text: str) -> None:
         name = held.instance.plan.name if held.instance is not None else ""

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.model_facts import instance_troubles, model_facts
-from tritonlab.notebook.views.status_table import status_table
+from tritonlab.notebook.views.status_table import memory_text, status_table
 from tritonlab.server.api.model import Model
+from tritonlab.server.observe.idle_memory import MemoryUse
 
 SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 
@@ -54,6 +57,16 @@ def test_an_instance_that_does_not_run_is_told_with_its_next_try() -> None:
         "'m_0' does not run: it could not be started again: no weights. Next try in 4 s.",
         "'m_0' is being started again: It ended.",
     ]
+
+
+def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
+    workspace.load("m", SOURCE)
+    said = status_table(workspace).memory
+    assert re.match(r"memory: \d+ MB in this kernel, \d+ MB in 1 model process", said), said
+    assert memory_text(MemoryUse(210 << 20, 96 << 20, 3, 680 << 20, 1.0)).startswith(
+        "memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at "
+    )
+    assert said in repr(status_table(workspace)) and said in status_table(workspace)._repr_html_()
 
 
 def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,40 @@ def fd() -> Iterator[int]:
     os.close(fd)
 
 
+# -- memory that goes back
+
+
+def resident(fd: int) -> int:
+    """Bytes the system has given to the file."""
+    return os.fstat(fd).st_blocks * 512
+
+
+def test_what_is_free_goes_back_and_what_is_used_stays(fd: int) -> None:
+    region = Region(fd, 1 * MIB)
+    data = np.arange(8 * MIB, dtype=np.uint8)
+    first, second, third = (region.allocate(data.nbytes) for _ in range(3))
+    for offset in (first, second, third):
+        region.write(offset, data)
+    reader = RegionReader(os.dup(fd))
+    region.free(first)
+    region.free(third)
+    assert resident(fd) >= 24 * MIB
+    region.give_back()
+    assert 8 * MIB <= resident(fd) <= 10 * MIB
+    assert np.array_equal(np.frombuffer(reader.view(second, data.nbytes), np.uint8), data)
+    again = region.allocate(data.nbytes)
+    region.write(again, data)
+    assert np.array_equal(np.frombuffer(reader.view(again, data.nbytes), np.uint8), data)
+    reader.close()
+
+
+def test_a_region_that_is_closed_gives_nothing_back() -> None:
+    fd = create_region_file("test")
+    region = Region(fd)
+    region.close()
+    region.give_back()
+
+
 # -- the file
 
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from html import escape
 
+from ...server.observe.idle_memory import MemoryUse
 from ..authoring.workspace import Workspace
 from .model_facts import duration_text, instance_troubles
 from .theme import STYLE
@@ -31,9 +32,10 @@ class StatusTable:
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
 
-    def __init__(self, rows: list[StatusRow], endpoints: str = "") -> None:
+    def __init__(self, rows: list[StatusRow], endpoints: str = "", memory: str = "") -> None:
         self.rows = rows
         self.endpoints = endpoints
+        self.memory = memory
 
     def cells(self) -> list[tuple[str, ...]]:
         return [
@@ -51,7 +53,7 @@ class StatusTable:
         ]
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [self._models(), self.endpoints]))
+        return "\n".join(filter(None, [self._models(), self.memory, self.endpoints]))
 
     def _models(self) -> str:
         if not self.rows:
@@ -76,8 +78,8 @@ class StatusTable:
             if row.reason:
                 body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        places = f"<div class='tl-lines tl-dim'>{escape(self.endpoints)}</div>" if self.endpoints else ""
-        return f"{STYLE}<div class='tl-panel'>{table}{places}</div>"
+        below = [f"<div class='tl-lines tl-dim'>{escape(text)}</div>" for text in (self.memory, self.endpoints) if text]
+        return f"{STYLE}<div class='tl-panel'>{table}{''.join(below)}</div>"
 
 
 def status_table(workspace: Workspace) -> StatusTable:
@@ -114,4 +116,15 @@ def status_table(workspace: Workspace) -> StatusTable:
                     reason=" ".join(troubles),
                 )
             )
-    return StatusTable(rows, repr(workspace.endpoints) if workspace.endpoints is not None else "")
+    endpoints = repr(workspace.endpoints) if workspace.endpoints is not None else ""
+    return StatusTable(rows, endpoints, memory_text(workspace.server.memory()) if rows else "")
+
+
+def memory_text(memory: MemoryUse) -> str:
+    """`memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at 12:00:01`."""
+    models = "1 model process" if memory.processes == 1 else f"{memory.processes} model processes"
+    text = f"memory: {memory.kernel >> 20} MB in this kernel, {memory.models >> 20} MB in {models}"
+    if memory.given_back_at:
+        when = time.strftime("%H:%M:%S", time.localtime(memory.given_back_at))
+        text += f"; {memory.given_back >> 20} MB given back at {when}"
+    return text

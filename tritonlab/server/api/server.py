@@ -15,6 +15,7 @@ from ...core.trace_settings import TraceSettings
 from ...ipc.stub_log import LogRecord
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
 from ..observe.chrome_trace import ChromeTrace
+from ..observe.idle_memory import MemoryUse
 from ..options import Options
 from .model import Model
 
@@ -135,6 +136,10 @@ class Server:
     def ready(self) -> bool:
         """Whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
         return self._core.ready()
+
+    def memory(self) -> MemoryUse:
+        """Bytes in memory of this process and of those of the models, and what idleness gave back last."""
+        return self._core.memory()
 
     def metrics(self) -> str:
         """Prometheus text, as on Triton's /metrics."""

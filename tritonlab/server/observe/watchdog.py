@@ -2,11 +2,12 @@
 whom, and what the stubs on the way are doing. Triton never says anything.
 
 There is no thread per request and nothing runs while none is in flight: the first request arms a timer, and the timer
-arms itself again as long as there are any.
+arms itself again as long as there are any. So it also notices when there is nothing to do any more.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
@@ -19,6 +20,8 @@ from .requests_in_flight import HeldRequest
 
 #: Looks are at least this share of the limit apart, so that many requests are looked at together.
 _SHARE = 20
+#: Nanoseconds between looks for the end of all work, and from one that finds it to `on_quiet`.
+_QUIET = 3_000_000_000
 #: Requests of one model that are named one by one in a report.
 _NAMED = 5
 #: Stubs whose stacks go into one report (each into one of those that come together), and seconds each has to answer.
@@ -32,7 +35,8 @@ class Watchdog:
     """Looks after `seconds` without a sign of life (0: never).
 
     `survey` gives the requests in flight, `calls` the BLS calls that are not answered. `warn(held, text)` gets each
-    report with the first of its requests, on a thread of its own.
+    report with the first of its requests, on a thread of its own. `on_quiet` is called on the timer's thread, some
+    seconds after the last request was answered.
     """
 
     def __init__(
@@ -43,10 +47,12 @@ class Watchdog:
         survey: Survey,
         calls: Callable[[], list[BlsCall]],
         warn: Callable[[HeldRequest, str], None],
+        on_quiet: Callable[[], None] = lambda: None,
     ) -> None:
         #: whether a look is due; set it, by `arm`, when a request comes
-        self.armed = seconds <= 0
-        self._limit = int(seconds * 1e9)
+        self.armed = False
+        self._limit = int(seconds * 1e9) if seconds > 0 else sys.maxsize
+        self._on_quiet = on_quiet
         self._clock = clock
         self._timer = timer
         self._survey = survey
@@ -57,7 +63,7 @@ class Watchdog:
     def arm(self) -> None:
         """A request came while nothing was in flight. Called by its thread; more than one look does no harm."""
         self.armed = True
-        self._timer.call_at(self._clock.now() + self._limit, self._look)
+        self._timer.call_at(self._clock.now() + min(self._limit, _QUIET), self._look)
 
     def _look(self) -> None:
         """On the timer's thread."""
@@ -70,13 +76,19 @@ class Watchdog:
         if held:
             self.armed = True
             self._timer.call_at(now + self._pause(held), self._look)
+        else:
+            self._timer.call_at(now + _QUIET, self._look_again)
         if overdue:
             threading.Thread(target=self._report, args=(overdue, held), name="watchdog", daemon=True).start()
+
+    def _look_again(self) -> None:
+        if not self.armed:  # no request has come since
+            self._on_quiet()
 
     def _pause(self, held: Sequence[HeldRequest]) -> int:
         """Until the next one of them could be overdue."""
         left = [self._limit - one.waited for one in held if one.request.serial not in self._reported]
-        return max(min(left, default=self._limit), self._limit // _SHARE)
+        return min(max(min(left, default=self._limit), self._limit // _SHARE), _QUIET)
 
     def _report(self, overdue: Sequence[HeldRequest], held: Sequence[HeldRequest]) -> None:
         calls = self._calls()

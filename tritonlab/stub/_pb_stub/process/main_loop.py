@@ -17,7 +17,7 @@ from ..api.pb_memory import InferenceTrace
 from ..wire.connection import Connection, LinkClosed
 from ..wire.ipc_message import NUMBER
 from ..wire.serialization import MAX_TEXT, bounded
-from ..wire.shm_manager import SharedMemoryError
+from ..wire.shm_manager import SharedMemoryError, trim_heap
 from .author_error import log_text, outcome_of, place_of, to_wire, traceback_text, triton_text
 from .model_context import ModelContext, ModelFailure
 from .stub_bridge import Sent, StubBridge, received_tensors
@@ -51,6 +51,7 @@ class MainLoop:
             NUMBER["AUTO_COMPLETE"]: context.auto_complete_config,
             NUMBER["INITIALIZE"]: self._initialize,
             NUMBER["FINALIZE"]: self._finalize,
+            NUMBER["GIVE_BACK"]: self._give_back,
         }
         #: of the monitor thread; quick
         self._answers: Dict[int, Callable[[Any], Any]] = {
@@ -109,6 +110,10 @@ class MainLoop:
     def _finalize(self, body: Any) -> None:
         self._running = False
         self._context.finalize()
+
+    def _give_back(self, body: Any) -> None:
+        self._bridge.region.give_back()
+        trim_heap()
 
     # -- execution
 

@@ -58,6 +58,7 @@ COMMANDS = (
         "null; on the monitor socket; value: [wait as in INFER, [[id of an INFER, responses received]]], the calls "
         "that execute cannot go on without",
     ),
+    Command(9, "GIVE_BACK", ">", "null; the stub returns the memory it does not use; value: null"),
     # execution
     Command(
         10,

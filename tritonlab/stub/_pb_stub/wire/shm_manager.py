@@ -2,12 +2,15 @@
 it is done.
 
 A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind
-after a kill and the 64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1);
-a cap reproduces Triton's errors. No lock and no allocator state is shared between the processes.
+after a kill and the 64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1),
+but the memory of what is free goes back with `give_back`; a cap reproduces Triton's errors. No lock and no allocator
+state is shared between the processes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import fcntl
 import mmap
 import os
@@ -25,6 +28,8 @@ from .serialization import WireError
 LARGE = 1 << 20
 _PAGE = mmap.ALLOCATIONGRANULARITY
 _ALIGN = 64
+#: Advice to free the pages of a shared mapping, where there is such a thing.
+_REMOVE = getattr(mmap, "MADV_REMOVE", None)
 #: <linux/fcntl.h>; the names came to the fcntl module with Python 3.9
 _ADD_SEALS = 1033
 _SEAL_SHRINK = 2
@@ -47,6 +52,13 @@ def create_region_file(name: str) -> int:
         return fd
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+def trim_heap() -> None:
+    """Returns what malloc keeps of freed memory to the system, where it can be told to."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class Region:
@@ -142,6 +154,19 @@ class Region:
             for offset in offsets:
                 self._insert(offset, size)
         self._recent.clear()
+
+    def give_back(self) -> None:
+        """Returns the memory of free blocks to the system; the next to be written there find it zeroed. The first bytes
+        stay for what is small."""
+        if self._let_go:
+            self._drop_holds()
+        with self._lock:
+            self._release_recent()
+            for offset, size in self._free:
+                start, end = max(-(-offset // _PAGE) * _PAGE, LARGE), (offset + size) // _PAGE * _PAGE
+                if start < end and _REMOVE is not None:
+                    with contextlib.suppress(OSError):  # a file system that cannot
+                        self._map.madvise(_REMOVE, start, end - start)
 
     def _take(self, need: int, align: int) -> Optional[int]:
         for index, (offset, size) in enumerate(self._free):
