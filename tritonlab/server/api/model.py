@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
@@ -20,6 +20,9 @@ from .response_iterator import AsyncResponseIterator, ResponseIterator
 
 if TYPE_CHECKING:
     from .server import Server
+
+
+_Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
 class Model:
@@ -142,12 +145,15 @@ class Model:
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
         """A request for `infer`. A list that is cast to what the model expects brings a warning, once: Triton reads
         lists as numpy does."""
-        return self._request(self._found(), fields, 3)
+        return self._asked(None, fields)[0]
 
-    def _request(self, found: ModelVersion, fields: RequestFields, level: int) -> InferenceRequest:
-        """`level`: how many calls away is who may be warned."""
-        types, casts = found.rules.input_types, self._server.casts
-        return make_request(self.name, self.version, types, fields, casts, level + 1)
+    def _asked(self, request: InferenceRequest | None, fields: RequestFields) -> _Asked:
+        """The request, given or made for the version that is there. To be called by what the user calls."""
+        if request is not None:
+            check_said(request)
+            return request, None
+        found = self._found()
+        return make_request(self, found.rules.input_types, fields, self._server.casts), found
 
     @spelt_out(RequestFields)
     def infer(
@@ -164,12 +170,7 @@ class Model:
         that carries nothing but its flag (gRPC's `triton_enable_empty_final_response`). `raise_on_error`: the iterator
         raises a response's error instead of yielding it.
         """
-        found = None
-        if request is None:
-            found = self._found()
-            request = self._request(found, fields, 3)
-        else:
-            check_said(request)
+        request, found = self._asked(request, fields)
         iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
         return self._start(iterator, found)
 
@@ -193,12 +194,7 @@ class Model:
         **fields: Unpack[RequestFields],
     ) -> AsyncResponseIterator:
         """`infer` for asyncio: `async for response in model.async_infer(…)`. Call it on the running loop."""
-        found = None
-        if request is None:
-            found = self._found()
-            request = self._request(found, fields, 3)
-        else:
-            check_said(request)
+        request, found = self._asked(request, fields)
         iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
         shielded(self._core.infer, request, found)
         return iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
@@ -40,26 +40,28 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
     }
 
 
+class Named(Protocol):
+    """What a request is for: the part of `Model` that says so."""
+
+    name: str
+    version: int
+
+
 def make_request(
-    model: str,
-    version: int,
-    types: Mapping[str, DataType],
-    fields: RequestFields,
-    casts: set[tuple[str, str]],
-    level: int,
+    model: Named, types: Mapping[str, DataType], fields: RequestFields, casts: set[tuple[str, str]]
 ) -> InferenceRequest:
-    """`casts`: the inputs that somebody was warned of; `level`: how many calls away is who may be. Raises
-    InvalidArgumentError."""
+    """`casts`: the inputs that somebody was warned of. Raises InvalidArgumentError."""
     given = fields.get("inputs", {})
     inputs = make_tensors(given, types)
     for name, value in given.items():
-        if isinstance(value, (list, tuple)) and (model, name) not in casts:
+        if isinstance(value, (list, tuple)) and (model.name, name) not in casts:
             text = _cast(value, inputs[name].datatype)
             if text:
-                casts.add((model, name))  # a loop over lists must not fill the notebook
-                warnings.warn(f"input '{name}' of model '{model}': {text}", stacklevel=level)
+                casts.add((model.name, name))  # a loop over lists must not fill the notebook
+                # who called what called us, of `Model`: create_request, infer or async_infer
+                warnings.warn(f"input '{name}' of model '{model.name}': {text}", stacklevel=4)
     rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
-    request = InferenceRequest(model, inputs, model_version=version, **rest)
+    request = InferenceRequest(model.name, inputs, model_version=model.version, **rest)
     if rest:
         check_said(request)
     return request
