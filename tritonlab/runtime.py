@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from .core.scratch_directory import ScratchDirectory
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
-from .notebook.authoring.workspace import Workspace
+from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
 from .notebook.views.playground import Playground
 from .server.api.model import Model
 from .server.api.server import Server
@@ -127,22 +127,25 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     return default_workspace().serve(**options)
 
 
-def reset(**options: Any) -> None:
+def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
     """Ends the default server and its models; the next use makes a new one, with these fields of `Options`, such as
-    `cache_config="local,size=1048576"`."""
+    `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt, fail,
+    and their processes are killed."""
     global _server, _directory, _workspace, _options
     wanted = Options(**{"model_control_mode": "explicit", **options})
     with _lock:
         _options = wanted
         server, directory, workspace = _server, _directory, _workspace
         _server = _directory = _workspace = None
-    if server is not None:
-        atexit.unregister(reset)
-        if workspace is not None:
-            workspace.close()
-        server.stop()
-    if directory is not None:
-        directory.remove()
+    try:
+        if server is not None:
+            atexit.unregister(reset)
+            if workspace is not None:
+                workspace.close()
+            server.stop(timeout)
+    finally:
+        if directory is not None:
+            directory.remove()
 
 
 def _forget() -> None:

@@ -145,6 +145,20 @@ def test_samples_that_cannot_be_made(inputs: str, code: Code, text: str) -> None
     assert (found[0], found[1][: len(text)]) == (code, text)
 
 
+@pytest.mark.parametrize("how", ["zero_data: true", "random_data: true"])
+@pytest.mark.parametrize("datatype", ["INT32", "STRING"])
+def test_a_sample_that_no_memory_holds_is_the_configurations_error(datatype: str, how: str) -> None:
+    absurd = given("IN", datatype, [1 << 60], how)
+    code, text = refused(tensor("input", "IN", datatype, [-1]), sample(absurd))
+    asked = f"warmup setting asks for {4 << 60} bytes of input 'IN', dims [1152921504606846976]"
+    assert (code, text) == (Code.INVALID_ARG, f"{P}{asked}: more than there is memory for")
+
+
+def test_more_requests_than_any_batch_holds_are_not_made() -> None:
+    code, text = refused(IN, BATCHING, sample(given("IN", "INT32", [2]), batch=1 << 31))
+    assert (code, text) == (Code.INVALID_ARG, "batch size 2147483648 for 'm', max allowed is 4")
+
+
 def test_a_file_that_is_too_short(tmp_path: Path) -> None:
     (tmp_path / "warmup").mkdir()
     (tmp_path / "warmup" / "d").write_bytes(b"\1\0\0\0")

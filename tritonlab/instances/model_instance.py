@@ -201,19 +201,31 @@ class ModelInstance:
         self.replacement.end(UnavailableError(_EXITED))
 
     def abort(self) -> None:
-        """Ends the instance at once; requests in flight fail."""
+        """Ends the instance at once, also one whose `finalize` runs; requests in flight fail."""
         with self._lock:
-            if self.state is InstanceState.STOPPED:
-                return
-            self._advance(InstanceEvent.STOP)
+            finalizing = self.state is InstanceState.STOPPED
+            if not finalizing:
+                self._advance(InstanceEvent.STOP)
             stub = self._stub
         if stub is not None:
             stub.link.on_lost = None
             stub.kill()
+        if finalizing:
+            return
         self._services.spin.leave(id(self))
         self.replacement.end(UnavailableError(_EXITED))
         self.inflight.fail(list(self.inflight.values()), UnavailableError(_EXITED))
         self.inflight.drained.set()
+
+    def awaited(self) -> str:
+        """What its end waits for, in words."""
+        stub, name = self._stub, self.name
+        if self.inflight:
+            count = len(self.inflight)
+            return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid})"
+        if self.state is InstanceState.STOPPED:
+            return f"the finalize of '{name}' (pid {self.pid})" if stub is not None and not stub.link.lost else ""
+        return f"the start of '{name}' (pid {self.pid})" if self.state is InstanceState.RESTARTING else ""
 
     # -- execution
 

@@ -22,14 +22,17 @@ from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
 from ..core.infer_stats import InferStats
-from ..core.model_config import ModelConfig
+from ..core.model_config import ModelConfig, dims_text
 from ..core.request_rules import RequestRules
 from ..core.status import Code, InternalError, InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from ..core.tensor import Tensor
+from ..ipc.out_of_memory import memory_limit
 from .payload import Payload
 
 #: Seconds between looks at a stub that may have died without an answer.
 _LOOK = 0.1
+#: Requests of one sample that are made at all; more than any batch holds.
+_MOST_REQUESTS = 1 << 20
 
 
 class Warmup:
@@ -48,6 +51,11 @@ class Warmup:
         for setting in self._config.model_warmup:
             if setting.batch_size == 0:
                 continue  # measured, with and without a batch dimension
+            if setting.batch_size > _MOST_REQUESTS:
+                limit = max(self.largest_batch(), 1)
+                raise InvalidArgumentError(
+                    f"batch size {setting.batch_size} for '{self._config.name}', max allowed is {limit}"
+                )
             sample = self._sample(setting)
             for _ in range(max(setting.count, 1)):
                 yield setting.name, [InferenceRequest(self._config.name, sample) for _ in range(setting.batch_size)]
@@ -93,6 +101,11 @@ class Warmup:
         if kind is None:
             raise InvalidArgumentError(
                 f"[request id: <id_unknown>] warmup setting expects input '{name}' to have input_data_type set"
+            )
+        if 0 < memory_limit() < size:  # 2.51 crashes
+            raise InvalidArgumentError(
+                f"[request id: <id_unknown>] warmup setting asks for {size} bytes of input '{name}', dims "
+                f"{dims_text(spec.dims)}: more than there is memory for"
             )
         if not datatype.byte_size:
             return np.zeros(size, np.uint8)  # random strings are empty strings, too

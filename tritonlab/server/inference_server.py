@@ -122,7 +122,7 @@ class InferenceServer:
             load_retries=options.model_load_retry_count,
             execution=self._execution,
         )
-        self._control = ModelControl(self.repository, services, mode, self._on_state)
+        self._control = ModelControl(self.repository, services, mode, self._on_state, self._on_unloading)
         self._models = self._control.models
         self._serials = itertools.count(1)
         self._idle_memory = IdleMemory(self._model_processes)
@@ -245,10 +245,13 @@ class InferenceServer:
         """
         self._control.load(name, config, files)
 
-    def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None:
+    def unload(
+        self, name: str, unload_dependents: bool = False, wait: bool = True, timeout: float | None = None
+    ) -> None:
         """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it
-        has ended. Raises UnavailableError outside the explicit mode."""
-        self._control.unload(name, unload_dependents, wait)
+        has ended; with a `timeout` so many seconds, then requests that still execute fail and stubs are killed. Raises
+        UnavailableError outside the explicit mode."""
+        self._control.unload(name, unload_dependents, wait, timeout)
 
     def poll_model_repository(self) -> None:
         """Looks for changes now; their loads go on in the background. Raises UnavailableError outside the poll mode."""
@@ -360,6 +363,12 @@ class InferenceServer:
         if hook is not None:
             hook(version.name, text, self.clock.now())
 
+    def _on_unloading(self, version: ModelVersion, text: str) -> None:
+        self.log.add(LogRecord(time.time_ns(), version.name, version.version, "", "server", "WARNING", text))
+        hook = self.instruments.requests_wait
+        if hook is not None:
+            hook(version.name, text, self.clock.now())
+
     def _tell(self, level: str, text: str) -> None:
         self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
 
@@ -383,13 +392,19 @@ class InferenceServer:
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
         """Unloads everything and ends all processes and threads. Blocking; safe to call twice.
 
-        Requests that still execute after `timeout` seconds fail, and their stubs are killed.
+        Requests that still execute after `timeout` seconds, or when the caller is interrupted, fail, and their stubs
+        are killed.
         """
         if self._control.stopped:
             return
         if self._poller is not None:
             self._poller.stop()
-        self._control.stop(timeout)
+        try:
+            self._control.stop(timeout)
+        finally:  # an interrupt has ended what was waited for
+            self._close()
+
+    def _close(self) -> None:
         self.tracer.close()
         self.pool.close()
         self._timer.close()

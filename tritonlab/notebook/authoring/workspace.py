@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from .cells import CellBody
 
 
+#: Seconds that a cell waits for a model that ends.
+UNLOAD_SECONDS = 10.0
+
+
 @dataclass(frozen=True)
 class LoadReport:
     """How the last load of a model went: what its card shows.
@@ -160,13 +164,18 @@ class Workspace:
         known = report.pids if report is not None else frozenset()
         return record.pid in known or record.pid in _pids(self.server, record.model)
 
-    def unload(self, name: str, *, unload_dependents: bool = False) -> None:
+    def unload(self, name: str, *, unload_dependents: bool = False, timeout: float | None = UNLOAD_SECONDS) -> None:
         """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft
-        stay: it can be loaded again. `unload_dependents`: of an ensemble, also the models loaded for it alone."""
-        self.server.unload(name, unload_dependents)
-        with self._lock:
-            if name in self._reports:
-                self._reports[name] = replace(self._reports[name], ready_at=0.0, error=None)
+        stay: it can be loaded again.
+
+        `unload_dependents`: of an ensemble, also the models loaded for it alone. `timeout`: seconds it may take; then,
+        or at an interrupt, its requests fail and its processes are killed."""
+        try:
+            self.server.unload(name, unload_dependents, timeout=timeout)
+        finally:  # an interrupted wait has ended it, too
+            with self._lock:
+                if name in self._reports:
+                    self._reports[name] = replace(self._reports[name], ready_at=0.0, error=None)
 
     def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
         """Opens the server's endpoints, in the place of those that are open; without any argument those may stay.

@@ -17,7 +17,7 @@ from ...export.repository import export
 from ...server.api.request_maker import make_tensors
 from ..authoring.cells import user_namespace
 from ..authoring.errors import FileError, OptionError
-from ..authoring.workspace import Workspace
+from ..authoring.workspace import UNLOAD_SECONDS, Workspace
 from ..views.actions import DEFAULT_DIRECTORY
 from ..views.card_display import show_card
 from ..views.playground import Playground
@@ -80,7 +80,7 @@ def _load(context: Context, arguments: argparse.Namespace) -> None:
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> None:
-    context.workspace.unload(arguments.name, unload_dependents=arguments.dependents)
+    context.workspace.unload(arguments.name, unload_dependents=arguments.dependents, timeout=arguments.timeout)
 
 
 def _index(context: Context, arguments: argparse.Namespace) -> Text:
@@ -251,6 +251,10 @@ COMMANDS = {
         "take a model out of service, and the ensembles that contain it",
         _name(),
         (("--dependents",), {"action": "store_true", "help": "of an ensemble, also the models loaded for it alone"}),
+        (
+            ("--timeout",),
+            {"type": float, "default": UNLOAD_SECONDS, "help": "seconds for requests and finalize, then it is killed"},
+        ),
     ),
     "index": _command(
         "index",

@@ -86,11 +86,18 @@ class Server:
         self._core.load(name, config, files)
         return Model(self, name)
 
-    def unload(self, name: str | Model, unload_dependents: bool = False, wait: bool = True) -> None:
+    def unload(
+        self,
+        name: str | Model,
+        unload_dependents: bool = False,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> None:
         """Takes a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
         runs. `unload_dependents`: of an ensemble, also the models that were loaded for it alone. `wait`: until that is
-        done."""
-        self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait)
+        done. `timeout`: seconds that it may take; after them, or if the waiting is interrupted, requests in flight fail
+        and the stubs are killed."""
+        self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
 
     def register_model_repository(
         self, repository_path: str | Path, name_mapping: Mapping[str, str] | None = None
@@ -166,7 +173,7 @@ class Server:
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
         """Unloads all models and ends all processes. Safe to call twice.
 
-        Requests that still execute after `timeout` seconds fail.
+        Requests that still execute after `timeout` seconds, or when the caller is interrupted, fail.
         """
         self._core.stop(timeout)
 

@@ -13,8 +13,10 @@ from ...core.ensemble_consistency import ComposingModel, check_composing_models,
 from ...core.model_config import ConfigError, ModelConfig, renamed
 from ...core.model_config_rules import is_ensemble
 from ...core.status import Code, ModelError, ModelLoadError, TritonError, UnavailableError, UnsupportedError
+from ...ipc.interrupts import shielded
 from ...ipc.stub_log import LogRecord
 from .dependency_graph import DependencyGraph, composing_models, required_models
+from .endings import Ending, Endings
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import LoadServices, ModelEvent, ModelState, ModelVersion
@@ -25,7 +27,7 @@ CONTROL_MODES = ("none", "poll", "explicit")
 
 class ModelControl:
     """Loads and unloads the models of a repository; any thread may call. `on_state` hears of every state of every
-    version."""
+    version, `on_wait` of versions whose end is waited for, with a sentence about it."""
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class ModelControl:
         services: LoadServices,
         mode: str,
         on_state: Callable[[ModelVersion, str], None],
+        on_wait: Callable[[ModelVersion, str], None],
     ) -> None:
         self.repository = repository
         #: by identifier; requests look here without a lock
@@ -42,7 +45,7 @@ class ModelControl:
         self._services = services
         self._on_state = on_state
         self._lock = threading.Lock()  # guards additions to models
-        self._endings: dict[threading.Thread, ModelVersion] = {}
+        self._endings = Endings(on_wait)
         self._loading: set[ModelVersion] = set()
 
     # -- load
@@ -289,66 +292,61 @@ class ModelControl:
 
     # -- unload
 
-    def unload(self, name: str, unload_dependents: bool, wait: bool) -> None:
-        """Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule 5.11.4)."""
+    def unload(self, name: str, unload_dependents: bool, wait: bool, timeout: float | None = None) -> None:
+        """Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule 5.11.4). `wait`: until all have
+        ended; with a `timeout` (`Endings.wait`) also what a reload or an earlier call took out of service."""
         self._require_explicit()
         check_name(self.repository.split(name)[1])
+        endings: list[Ending] = []
         for model in self.models.named(name):
-            self.unload_model(model.identifier, unload_dependents, wait)
+            endings += self.unload_model(model.identifier, unload_dependents)
+        if timeout is not None:
+            endings += self._endings.of([m.identifier for m in self.known() if name in (m.name, m.identifier)])
+        if wait:
+            self._endings.wait(list(dict.fromkeys(endings)), timeout)
 
-    def unload_model(self, identifier: str, unload_dependents: bool = False, wait: bool = False) -> None:
+    def unload_model(self, identifier: str, unload_dependents: bool = False) -> list[Ending]:
         """Stops serving a model at once, and the ensembles that contain it, and lets them end; an unknown one is
         ignored (rule 5.11.5). `unload_dependents`: of an ensemble also the models that only it needs, if nobody loaded
-        them by name. `wait`: until all have ended."""
+        them by name."""
         if identifier not in self.models:
-            return
+            return []
         names = [identifier]
         if unload_dependents:
             explicit = [model.identifier for model in self.known() if model.explicit]
             names += self._graph().needed_by_none_but(identifier, explicit)
-        threads: list[threading.Thread] = []
+        endings: list[Ending] = []
         for each in names:
             model = self.models[each]
             model.wanted, model.explicit, model.listed = None, False, False
             for ensemble in reversed(self._graph().dependents([each])):
-                threads += self._retire(self.models[ensemble], threads)
-            threads += self._retire(model, threads)
+                endings += self._retire(self.models[ensemble], endings)
+            endings += self._retire(model, endings)
         if not self.explicit:
             self._reload_dependents([], f"since '{identifier}' was unloaded")
-        if wait:
-            for thread in threads:
-                thread.join()
+        return endings
 
-    def _retire(self, model: LoadedModel, after: Sequence[threading.Thread] = ()) -> list[threading.Thread]:
-        with model.lock:
+    def _retire(self, model: LoadedModel, after: Sequence[Ending] = ()) -> list[Ending]:
+        def retire() -> list[Ending]:
             versions = model.versions
             model.serve({}, None)
             return [self._end(model, version, after) for version in versions.values()]
 
-    def _end(
-        self, model: LoadedModel, version: ModelVersion, after: Sequence[threading.Thread] = ()
-    ) -> threading.Thread:
+        with model.lock:
+            return shielded(retire)  # a version that neither serves nor ends would stay for ever
+
+    def _end(self, model: LoadedModel, version: ModelVersion, after: Sequence[Ending] = ()) -> Ending:
         """Unloads a version that no longer serves, in the background. `after`: unloads of the ensembles that contain
         it, whose last requests it still serves."""
-        before = tuple(after)
         if version.version not in model.versions:
             model.ended[version.version] = (ModelState.UNLOADING, "")
         version.advance(ModelEvent.UNLOAD)
 
-        def end() -> None:
-            try:
-                for thread in before:
-                    thread.join()
-                version.unload()
-                if version.version not in model.versions:
-                    model.ended[version.version] = (version.state, version.reason)
-            finally:
-                self._endings.pop(threading.current_thread(), None)
+        def ended() -> None:
+            if version.version not in model.versions:
+                model.ended[version.version] = (version.state, version.reason)
 
-        thread = threading.Thread(target=end, name=f"unload {version.name}", daemon=True)
-        self._endings[thread] = version
-        thread.start()
-        return thread
+        return self._endings.begin(version, tuple(after), ended)
 
     # -- state
 
@@ -359,7 +357,7 @@ class ModelControl:
     def running(self) -> list[ModelVersion]:
         """Every version that may have requests in flight, also those that are being unloaded."""
         serving = [version for model in self.known() for version in model.versions.values()]
-        return [*serving, *list(self._endings.values())]
+        return [*serving, *self._endings.versions()]
 
     def all_ready(self) -> bool:
         """Rule 5.11.9: nothing is loading, failed or without a living stub."""
@@ -368,22 +366,21 @@ class ModelControl:
     # -- end
 
     def stop(self, timeout: float) -> None:
-        """Unloads everything; requests that still execute after `timeout` seconds fail, and their stubs are killed."""
+        """Unloads everything; requests that still execute after `timeout` seconds, or at an interrupt, fail, and their
+        stubs are killed."""
         self.stopped = True
-        self._abort_loads()
-        graph = self._graph()
-        ended: dict[str, list[threading.Thread]] = {}
-        for name in reversed(graph.load_order(list(self.models))):
-            after = [thread for ensemble in graph.dependents([name]) for thread in ended.get(ensemble, ())]
-            ended[name] = self._retire(self.models[name], after)
-        end = time.monotonic() + timeout
-        endings = list(self._endings.items())
-        for thread, _ in endings:
-            thread.join(max(end - time.monotonic(), 0))
-        for thread, version in endings:
-            if thread.is_alive():
+        try:
+            self._abort_loads()
+            graph = self._graph()
+            ended: dict[str, list[Ending]] = {}
+            for name in reversed(graph.load_order(list(self.models))):
+                after = [ending for ensemble in graph.dependents([name]) for ending in ended.get(ensemble, ())]
+                ended[name] = self._retire(self.models[name], after)
+            self._endings.wait(self._endings.of(self.models), timeout)
+        except BaseException:
+            for version in self.running():
                 version.abort()
-                thread.join()
+            raise
 
     def _abort_loads(self) -> None:
         """What loads now serves nobody. Again and again, since a load may be between two steps that can be ended."""

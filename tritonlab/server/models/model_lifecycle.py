@@ -377,6 +377,12 @@ class ModelVersion:
         self._leave()
         self.advance(ModelEvent.UNLOADED, reason)
 
+    def awaited(self) -> str:
+        """What an unload waits for, in words; empty if that is over in a moment."""
+        found = [text for instance in [*self.instances, *self.leaving] if (text := instance.awaited())]
+        pending = self.scheduler.pending
+        return ", ".join([*found, *([f"{pending} more in the queue"] if pending else [])])
+
     def abort(self) -> None:
         """Ends everything at once, whatever the state: requests that wait or execute fail, a load fails."""
         for stub in self._stubs:

@@ -1,0 +1,179 @@
+"""Models that do not end by themselves: how long an unload or a stop waits for them, and what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving import Lab, alive, eventually, instances, stub_processes
+from tritonlab.core.instrument import Instrument
+from tritonlab.core.status import TritonError
+from tritonlab.server.api.model import Model
+
+HEAD = """
+import ctypes, time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+"""
+#: How a model does not end: `holds` keeps the interpreter's lock, so that not even another thread of the stub runs.
+EXECUTING = {
+    "sleeps": HEAD + "    def execute(self, requests):\n        time.sleep(600)\n",
+    "spins": HEAD + "    def execute(self, requests):\n        while True: pass\n",
+    "holds": HEAD + "    def execute(self, requests):\n        ctypes.PyDLL(None).sleep(600)\n",
+    "waits": f"{HEAD}    def execute(self, requests):\n"
+    "        self.kept = requests[0].get_response_sender()\n        return [None]\n",
+}
+FINALIZING = (
+    HEAD
+    + """
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([])]
+
+    def finalize(self):
+        HANG
+"""
+)
+EXITED = "Server exited before the request completed"
+
+
+class Told(Instrument):
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        self.texts.append(text)
+
+
+@contextmanager
+def within(low: float, high: float) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    assert low <= time.monotonic() - started < high
+
+
+def executing(lab: Lab, name: str) -> tuple[Model, list[TritonError], int]:
+    """A model that executes a request, where its error will be, and its process."""
+    model = lab.load(name, EXECUTING[name])
+    errors: list[TritonError] = []
+
+    def send() -> None:
+        (response,) = model.infer(raise_on_error=False)
+        assert response.error is not None
+        errors.append(response.error)
+
+    threading.Thread(target=send, daemon=True).start()
+    (instance,) = instances(model)
+    eventually(lambda: instance.inflight)
+    assert instance.pid is not None
+    return model, errors, instance.pid
+
+
+def gone(model: Model, pid: int) -> None:
+    """Nothing is left of it, and it can be loaded again."""
+    assert not alive(pid)
+    assert (model.state, model.reason) == ("UNAVAILABLE", "unloaded")
+    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith(("unload", "end "))])
+
+
+@pytest.mark.parametrize("name", EXECUTING)
+def test_an_unload_waits_as_long_as_it_is_told(lab: Lab, name: str) -> None:
+    model, errors, pid = executing(lab, name)
+    with within(0.5, 6):
+        lab.server.unload(model, timeout=0.5)
+    gone(model, pid)
+    eventually(lambda: [error.message for error in errors] == [EXITED])
+    lab.server.load(name)
+    assert model.ready()
+    lab.server.unload(model)
+
+
+@pytest.mark.parametrize("hang", ["time.sleep(600)", "ctypes.PyDLL(None).sleep(600)"])
+def test_a_finalize_that_hangs_is_ended_too(lab: Lab, hang: str) -> None:
+    model = lab.load("finalizes", FINALIZING.replace("HANG", hang))
+    (pid,) = [instance.pid for instance in instances(model)]
+    assert pid is not None
+    with within(0.5, 6):
+        lab.server.unload(model, timeout=0.5)
+    gone(model, pid)
+
+
+def test_what_is_waited_for_is_said(lab: Lab) -> None:
+    told = Told()
+    lab.server.instruments.add(told)
+    try:
+        model, _, pid = executing(lab, "sleeps")
+        lab.server.unload(model, timeout=1.5)
+        waits = f"waits for 1 unanswered request of 'sleeps_0' (pid {pid})."
+        ends = "It is ended in 0 s; an interrupt ends it now."
+        assert told.texts == [f"'sleeps' is being unloaded and {waits} {ends}"]
+        assert lab.server.logs("sleeps")[-1].text == told.texts[0]
+        model = lab.load("finalizes", FINALIZING.replace("HANG", "time.sleep(600)"))
+        lab.server.unload(model, timeout=1.5)
+        assert "waits for the finalize of 'finalizes_0' (pid " in told.texts[-1]
+    finally:
+        lab.server.instruments.remove(told)
+
+
+def test_one_that_ends_in_time_ends_as_ever(lab: Lab) -> None:
+    marker = lab.repository / "finalized"
+    model = lab.load("ends", FINALIZING.replace("HANG", f"time.sleep(0.2); open({str(marker)!r}, 'w').close()"))
+    with within(0.2, 6):
+        lab.server.unload(model, timeout=20)
+    assert marker.exists()
+
+
+def interrupted(function: Callable[[], Any]) -> None:
+    """An interrupt comes while it runs; it returns at once."""
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with within(0.4, 5), pytest.raises(KeyboardInterrupt):
+        function()
+    timer.join()
+
+
+def test_an_interrupted_unload_ends_it_now(lab: Lab) -> None:
+    model, errors, pid = executing(lab, "sleeps")
+    interrupted(lambda: lab.server.unload(model, timeout=600))
+    gone(model, pid)
+    eventually(lambda: len(errors) == 1)
+    lab.server.load("sleeps")
+    lab.server.unload(model)
+
+
+def test_without_a_timeout_an_interrupt_ends_only_the_waiting(lab: Lab) -> None:
+    model, errors, pid = executing(lab, "waits")
+    interrupted(lambda: lab.server.unload(model))
+    assert alive(pid)
+    assert model.state == "UNLOADING"
+    lab.server.unload(model, timeout=0.1)  # nothing serves any more, and what ends is of an earlier call
+    gone(model, pid)
+    eventually(lambda: len(errors) == 1)
+
+
+def test_what_a_reload_took_out_of_service_is_ended_with_the_model(lab: Lab) -> None:
+    model, errors, pid = executing(lab, "spins")
+    lab.load("spins", EXECUTING["sleeps"])
+    assert alive(pid)
+    lab.server.unload(model, timeout=0.5)
+    gone(model, pid)
+    eventually(lambda: len(errors) == 1)
+
+
+def test_an_interrupted_stop_leaves_no_process(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, warm_stubs=0)
+    before = {process.pid for process in stub_processes()}
+    executing(lab, "holds")
+    executing(lab, "sleeps")
+    interrupted(lambda: lab.server.stop(600))
+    assert {process.pid for process in stub_processes()} <= before
+    assert not lab.server.live()
+    lab.server.stop()
