@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, step
+from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export, plan_export
@@ -305,3 +307,34 @@ def test_nothing_of_an_ensemble_is_written_if_one_directory_is_in_the_way(tmp_pa
         report = export(server.model("whole"), tmp_path / "models", overwrite=True)
     assert report.backup is None
     assert report.composing[0].backup is not None
+
+
+def test_parameters_reach_the_model_and_the_export_as_they_are_written(tmp_path: Path) -> None:
+    """Those of models for AWS Inferentia, which mean nothing here."""
+    given = {
+        "COMPILED_MODEL": "/opt/models/compiled.pt",
+        "NEURON_CORE_START_INDEX": "0",
+        "NEURON_CORE_END_INDEX": "3",
+        "NUM_THREADS_PER_CORE": "1",
+    }
+    source = SOURCE.replace(
+        "    def execute",
+        """\
+    def initialize(self, args):
+        import json
+        found = json.loads(args["model_config"])
+        print(json.dumps([found["parameters"], found["instance_group"][0]["kind"]]))
+    def execute""",
+    )
+    parameters = "".join(f'parameters {{ key: "{k}" value {{ string_value: "{v}" }} }}\n' for k, v in given.items())
+    write_model(tmp_path / "models", "m", source, parameters + "instance_group { kind: KIND_MODEL }")
+    with Server(tmp_path / "models") as server:
+        model = server.model("m")
+        wire = {name: {"string_value": value} for name, value in given.items()}
+        (printed,) = [record.text for record in model.logs() if record.stream == "stdout"]
+        assert json.loads(printed) == [wire, "KIND_MODEL"]
+        assert model.config()["parameters"] == wire
+        export(model, tmp_path / "exported")
+    with Server(tmp_path / "exported") as server:
+        found = server.model("m").config()
+        assert (found["parameters"], found["instance_group"][0]["kind"]) == (wire, "KIND_MODEL")
