@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import ExecuteTimes
 
 NOTHING = {"count": 0, "ns": 0}
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tritonlab.core.instrument import ExecuteTimes
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.latency_stats import SUMMARIZED, Histogram, LatencyStats
 from tritonlab.core.metrics_config import MetricsConfig
 from tritonlab.core.model_metrics import ModelMetrics, model_families

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import ExecuteTimes
 from tritonlab.core.model_metrics import ModelMetrics, model_families
 from tritonlab.core.prometheus_text import render
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tritonlab.core.data_type import DataType
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import ExecuteTimes
 from tritonlab.core.tensor import Tensor
 from tritonlab.core.trace import Trace, TraceTree
 from tritonlab.core.trace_settings import TraceSetting

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_request import InferenceRequest, RequestEvent
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import ExecuteTimes
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.model_config_rules import autofill
 from tritonlab.core.request_rules import RequestRules

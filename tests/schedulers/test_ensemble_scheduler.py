@@ -11,10 +11,11 @@ import pytest
 
 from tests.conformance.rules import rule
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_request import InferenceRequest, RequestState, StepRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import ExecuteTimes, Instruments
+from tritonlab.core.instrument import Instruments
 from tritonlab.core.status import (
     Code,
     EnsembleError,

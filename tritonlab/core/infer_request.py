@@ -6,8 +6,8 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
+from .execute_times import ExecuteTimes
 from .infer_response import InferenceResponse, ParameterValue
-from .instrument import ExecuteTimes
 from .status import TritonError
 from .tensor import Tensor
 from .trace import Trace

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from .instrument import ExecuteTimes
+from .execute_times import ExecuteTimes
 
 #: Why requests failed, as the metric's label says it (rule 5.13.1). BACKEND is a failed execution.
 FAILURE_REASONS = ("BACKEND", "CANCELED", "OTHER", "REJECTED")

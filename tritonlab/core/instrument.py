@@ -11,13 +11,12 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .execute_times import ExecuteTimes
+from .infer_request import InferenceRequest
 from .infer_response import InferenceResponse
 from .status import TritonError
-
-if TYPE_CHECKING:
-    from .infer_request import InferenceRequest
 
 _log = logging.getLogger(__name__)
 
@@ -61,17 +60,6 @@ class Instrument:
     def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
         """A shared-memory region of the instance's stub grew. `region` is `kernel` or `stub` (its writer); bytes.
         The stub's is seen to have grown when something there is read; `used` is -1 then: only the stub knows it."""
-
-
-class ExecuteTimes:
-    """Nanoseconds one `execute` took: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
-
-    __slots__ = ("compute_infer", "compute_input", "compute_output")
-
-    def __init__(self, compute_input: int, compute_infer: int, compute_output: int) -> None:
-        self.compute_input = compute_input
-        self.compute_infer = compute_infer
-        self.compute_output = compute_output
 
 
 HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .data_type import DataType
+from .execute_times import ExecuteTimes
 from .infer_response import InferenceResponse
-from .instrument import ExecuteTimes
 from .tensor import Tensor
 from .trace_settings import TraceSetting
 
-if TYPE_CHECKING:
-    from .infer_request import InferenceRequest
-
 Entry = dict[str, Any]
+
+
+class Traced(Protocol):
+    """What a trace tells of its request (`infer_request.InferenceRequest`)."""
+
+    model_name: str
+    request_id: str
+    inputs: dict[str, Tensor]
+    request_start: int
+    queue_start: int
+    execute_start: int
 
 
 class Trace:
@@ -77,7 +85,7 @@ class Trace:
         """A moment only a frontend knows: `HTTP_RECV_START`, `GRPC_SEND_END`."""
         self._stamps.append((name, ns))
 
-    def take(self, request: InferenceRequest) -> None:
+    def take(self, request: Traced) -> None:
         """An execution starts."""
         self.tree.join(self)
         with self.tree.lock:
@@ -86,7 +94,7 @@ class Trace:
         if len(self._executions) == 1:
             self._queued(request)
 
-    def _queued(self, request: InferenceRequest) -> None:
+    def _queued(self, request: Traced) -> None:
         if "TENSORS" in self.tree.setting.level:
             self._inputs = self._tensors("TENSOR_QUEUE_INPUT", request.inputs)
 
@@ -102,7 +110,7 @@ class Trace:
         if "TENSORS" in self.tree.setting.level:
             self._outputs += self._tensors("TENSOR_BACKEND_OUTPUT", response.outputs)
 
-    def ended(self, request: InferenceRequest, now: int) -> None:
+    def ended(self, request: Traced, now: int) -> None:
         """The request has its final response."""
         self.tree.join(self)
         if not self._executions:  # an ensemble's; or it never left the queue; or the response cache had the answer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..core.clock import Clock
+from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import StepRequest
 from ..core.infer_stats import InferStats
-from ..core.instrument import ExecuteTimes, Instruments
+from ..core.instrument import Instruments
 from .payload import Payload
 
 

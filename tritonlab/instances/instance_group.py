@@ -12,7 +12,7 @@ from .model_instance import ModelInstance
 from .model_stub import ModelStub
 
 #: Of a passive instance no scheduler hears (rule 5.1.4).
-_UNHEARD = InstanceEvents(
+_UNHEARD: InstanceEvents[ModelInstance] = InstanceEvents(
     idle=lambda instance: None,
     away=lambda instance: False,
     gone=lambda instance: None,
@@ -22,7 +22,10 @@ _UNHEARD = InstanceEvents(
 
 
 def make_instances(
-    plans: Sequence[InstancePlan], services: InstanceServices, stats: InferStats, events: InstanceEvents
+    plans: Sequence[InstancePlan],
+    services: InstanceServices[ModelInstance],
+    stats: InferStats,
+    events: InstanceEvents[ModelInstance],
 ) -> list[ModelInstance]:
     """Makes the instances; nothing of them runs before `start_instances`."""
     return [ModelInstance(plan, services, stats, _UNHEARD if plan.passive else events) for plan in plans]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest
@@ -17,8 +17,8 @@ from ..ipc.stub_pool import StubPool
 from .model_stub import ModelSource
 from .warmup import Warmup
 
-if TYPE_CHECKING:
-    from .model_instance import ModelInstance
+#: `model_instance.ModelInstance`, which is built on these.
+InstanceT = TypeVar("InstanceT")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class InstancePlan:
 
 
 @dataclass
-class InstanceServices:
+class InstanceServices(Generic[InstanceT]):
     """What all instances of a server share; handed in, so that nothing here reaches up."""
 
     pool: StubPool
@@ -50,7 +50,7 @@ class InstanceServices:
     log: LogBook
     spin: SpinBudget
     #: does what a stub asks for: (instance, link, command number, id, body); must not block, replies over the link
-    on_call: Callable[[ModelInstance, StubConnection, int, int, Any], None]
+    on_call: Callable[[InstanceT, StubConnection, int, int, Any], None]
     #: the stub behind the link has ended, or a process that it forked; perhaps called more than once
     on_link_end: Callable[[StubConnection], None]
     #: calls a function, which must not block, after so many nanoseconds
@@ -58,17 +58,17 @@ class InstanceServices:
 
 
 @dataclass
-class InstanceEvents:
+class InstanceEvents(Generic[InstanceT]):
     """Who hears of an instance: its scheduler. All are called without a lock held."""
 
     #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
-    idle: Callable[[ModelInstance], None]
+    idle: Callable[[InstanceT], None]
     #: its stub died: no payloads until the next `idle`; True if it was idle
-    away: Callable[[ModelInstance], bool]
+    away: Callable[[InstanceT], bool]
     #: takes no payloads, unless it is `ready` once more
-    gone: Callable[[ModelInstance], None]
+    gone: Callable[[InstanceT], None]
     #: was gone and takes payloads again
-    ready: Callable[[ModelInstance], None]
+    ready: Callable[[InstanceT], None]
     #: a request released with RESCHEDULE, before `idle`; False if the model's scheduler takes none back, TritonError if
     #: not this one
     reschedule: Callable[[InferenceRequest], bool]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
-from ..core.instrument import ExecuteTimes
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
 from ..ipc.spin import SPIN_US, STUB_SPIN_US
 from ..ipc.stub_connection import StubConnection
@@ -41,7 +41,11 @@ class ModelInstance:
     """
 
     def __init__(
-        self, plan: InstancePlan, services: InstanceServices, stats: InferStats, events: InstanceEvents
+        self,
+        plan: InstancePlan,
+        services: InstanceServices[ModelInstance],
+        stats: InferStats,
+        events: InstanceEvents[ModelInstance],
     ) -> None:
         self.plan = plan
         self.state = InstanceState.STARTING
@@ -456,7 +460,7 @@ class ModelInstance:
 class _Bound:
     """The events of one instance."""
 
-    def __init__(self, instance: ModelInstance, events: InstanceEvents) -> None:
+    def __init__(self, instance: ModelInstance, events: InstanceEvents[ModelInstance]) -> None:
         self.away = partial(events.away, instance)
         self.idle = partial(events.idle, instance)
         self.gone = partial(events.gone, instance)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.status import InvalidArgumentError
-from .instance_plan import InstanceEvents
+from .instance_plan import InstanceEvents, InstanceT
 
 #: The device of resources that all devices share; in limits, that of every device not named.
 GLOBAL = -1
@@ -147,7 +147,7 @@ class RateLimiter:
                 with self._lock:
                     self._turn = None
 
-    def events(self, events: InstanceEvents) -> InstanceEvents:
+    def events(self, events: InstanceEvents[InstanceT]) -> InstanceEvents[InstanceT]:
         """`events` of instances that give their resources back with each execution, and when their stub dies."""
 
         def idle(instance: Any) -> None:

@@ -14,10 +14,11 @@ from collections.abc import Callable
 
 from ..core.clock import Clock
 from ..core.ensemble_graph import EnsembleGraph
+from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
 from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.infer_stats import InferStats
-from ..core.instrument import ExecuteTimes, Instruments
+from ..core.instrument import Instruments
 from ..core.status import EnsembleError, TritonError, UnavailableError
 from .ensemble_errors import deadlock, failed_step
 from .ensemble_progress import EnsembleProgress, Run, Work

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.instrument import ExecuteTimes
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.sending import Outcome, RequestWatch, Sending, Split

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.instrument import ExecuteTimes
 from tritonlab.notebook.views.statistics_text import statistics_text
 
 

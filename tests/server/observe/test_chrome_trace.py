@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from tritonlab.core.clock import Clock
+from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import ExecuteTimes, Instruments
+from tritonlab.core.instrument import Instruments
 from tritonlab.core.status import CancelledError
 from tritonlab.core.tensor import Tensor
 from tritonlab.ipc.stub_log import LogRecord

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...core.execute_times import ExecuteTimes
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
-from ...core.instrument import ExecuteTimes, Instrument
+from ...core.instrument import Instrument
 from ...core.status import TritonError
 from ...core.tensor import Tensor
 

@@ -86,7 +86,7 @@ class VersionMetrics(Protocol):
 class LoadServices:
     """What loading needs of the server."""
 
-    instances: InstanceServices
+    instances: InstanceServices[ModelInstance]
     timer: Timer
     backends: Backends
     #: `InferenceServer.infer` and `.find`: ensembles ask their steps' models

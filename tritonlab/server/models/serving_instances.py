@@ -40,7 +40,7 @@ class ServingInstances:
         directory: Path,
         rules: RequestRules,
         scheduler: Scheduler,
-        services: InstanceServices,
+        services: InstanceServices[ModelInstance],
         stats: InferStats,
         execution: ExecutionOptions,
     ) -> None:
@@ -131,7 +131,7 @@ class ServingInstances:
             check_stub_name(plan.name)
         return plans
 
-    def _events(self, config: ModelConfig) -> InstanceEvents:
+    def _events(self, config: ModelConfig) -> InstanceEvents[ModelInstance]:
         events = InstanceEvents(
             idle=self._scheduler.instance_idle,
             away=self._scheduler.instance_away,

@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from ...core.clock import Clock
+from ...core.execute_times import ExecuteTimes
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
-from ...core.instrument import ExecuteTimes, Instrument, Instruments
+from ...core.instrument import Instrument, Instruments
 from ...core.tensor import Tensor
 from ...ipc.stub_log import LogRecord
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
+from ...core.execute_times import ExecuteTimes
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
-from ...core.instrument import ExecuteTimes, Instrument, Instruments
+from ...core.instrument import Instrument, Instruments
 from ...core.trace import Trace, TraceTree
 from ...core.trace_settings import TraceSettings
 

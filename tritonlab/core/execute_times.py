@@ -1,0 +1,14 @@
+"""`ExecuteTimes` says what one execution took."""
+
+from __future__ import annotations
+
+
+class ExecuteTimes:
+    """Nanoseconds one `execute` took: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
+
+    __slots__ = ("compute_infer", "compute_input", "compute_output")
+
+    def __init__(self, compute_input: int, compute_infer: int, compute_output: int) -> None:
+        self.compute_input = compute_input
+        self.compute_infer = compute_infer
+        self.compute_output = compute_output
