@@ -55,6 +55,14 @@ REASONS = {
     "6.10.1": "2.51 always allows it",
     "6.15.7": "Triton lets in whoever finds its port",
     "6.15.9": "Triton asks for no token",
+    "6.16": "the in-process package comes with Triton's container only",
+    "6.16.1": "the in-process package comes with Triton's container only",
+    "6.16.2": "the in-process package comes with Triton's container only",
+    "6.16.3": "the in-process package comes with Triton's container only",
+    "6.16.4": "the in-process package comes with Triton's container only",
+    "6.16.5": "the in-process package comes with Triton's container only",
+    "6.16.6": "the in-process package comes with Triton's container only",
+    "6.16.7": "the in-process package comes with Triton's container only",
 }
 
 #: Fixtures whose parameter says which server a test asks, and fixtures that are one.

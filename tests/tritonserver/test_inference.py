@@ -98,6 +98,7 @@ def test_torch_tensors_and_those_of_a_response(echo: Model) -> None:
     assert torch.equal(torch.from_dlpack(again.outputs["OUT_FP32"]), sent)
 
 
+@pytest.mark.rule("6.16.4")
 def test_a_list_is_not_cast(echo: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="data-type is 'INT64', but model 'echo' expects 'FP32'"):
         echo.infer(inputs={"IN_FP32": [[1, 2]]})
@@ -114,6 +115,7 @@ def test_memory_that_does_not_fit_its_shape(echo: Model) -> None:
 
 
 @pytest.mark.parametrize("device", ["nowhere", "gpu"])
+@pytest.mark.rule("6.16.5")
 def test_outputs_that_cannot_be_where_they_are_wanted(echo: Model, device: str, monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cupy", None)
     iterator = echo.infer(inputs={"IN_FP16": FP16}, output_memory_type=device)
@@ -127,6 +129,7 @@ def test_outputs_that_cannot_be_where_they_are_wanted(echo: Model, device: str, 
 # -- requests
 
 
+@pytest.mark.rule("6.16.4")
 def test_a_request_is_made_without_a_look_and_sent_again(server: Server, echo: Model) -> None:
     request = InferenceRequest(server.model("echo"), "first", inputs={"IN_INT64": np.array([[1]])})
     for number, value in enumerate([[[1]], [[2, 3]]]):
@@ -154,6 +157,7 @@ def test_every_field_reaches_the_model(echo: Model) -> None:
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, None, [1], np.float32(1), b"x"])
+@pytest.mark.rule("6.16.4")
 def test_a_value_that_no_parameter_has(echo: Model, value: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"Unsupported Value\. Can't convert .* to Request Parameter"):
         echo.infer(parameters={"bad": value})
@@ -176,6 +180,7 @@ def test_a_value_that_no_parameter_has(echo: Model, value: Any) -> None:
         {"inputs": {1: FP16}},
     ],
 )
+@pytest.mark.rule("6.16.4")
 def test_a_field_of_another_type(echo: Model, fields: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="must be"):
         echo.infer(**fields)
@@ -191,6 +196,7 @@ def test_a_field_that_there_is_not(echo: Model) -> None:
 # -- responses
 
 
+@pytest.mark.rule("6.16.5")
 def test_the_empty_final_response(stream: Model) -> None:
     first, last = stream.infer(request_id="r", inputs={"IN_FP16": FP16})
     assert (first.final, last.final, last.outputs, last.error, last.request_id) == (False, True, {}, None, "r")
@@ -198,6 +204,7 @@ def test_the_empty_final_response(stream: Model) -> None:
     assert (first.model.name, first.model.version, stream.version) == ("stream", 1, -1)
 
 
+@pytest.mark.rule("6.16.5")
 def test_errors_are_raised_or_given(echo: Model, stream: Model) -> None:
     for model in (echo, stream):
         iterator = model.infer(inputs={"IN_STRING": TEXT})
@@ -251,6 +258,7 @@ def test_a_task_that_is_cancelled_while_it_waits(echo: Model) -> None:
     assert asyncio.run(ask())
 
 
+@pytest.mark.rule("6.16.5")
 def test_a_queue_gets_the_responses_too(echo: Model, stream: Model) -> None:
     responses: queue.SimpleQueue[InferenceResponse] = queue.SimpleQueue()
     fields: dict[str, Any] = {"inputs": {"IN_FP16": FP16}, "response_queue": responses}

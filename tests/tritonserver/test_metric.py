@@ -15,6 +15,7 @@ from tritonlab.tritonserver import (
 )
 
 
+@pytest.mark.rule("6.16.7")
 def test_a_counter_and_a_gauge(server: Server) -> None:
     requests = MetricFamily(MetricKind.COUNTER, "asked_total", "How often")
     level = MetricFamily(MetricKind.GAUGE, "level", "How high")
@@ -34,6 +35,7 @@ def test_a_counter_and_a_gauge(server: Server) -> None:
         gauge.set_value("1")  # type: ignore[arg-type]
 
 
+@pytest.mark.rule("6.16.7")
 def test_metrics_go_one_by_one_and_with_their_family(server: Server) -> None:
     family = MetricFamily(MetricKind.GAUGE, "going", "")
     first, twin, other = Metric(family, {"a": "1"}), Metric(family, {"a": "1"}), Metric(family, {"a": "2"})

@@ -57,12 +57,14 @@ MEMBERS = {
 FIRST = {"ModelBatchFlag": 1, "ModelTxnPropertyFlag": 1}
 
 
+@pytest.mark.rule("6.16")
 def test_all_public_names() -> None:
     assert len(NAMES) == 29
     assert set(NAMES) | {"AsyncResponseIterator", "ResponseIterator", "__version__"} == set(tritonserver.__all__)
     assert all(hasattr(tritonserver, name) for name in tritonserver.__all__)
 
 
+@pytest.mark.rule("6.16")
 @pytest.mark.parametrize("name", MEMBERS)
 def test_enums_have_the_members_and_numbers_of_the_c_api(name: str) -> None:
     kind = getattr(tritonserver, name)

@@ -36,6 +36,7 @@ BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        rai
 # -- options
 
 
+@pytest.mark.rule("6.16.1")
 def test_options_are_positional_and_may_be_changed() -> None:
     options = Options("/models", "me", ModelControlMode.POLL, ["a"])
     assert (options.model_repository, options.server_id, options.startup_models) == ("/models", "me", ["a"])
@@ -91,6 +92,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+@pytest.mark.rule("6.16.1")
 def test_an_option_of_another_type(repository: Path, name: str, value: Any) -> None:
     server = Server(**{"model_repository": str(repository), name: value})
     with pytest.raises(TypeError, match="must be"):
@@ -101,6 +103,7 @@ def test_every_option_has_a_wrong_type() -> None:
     assert set(WRONG) == {field.name for field in dataclasses.fields(Options)}
 
 
+@pytest.mark.rule("6.16.1")
 def test_repositories_that_are_not_there(tmp_path: Path) -> None:
     for none in (None, []):
         with pytest.raises(InvalidArgumentError, match=r"odel.repository must be specified"):
@@ -147,6 +150,7 @@ def test_options_reach_the_server(repository: Path, tmp_path: Path, capfd: pytes
 # -- life
 
 
+@pytest.mark.rule("6.16.2")
 def test_a_server_that_was_not_started(options: Options) -> None:
     server = Server(options)
     for call in (
@@ -159,6 +163,7 @@ def test_a_server_that_was_not_started(options: Options) -> None:
             call()
 
 
+@pytest.mark.rule("6.16.2")
 def test_start_and_stop(options: Options) -> None:
     server = Server(options)
     assert server.start() is server
@@ -175,6 +180,7 @@ def test_start_and_stop(options: Options) -> None:
     server.stop()
 
 
+@pytest.mark.rule("6.16.2")
 def test_a_server_that_nobody_holds_ends(options: Options) -> None:
     before = len(stub_processes())
     server = Server(options).start()
@@ -190,6 +196,7 @@ def test_a_server_that_nobody_holds_ends(options: Options) -> None:
     eventually(lambda: len(stub_processes()) == before)
 
 
+@pytest.mark.rule("6.16.2")
 def test_models_that_fail_at_the_start(tmp_path: Path) -> None:
     write_model(tmp_path, "broken", BROKEN)
     with pytest.raises(InternalError, match=r"^failed to load all models$"):
@@ -204,6 +211,7 @@ def test_models_that_fail_at_the_start(tmp_path: Path) -> None:
 # -- models
 
 
+@pytest.mark.rule("6.16.3")
 def test_models_by_name_and_version(server: Server) -> None:
     models = server.models()
     assert set(models) >= {("echo", 1), ("never_loaded", -1)}
@@ -218,6 +226,7 @@ def test_models_by_name_and_version(server: Server) -> None:
     assert set(server.models(exclude_not_ready=True)) == {("echo", 1)}
 
 
+@pytest.mark.rule("6.16.3")
 def test_what_a_model_says_of_itself(server: Server, echo: Model) -> None:
     metadata = echo.metadata()
     assert (metadata["name"], metadata["versions"], metadata["platform"]) == ("echo", ["1"], "python")
@@ -281,6 +290,7 @@ def test_a_failed_load_is_told_by_its_code(server: Server) -> None:
         ({"file:1/model.py": b""}, InternalError, "Load parameter 'config' must be specified for model file override"),
     ],
 )
+@pytest.mark.rule("6.16.3")
 def test_load_parameters(server: Server, parameters: Any, error: type[Exception], reason: str) -> None:
     with pytest.raises(error) as caught:
         server.load("echo", parameters)

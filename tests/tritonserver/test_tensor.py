@@ -41,6 +41,7 @@ def test_a_buffer_is_the_memory_of_its_owner() -> None:
         (np.array(["a"], object), "Object does not support DLPack protocol: "),
     ],
 )
+@pytest.mark.rule("6.16.6")
 def test_what_is_no_buffer(owner: Any, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
         MemoryBuffer.from_dlpack(owner)
@@ -86,6 +87,7 @@ def test_torch_and_bf16() -> None:
     assert tensor.data_type is DataType.BF16
 
 
+@pytest.mark.rule("6.16.6")
 def test_who_holds_whom() -> None:
     owner = np.ones(1 << 16)
     alone = sys.getrefcount(owner)
@@ -170,6 +172,7 @@ def test_a_shape_beyond_the_memory() -> None:
 
 
 @pytest.mark.parametrize("array", [HELLO, np.array(HELLO, object), np.array(["a", "ü"]), [["a"], ["ü"]]])
+@pytest.mark.rule("6.16.6")
 def test_texts_and_bytes(array: Any) -> None:
     for tensor in (Tensor.from_bytes_array(array), Tensor.from_string_array(array)):
         assert (tensor.data_type, tensor.size) == (DataType.BYTES, 4 + 1 + 4 + 2)
@@ -224,6 +227,7 @@ def test_what_no_tensor_is_made_of(value: Any, text: str) -> None:
         Tensor._from_object(value)
 
 
+@pytest.mark.rule("6.16.6")
 def test_arrays_of_any_order() -> None:
     for array in (np.arange(6)[::2], np.ones((2, 3)).T, np.arange(3, dtype=">i4")):
         assert np.array_equal(np.from_dlpack(Tensor._from_object(array)), array)
@@ -241,6 +245,7 @@ def test_what_is_on_the_host_stays(device: Any) -> None:
 
 
 @pytest.mark.parametrize("device", ["gpu", "gpu:1", MemoryType.GPU, (DLDeviceType.kDLCUDA, 0), "cpu_pinned", "cpu:1"])
+@pytest.mark.rule("6.16.6")
 def test_a_device_that_cannot_be_had(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(UnsupportedError, match=r"Conversion from \(.*CPU: 0>, 0\) to \(<.*>, [01]\) not supported\."):
