@@ -40,6 +40,7 @@ class StubSide:
         self.loop = MainLoop(self.bridge, self.context, Connection(self._sockets[2]))
         #: what RAISED has said, as (file, line, text)
         self.raised: list[tuple[str, int, str]] = []
+        self.logged: list[tuple[int, str, int, str]] = []
         self._before = bridge_module.current()
         bridge_module.install(self.bridge)
 
@@ -67,8 +68,8 @@ class StubSide:
     def expect(self, command: str, ident: int) -> Any:
         """The body of the stub's next message, which must be this one."""
         message = self.kernel.receive(timeout=5)
-        while message is not None and BY_NUMBER[message[0]].name == "RAISED":
-            self.raised.append(tuple(message[2]))
+        while message is not None and (name := BY_NUMBER[message[0]].name) in ("RAISED", "LOG") and name != command:
+            (self.raised if name == "RAISED" else self.logged).append(tuple(message[2]))
             message = self.kernel.receive(timeout=5)
         assert message is not None
         assert (BY_NUMBER[message[0]].name, message[1]) == (command, ident)

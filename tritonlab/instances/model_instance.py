@@ -418,7 +418,7 @@ class ModelInstance:
         stub = self._stub
         assert stub is not None
         stub.process.drain_output()  # what it printed before
-        stub.log("log", _LEVELS[level], text, file, line)
+        stub.log("log" if file else "server", _LEVELS[level], text, file, line)
 
     def _on_raised(self, ident: int, body: Any) -> None:
         file, line, text = body

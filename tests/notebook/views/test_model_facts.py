@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views.card_display import LatestCards
 from tritonlab.notebook.views.model_facts import instance_troubles, model_facts
 from tritonlab.notebook.views.status_table import memory_text, status_table
 from tritonlab.server.api.model import Model
@@ -77,3 +79,40 @@ def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Model, "instances", lambda model: [failed])
     row = next(row for row in status_table(workspace).rows if row.name == "m")
     assert (row.state, row.reason) == ("NOT READY", "'m_0' does not run: no weights. Next try in 4 s.")
+
+
+ODD = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.Tensor("OUT", np.zeros(1)), pb_utils.Tensor("OTU", np.zeros(1))]
+        return [pb_utils.InferenceResponse(tensors) for _ in requests]
+"""
+
+
+def test_what_triton_would_pass_on_unsaid_is_in_card_and_log_once(workspace: Workspace) -> None:
+    options = ConfigOptions(outputs=("OUT:FP32[1]",))
+    model = workspace.load("m", ODD, options=options)
+    for _ in range(3):
+        list(model.infer(inputs={}))
+    expected = [
+        "Triton checks no outputs: 'OTU' is no output of the config and was dropped.",
+        "Triton checks no outputs: 'OUT' is FP64 where the config says FP32.",
+    ]
+    assert [warning for warning in model_facts(workspace, model).warnings if "outputs: " in warning] == expected
+    assert [r.text for r in workspace.server.logs("m") if r.text.startswith("Triton checks")][-2:] == expected
+    again = workspace.load("m", ODD.replace("np.zeros(1)", "np.zeros(1, np.float32)"), options=options)
+    assert [warning for warning in model_facts(workspace, again).warnings if "outputs: " in warning] == []
+    list(again.infer(inputs={}))
+    assert [warning for warning in model_facts(workspace, again).warnings if "outputs: " in warning] == expected[:1]
+
+
+def test_the_latest_card_is_drawn_again_for_it(workspace: Workspace) -> None:
+    drawn = threading.Event()
+    LatestCards.of(workspace.server).show("m", drawn.set)
+    assert LatestCards.of(workspace.server) is LatestCards.of(workspace.server)
+    model = workspace.load("m", ODD, options=ConfigOptions(outputs=("OUT:FP64[1]",)))
+    assert not drawn.is_set()
+    list(model.infer(inputs={}))
+    assert drawn.wait(10)

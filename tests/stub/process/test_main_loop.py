@@ -67,6 +67,10 @@ def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -
     side.serve(Model(both), ("A", "B", "MISSING"))
     *_, responses = side.execute(side.entry(1, outputs=["B"]), side.entry(2), side.entry(3, outputs=["MISSING"]))
     assert [[header[0] for header in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
+    side.execute(side.entry(4), ident=2)
+    # once, and of no output that was only not asked for
+    text = "Triton checks no outputs: 'UNKNOWN' is no output of the config and was dropped."
+    assert side.logged == [(1, "", 0, text)]
 
 
 def test_an_error_response_keeps_its_tensors(side: StubSide, pb_utils: ModuleType) -> None:  # rule 1.8.4

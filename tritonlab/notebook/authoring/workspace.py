@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.model_config import ModelConfig, print_pbtxt
 from ...core.scratch_directory import ScratchDirectory
 from ...core.status import ModelError, TritonError
+from ...server.observe.output_check import OutputCheck
+from ...stub._pb_stub.wire.ipc_message import UNCHECKED
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import CONFIG_FILE, MODEL_FILE, Draft, Files, ModelFile, Source, model_path
@@ -65,6 +67,9 @@ class Workspace:
 
     def __init__(self, server: Server, repository: Path) -> None:
         self.server = server
+        core = server.core
+        if not any(isinstance(one, OutputCheck) for one in core.instruments):
+            core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
         self.repository = repository
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells
@@ -163,6 +168,19 @@ class Workspace:
         report = self.report(record.model)
         known = report.pids if report is not None else frozenset()
         return record.pid in known or record.pid in _pids(self.server, record.model)
+
+    def output_warnings(self, name: str) -> list[str]:
+        """What was found of the outputs of the version that serves, each once: Triton would pass it on unsaid."""
+        report = self.report(name)
+        since = report.ready_at * 1e9 if report is not None else 0.0
+        found = [
+            record.text
+            for record in self.server.logs(name)
+            if record.stream == "server"
+            and record.text.startswith(UNCHECKED)
+            and (self.is_current(record) if record.pid else record.time_ns >= since)
+        ]
+        return list(dict.fromkeys(found))
 
     def unload(self, name: str, *, unload_dependents: bool = False, timeout: float | None = UNLOAD_SECONDS) -> None:
         """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft

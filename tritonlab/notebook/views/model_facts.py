@@ -84,7 +84,11 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         inputs=_tensors(config, "input"),
         outputs=_tensors(config, "output"),
         steps=steps,
-        warnings=(*instance_troubles(model.instances()), *(_warnings(config, version, draft) if not kept else ())),
+        warnings=(
+            *instance_troubles(model.instances()),
+            *(_warnings(config, version, draft) if not kept else ()),
+            *workspace.output_warnings(model.name),
+        ),
         log=report.log if report is not None else (),
         kept=kept,
     )

@@ -102,6 +102,7 @@ class MainLoop:
     def _initialize(self, body: List[Any]) -> None:
         args, outputs, self._decoupled = body
         self._outputs = frozenset(outputs)
+        self._bridge.declared = set(outputs)
         self._model_name = args["model_name"]
         self._model_version = int(args["model_version"])
         self._bridge.instance_name = args["model_instance_name"]

@@ -25,7 +25,7 @@ from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..api.pb_tensor import Tensor
 from ..wire.connection import Connection, LinkClosed, Message
-from ..wire.ipc_message import NUMBER
+from ..wire.ipc_message import NUMBER, UNCHECKED
 from ..wire.serialization import bounded
 from ..wire.shm_manager import Hold, Lease, Region, RegionReader, SharedMemoryError
 from ..wire.tensor_block import Header, Wire, check_header, map_block, pack_tensors
@@ -56,6 +56,8 @@ class StubBridge(Bridge):
         self.open_requests: Dict[int, FrozenSet[str]] = {}
         #: those of them that a forked process may answer too
         self.shared_requests: Set[int] = set()
+        #: the outputs of the config, and others that were told of already; None where nobody wants to hear of others
+        self.declared: Optional[Set[str]] = None
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
         self.errands = Errands()
@@ -206,6 +208,8 @@ class StubBridge(Bridge):
                             kept.append((len(wires), ref(tensor)))
                         wires.append((tensor._name, datatype, shape, data))
                         count += 1
+                    elif self.declared is not None and tensor._name not in self.declared:
+                        self._say_undeclared(tensor._name)
             plans.append((count, error, response._parameters))
         block, headers = pack_tensors(self.region, wires)
         packed: List[List[Any]] = []
@@ -217,6 +221,12 @@ class StubBridge(Bridge):
                 [tensors, None, parameters] if error is None else [[], [code_of(error), bounded(error.message())], ""]
             )
         return block, packed, [(tensor, headers[index]) for index, tensor in kept] if kept else _NOTHING
+
+    def _say_undeclared(self, name: str) -> None:
+        """Once: Triton drops such an output and says nothing (rule 3.4.1)."""
+        assert self.declared is not None
+        self.declared.add(name)
+        self.log(1, "%s'%s' is no output of the config and was dropped." % (UNCHECKED, bounded(name)), "", 0)
 
     def keep_sent(self, block: Optional[int], tensors: "Sequence[Sent]") -> None:
         """Has tensors whose arrays others may change remember what was sent of them, for as long as they live: Triton

@@ -27,6 +27,9 @@ MAX_FREED = 0xFFFF
 #: Bodies hold headers and texts; the largest honest one is a LOAD_MODEL with files.
 MAX_BODY = 1 << 30
 
+#: How a warning begins of what Triton lets pass without a word.
+UNCHECKED = "Triton checks no outputs: "
+
 
 class Command(NamedTuple):
     """One row of COMMANDS. `direction` is `>` for kernel to stub, `<` for stub to kernel."""
@@ -83,7 +86,7 @@ COMMANDS = (
     Command(
         35, "RESPONSE", "<", "[flags, block offset|null, tensors, [code, text]|null, parameters] from a response sender"
     ),
-    Command(36, "LOG", "<", "[level, file, line, text]"),
+    Command(36, "LOG", "<", "[level, file, line, text]; of the stub itself where file is empty"),
     Command(37, "AWAKE", "<", "null; so that a caller who reads the link looks whether its answer came another way"),
     Command(38, "RAISED", "<", "[file, line, text]; an exception of the author's, for the log"),
     # calls of the stub; each is answered by REPLY with the same id
