@@ -34,8 +34,12 @@ def test_backends_and_models_are_those_of_the_server(tmp_path: Path) -> None:
         core.stop()
 
 
-def test_options_are_tritons_rows() -> None:
-    arguments = ["--model-repository=/a", "--model-repository=/b", "--model-control-mode=explicit", "--load-model=*"]
+def test_options_are_tritons_rows(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    arguments = [f"--model-repository={first}", f"--model-repository={second}"]
+    arguments += ["--model-control-mode=explicit", "--load-model=*"]
     arguments += ["--model-config-name=h100"]
     arguments += ["--id=me", "--strict-readiness=false", "--rate-limit=execution_count", "--rate-limit-resource=R1:3"]
     arguments += ["--rate-limit-resource=R2:4:1", "--cache-config=local,size=1048576", "--disable-auto-complete-config"]
@@ -48,8 +52,8 @@ def test_options_are_tritons_rows() -> None:
     assert found.pop("server_version") and found.pop("server_extensions").startswith("classification sequence ")
     assert found == {
         "server_id": "me",
-        "model_repository_path[0]": "/a",
-        "model_repository_path[1]": "/b",
+        "model_repository_path[0]": str(first),
+        "model_repository_path[1]": str(second),
         "model_control_mode": "MODE_EXPLICIT",
         "startup_models_0": "*",
         "strict_model_config": "1",
