@@ -406,7 +406,7 @@ def test_the_memory_that_the_kernel_had_is_not_the_stubs(kernel: Callable[[str],
     process = kernel(
         "from tritonlab.ipc.stub_launcher import StubProcess\n"
         "def peak():\n"
-        "    stub = StubProcess(server.core._link_reader)\n"
+        "    stub = StubProcess(server.core._parts.link_reader)\n"
         "    stub.await_hello()\n"
         "    stub.kill()\n"
         "    return stub.process.peak\n"

@@ -6,18 +6,13 @@ import itertools
 import os
 import sys
 import threading
-import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.clock import SystemClock
 from ..core.infer_request import InferenceRequest, RequestState
-from ..core.instrument import Instruments
-from ..core.log_settings import LogSetting, LogSettings
 from ..core.metrics import MetricRegistry
-from ..core.metrics_config import MetricsConfig
 from ..core.model_config import ModelConfig
 from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
@@ -27,31 +22,13 @@ from ..core.status import (
     TritonError,
     UnavailableError,
 )
-from ..core.trace_settings import TraceSetting, TraceSettings
-from ..instances.instance_plan import InstanceServices
-from ..instances.request_executor import RequestExecutor
-from ..instances.stub_calls import StubCalls
-from ..ipc.link_reader import LinkReader
-from ..ipc.spin import SpinBudget
-from ..ipc.stub_launcher import StubProcess
-from ..ipc.stub_log import LogBook, LogRecord
-from ..ipc.stub_pool import StubPool
-from ..schedulers.timer import Timer
-from .models.backend_config import shm_settings
-from .models.backends import Backends
-from .models.execution_options import ExecutionOptions
+from .build import build
 from .models.loaded_model import LoadedModel
-from .models.model_control import CONTROL_MODES, ModelControl
-from .models.model_lifecycle import LoadServices, ModelState, ModelVersion
-from .models.model_repository_manager import ModelRepositoryManager, check_repositories
-from .models.repository_poller import RepositoryPoller
+from .models.model_lifecycle import ModelState, ModelVersion
 from .models.startup_models import load_startup_models
-from .observe.idle_memory import IdleMemory, MemoryUse
-from .observe.metrics_text import FirstResponses, ServerMetrics
+from .observe.idle_memory import MemoryUse
 from .observe.repository_index import repository_index
 from .observe.requests_in_flight import HeldRequest, survey
-from .observe.tracer import Tracer
-from .observe.watchdog import Watchdog
 from .options import Options
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
@@ -75,74 +52,24 @@ class InferenceServer:
         """`load_models=False`: `load_startup_models` is called later, when listeners have been added. `metrics`: the
         custom ones, where servers share them; then no `metric` hook hears of them."""
         self._options = options = options or Options()
-        mode = options.model_control_mode
-        if mode not in CONTROL_MODES:
-            raise InvalidArgumentError(f"model_control_mode is '{mode}', expected one of {', '.join(CONTROL_MODES)}")
-        shm = shm_settings(options.backend_config or {})
-        self._execution = ExecutionOptions.of(
-            options.cache_config, options.rate_limit, options.rate_limit_resource, options.count_warmup
-        )
-        check_repositories(repositories)
-        self.clock = options.clock or SystemClock()
-        self.instruments = Instruments()
-        self.metrics = metrics if metrics is not None else MetricRegistry(self._on_metric)
-        self._metrics = ServerMetrics(options.metrics_config or MetricsConfig(), self.metrics, self.clock)
-        self.log = LogBook(self._on_log)
-        self.trace_settings = TraceSettings(options.trace_setting or TraceSetting(), self.model_ready, self._on_trace)
-        self.log_settings = LogSettings(options.log_setting or LogSetting())
-        self.repository = ModelRepositoryManager(
-            repositories,
-            strict=options.strict_model_config,
-            config_name=options.model_config_name,
-            namespacing=options.model_namespacing,
-        )
-        spin = SpinBudget()
-        self._link_reader = LinkReader(spin)
-        self.pool = StubPool(self._link_reader, size=options.warm_stubs, shm=shm)
-        self._timer = Timer(self.clock)
-        self._backends = Backends(options.backend_directory, self.log)
-        if options.metrics_config is not None and options.metrics_config.histogram_latencies:
-            self.instruments.add(FirstResponses(self.find))
-        self._trace_lock = threading.Lock()  # guards the choice of `infer`
-        self.tracer = Tracer(self.trace_settings, self.instruments, self._tell)
-        self._executor = RequestExecutor(
-            self.infer, self.find, self.clock, self._call_later, int(options.watchdog_seconds * 1e9), self.tracer.adopt
-        )
-        calls = StubCalls(self.metrics, self._executor, self)
-        services = LoadServices(
-            InstanceServices(
-                self.pool, self.clock, self.instruments, self.log, spin, calls, calls.end, self._call_later
-            ),
-            self._timer,
-            self._backends,
-            self.infer,
-            self.find,
-            metrics=self._metrics,
-            auto_complete=not options.strict_model_config,
-            load_retries=options.model_load_retry_count,
-            execution=self._execution,
-        )
-        self._control = ModelControl(self.repository, services, mode, self._on_state, self._on_unloading)
-        self._models = self._control.models
+        parts = build(repositories, options, self, metrics)
+        self.clock = parts.clock
+        self.instruments = parts.instruments
+        self.metrics = parts.metrics
+        self.log = parts.log
+        self.trace_settings = parts.trace_settings
+        self.log_settings = parts.log_settings
+        self.repository = parts.repository
+        self.pool = parts.pool
+        self.tracer = parts.tracer
+        self._parts = parts
+        self._control = parts.control
+        self._models = parts.control.models
+        self._watchdog = parts.watchdog
         self._serials = itertools.count(1)
-        self._idle_memory = IdleMemory(self._model_processes)
-        self._watchdog = Watchdog(
-            options.watchdog_seconds,
-            self.clock,
-            self._timer,
-            self.requests,
-            self._executor.calls,
-            self._on_waiting,
-            self._idle_memory.look,
-        )
-        self._on_trace()
+        self.tracer.refresh()
         _servers.add(self)
         remove_abandoned()
-        self._poller: RepositoryPoller | None = None
-        if mode == "poll":
-            self._poller = RepositoryPoller(
-                self.repository, self._control, self.clock, self._timer, options.repository_poll_secs
-            )
         if load_models:
             failed = self.load_startup_models()
             if failed and options.exit_on_error:
@@ -152,8 +79,8 @@ class InferenceServer:
     def load_startup_models(self) -> dict[str, TritonError]:
         """Loads what is to be loaded at the start, all that can be; the failures by model name."""
         try:
-            if self._poller is not None:
-                self._poller.start()
+            if self._parts.poller is not None:
+                self._parts.poller.start()
             options = self._options
             return load_startup_models(self._control, options.startup_models, options.model_load_thread_count)
         except BaseException:
@@ -179,9 +106,13 @@ class InferenceServer:
             raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")
         raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
 
-    def infer(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
+    def infer(self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False) -> None:
         """Starts a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
-        Raises TritonError if it is refused; then nothing was executed."""
+        `within`: a model or an ensemble asks; it is traced where its parent is. Raises TritonError if it is refused;
+        then nothing was executed."""
+        if self.tracer.active and not within:
+            self._infer_traced(request, version)
+            return
         if request.state is not RequestState.INITIALIZED:
             raise InvalidArgumentError(f"{request.prefix}the request was sent before; create another one")
         request.request_start = self.clock.now()
@@ -212,26 +143,15 @@ class InferenceServer:
         asker.join()
         return "".join(found)
 
-    def _infer_traced(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
-        """`infer` of clients' requests while the trace settings let some of them be traced. What models and ensembles
-        ask goes to `infer` itself: it is traced where its parent is."""
+    def _infer_traced(self, request: InferenceRequest, version: ModelVersion | None) -> None:
+        """`infer` of clients' requests while the trace settings let some of them be traced."""
         trace = request.trace or self.tracer.begin(request)
         try:
-            InferenceServer.infer(self, request, version)
+            self.infer(request, version, within=True)
         except BaseException:
             if trace is not None:
                 self.tracer.forget(trace)
             raise
-
-    def _on_trace(self) -> None:
-        with self._trace_lock:
-            if self.tracer.refresh():
-                self.infer = self._infer_traced  # type: ignore[method-assign]
-            else:
-                self.__dict__.pop("infer", None)
-
-    def _call_later(self, ns: int, function: Callable[[], None]) -> None:
-        self._timer.call_at(self.clock.now() + ns, function)
 
     # -- model control
 
@@ -255,9 +175,9 @@ class InferenceServer:
 
     def poll_model_repository(self) -> None:
         """Looks for changes now; their loads go on in the background. Raises UnavailableError outside the poll mode."""
-        if self._poller is None:
+        if self._parts.poller is None:
             raise UnavailableError("polling is disabled")
-        self._poller.poll()
+        self._parts.poller.poll()
 
     def register_model_repository(self, path: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
         """One more repository to load from; `name_mapping`: directories of it that are models of other names. Raises
@@ -335,8 +255,8 @@ class InferenceServer:
 
     def metrics_text(self) -> str:
         """Prometheus text, as on Triton's /metrics."""
-        cache = self._execution.cache
-        return self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
+        cache = self._parts.execution.cache
+        return self._parts.server_metrics.text(self._serving(), cache.metrics() if cache is not None else None)
 
     def _serving(self) -> list[ModelVersion]:
         return [version for model in self.models() for version in model.versions.values()]
@@ -345,47 +265,11 @@ class InferenceServer:
 
     def requests(self) -> list[HeldRequest]:
         """Every request in flight, also those of versions that are being unloaded, oldest first."""
-        return survey(self._control.running(), self._executor.calls(), self.clock.now())
+        return survey(self._control.running(), self._parts.executor.calls(), self.clock.now())
 
     def memory(self) -> MemoryUse:
         """What this process and those of the models have in memory now."""
-        return self._idle_memory.use()
-
-    def _model_processes(self) -> list[StubProcess]:
-        instances = [instance for version in self._control.running() for instance in version.instances]
-        return [stub.process for instance in instances if (stub := instance.stub) is not None]
-
-    def _on_waiting(self, held: HeldRequest, text: str) -> None:
-        name = held.instance.plan.name if held.instance is not None else ""
-        version = held.version
-        self.log.add(LogRecord(time.time_ns(), version.name, version.version, name, "server", "WARNING", text))
-        hook = self.instruments.requests_wait
-        if hook is not None:
-            hook(version.name, text, self.clock.now())
-
-    def _on_unloading(self, version: ModelVersion, text: str) -> None:
-        self.log.add(LogRecord(time.time_ns(), version.name, version.version, "", "server", "WARNING", text))
-        hook = self.instruments.requests_wait
-        if hook is not None:
-            hook(version.name, text, self.clock.now())
-
-    def _tell(self, level: str, text: str) -> None:
-        self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
-
-    def _on_state(self, version: ModelVersion, reason: str) -> None:
-        hook = self.instruments.model_state
-        if hook is not None:
-            hook(version.identifier, version.version, version.state.value, reason, self.clock.now())
-
-    def _on_log(self, record: LogRecord) -> None:
-        hook = self.instruments.log
-        if hook is not None:
-            hook(record)
-
-    def _on_metric(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        hook = self.instruments.metric
-        if hook is not None:
-            hook(name, labels, value, self.clock.now())
+        return self._parts.idle_memory.use()
 
     # -- end
 
@@ -397,8 +281,8 @@ class InferenceServer:
         """
         if self._control.stopped:
             return
-        if self._poller is not None:
-            self._poller.stop()
+        if self._parts.poller is not None:
+            self._parts.poller.stop()
         try:
             self._control.stop(timeout)
         finally:  # an interrupt has ended what was waited for
@@ -407,10 +291,10 @@ class InferenceServer:
     def _close(self) -> None:
         self.tracer.close()
         self.pool.close()
-        self._timer.close()
-        self._backends.close()
+        self._parts.timer.close()
+        self._parts.backends.close()
         if not sys.is_finalizing():
-            self._link_reader.close()
+            self._parts.link_reader.close()
 
 
 _servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()

@@ -71,6 +71,7 @@ class Tracer(Instrument):
         #: whether clients' requests are looked at; what a frontend has to say of them is wanted then
         self.active = False
         self._ids = itertools.count(1)
+        self._refreshing = threading.Lock()  # one change of the settings at a time
         self._lock = threading.Lock()  # guards all of the below
         self._listening = False
         self._warned = False
@@ -81,23 +82,23 @@ class Tracer(Instrument):
         self._executing: dict[tuple[str, int], list[list[Trace]]] = {}
         self._files: dict[str, TraceFile] = {}
 
-    def refresh(self) -> bool:
+    def refresh(self) -> None:
         """Called after a change of the settings: finds out whether clients' requests must be looked at from now on."""
-        active = self._settings.active()
-        with self._lock:
-            files = list(self._files.values())
-            self.active = active
-            self._listen(active)
-        for file in files:
-            self._write(file.flush)
-        if active and not self._warned and self._settings.get()["trace_mode"] == ["opentelemetry"]:
-            self._warned = True
-            self._say(
-                "WARNING",
-                "trace mode opentelemetry: models and the requests they make get the context of their trace, but no "
-                "span is sent anywhere; mode triton writes a file",
-            )
-        return active
+        with self._refreshing:
+            active = self._settings.active()
+            with self._lock:
+                files = list(self._files.values())
+                self.active = active
+                self._listen(active)
+            for file in files:
+                self._write(file.flush)
+            if active and not self._warned and self._settings.get()["trace_mode"] == ["opentelemetry"]:
+                self._warned = True
+                self._say(
+                    "WARNING",
+                    "trace mode opentelemetry: models and the requests they make get the context of their trace, but "
+                    "no span is sent anywhere; mode triton writes a file",
+                )
 
     def _listen(self, active: bool) -> None:
         """With the lock: hooks are heard while requests may be traced, and until the last that are have ended."""

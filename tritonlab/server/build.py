@@ -1,0 +1,208 @@
+"""Builds the parts of a server and connects them. No other place makes them, and none of them is exchanged later.
+
+A part gets what is below it as an object, and what it has to call above it as a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from ..core.clock import Clock, SystemClock
+from ..core.infer_request import InferenceRequest
+from ..core.instrument import Instruments
+from ..core.log_settings import LogSetting, LogSettings
+from ..core.metrics import MetricRegistry
+from ..core.metrics_config import MetricsConfig
+from ..core.status import InvalidArgumentError
+from ..core.trace_settings import TraceSetting, TraceSettings
+from ..instances.instance_plan import InstanceServices
+from ..instances.request_executor import RequestExecutor
+from ..instances.stub_calls import StubCalls
+from ..ipc.link_reader import LinkReader
+from ..ipc.spin import SpinBudget
+from ..ipc.stub_launcher import StubProcess
+from ..ipc.stub_log import LogBook
+from ..ipc.stub_pool import StubPool
+from ..schedulers.timer import Timer
+from .models.backend_config import shm_settings
+from .models.backends import Backends
+from .models.execution_options import ExecutionOptions
+from .models.model_control import CONTROL_MODES, ModelControl
+from .models.model_lifecycle import LoadServices, ModelVersion
+from .models.model_repository_manager import ModelRepositoryManager, check_repositories
+from .models.repository_poller import RepositoryPoller
+from .observe.announcer import Announcer
+from .observe.idle_memory import IdleMemory
+from .observe.metrics_text import FirstResponses, ServerMetrics
+from .observe.requests_in_flight import survey
+from .observe.tracer import Tracer
+from .observe.watchdog import Watchdog
+from .options import Options
+
+
+class Upward(Protocol):
+    """The server, as far as its parts call it: once they are all there."""
+
+    def infer(
+        self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False
+    ) -> None: ...
+
+    def find(self, name: str, version: int = -1) -> ModelVersion: ...
+
+    def load(
+        self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
+    ) -> None: ...
+
+    def unload(self, name: str, unload_dependents: bool = False, wait: bool = True) -> None: ...
+
+    def model_ready(self, name: str, version: str = "") -> bool: ...
+
+
+class Parts(NamedTuple):
+    """What a server is made of."""
+
+    clock: Clock
+    instruments: Instruments
+    log: LogBook
+    metrics: MetricRegistry
+    server_metrics: ServerMetrics
+    trace_settings: TraceSettings
+    log_settings: LogSettings
+    repository: ModelRepositoryManager
+    link_reader: LinkReader
+    pool: StubPool
+    timer: Timer
+    backends: Backends
+    execution: ExecutionOptions
+    tracer: Tracer
+    executor: RequestExecutor
+    control: ModelControl
+    idle_memory: IdleMemory
+    watchdog: Watchdog
+    #: None outside the poll mode
+    poller: RepositoryPoller | None
+
+
+def build(
+    repositories: Sequence[str | Path], options: Options, server: Upward, metrics: MetricRegistry | None
+) -> Parts:
+    """The parts of a server that nothing runs in yet. `metrics`: the custom ones, where servers share them. Raises
+    TritonError for options that cannot be."""
+    mode = _control_mode(options)
+    shm, execution = shm_settings(options.backend_config or {}), _execution_options(options)
+    repository = _repository(repositories, options)
+    clock, instruments = options.clock or SystemClock(), Instruments()
+    announcer = Announcer(clock, instruments)
+    metrics = metrics if metrics is not None else MetricRegistry(announcer.metric)
+    server_metrics = ServerMetrics(options.metrics_config or MetricsConfig(), metrics, clock)
+    if options.metrics_config is not None and options.metrics_config.histogram_latencies:
+        instruments.add(FirstResponses(server.find))
+    spin, timer = SpinBudget(), Timer(clock)
+    link_reader = LinkReader(spin)
+    pool = StubPool(link_reader, size=options.warm_stubs, shm=shm)
+    trace_settings = TraceSettings(
+        options.trace_setting or TraceSetting(), server.model_ready, lambda: tracer.refresh()
+    )
+    tracer = Tracer(trace_settings, instruments, announcer.say)
+    infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
+    executor = RequestExecutor(infer, server.find, clock, later, int(options.watchdog_seconds * 1e9), tracer.adopt)
+    calls = StubCalls(metrics, executor, server)
+    backends = Backends(options.backend_directory, announcer.log)
+    services = LoadServices(
+        InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later),
+        timer,
+        backends,
+        infer,
+        server.find,
+        metrics=server_metrics,
+        auto_complete=not options.strict_model_config,
+        load_retries=options.model_load_retry_count,
+        execution=execution,
+    )
+    control = ModelControl(repository, services, mode, announcer.model_state, announcer.unloading_waits)
+    idle_memory = IdleMemory(partial(_model_processes, control))
+    watchdog = _watchdog(options, clock, timer, control, executor, announcer, idle_memory)
+    return Parts(
+        clock,
+        instruments,
+        announcer.log,
+        metrics,
+        server_metrics,
+        trace_settings,
+        LogSettings(options.log_setting or LogSetting()),
+        repository,
+        link_reader,
+        pool,
+        timer,
+        backends,
+        execution,
+        tracer,
+        executor,
+        control,
+        idle_memory,
+        watchdog,
+        _poller(options, repository, control, clock, timer),
+    )
+
+
+def _control_mode(options: Options) -> str:
+    mode = options.model_control_mode
+    if mode not in CONTROL_MODES:
+        raise InvalidArgumentError(f"model_control_mode is '{mode}', expected one of {', '.join(CONTROL_MODES)}")
+    return mode
+
+
+def _execution_options(options: Options) -> ExecutionOptions:
+    return ExecutionOptions.of(
+        options.cache_config, options.rate_limit, options.rate_limit_resource, options.count_warmup
+    )
+
+
+def _repository(repositories: Sequence[str | Path], options: Options) -> ModelRepositoryManager:
+    check_repositories(repositories)
+    return ModelRepositoryManager(
+        repositories,
+        strict=options.strict_model_config,
+        config_name=options.model_config_name,
+        namespacing=options.model_namespacing,
+    )
+
+
+def _watchdog(
+    options: Options,
+    clock: Clock,
+    timer: Timer,
+    control: ModelControl,
+    executor: RequestExecutor,
+    announcer: Announcer,
+    idle_memory: IdleMemory,
+) -> Watchdog:
+    return Watchdog(
+        options.watchdog_seconds,
+        clock,
+        timer,
+        lambda: survey(control.running(), executor.calls(), clock.now()),
+        executor.calls,
+        announcer.requests_wait,
+        idle_memory.look,
+    )
+
+
+def _poller(
+    options: Options, repository: ModelRepositoryManager, control: ModelControl, clock: Clock, timer: Timer
+) -> RepositoryPoller | None:
+    if options.model_control_mode != "poll":
+        return None
+    return RepositoryPoller(repository, control, clock, timer, options.repository_poll_secs)
+
+
+def _call_later(clock: Clock, timer: Timer, ns: int, function: Callable[[], None]) -> None:
+    timer.call_at(clock.now() + ns, function)
+
+
+def _model_processes(control: ModelControl) -> list[StubProcess]:
+    instances = [instance for version in control.running() for instance in version.instances]
+    return [stub.process for instance in instances if (stub := instance.stub) is not None]

@@ -1,0 +1,52 @@
+"""Tells the hooks and the log of a server what happens in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from ...core.clock import Clock
+from ...core.instrument import Instruments
+from ...ipc.stub_log import LogBook, LogRecord
+from ..models.model_lifecycle import ModelVersion
+from .requests_in_flight import HeldRequest
+
+
+class Announcer:
+    """Each method is a callback of a part of the server; any thread may call it."""
+
+    def __init__(self, clock: Clock, instruments: Instruments) -> None:
+        self._clock = clock
+        self._instruments = instruments
+        self.log = LogBook(self._logged)
+
+    def _logged(self, record: LogRecord) -> None:
+        hook = self._instruments.log
+        if hook is not None:
+            hook(record)
+
+    def say(self, level: str, text: str) -> None:
+        """A word of the server's own for the log."""
+        self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
+
+    def metric(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        hook = self._instruments.metric
+        if hook is not None:
+            hook(name, labels, value, self._clock.now())
+
+    def model_state(self, version: ModelVersion, reason: str) -> None:
+        hook = self._instruments.model_state
+        if hook is not None:
+            hook(version.identifier, version.version, version.state.value, reason, self._clock.now())
+
+    def requests_wait(self, held: HeldRequest, text: str) -> None:
+        self._waits(held.version, held.instance.plan.name if held.instance is not None else "", text)
+
+    def unloading_waits(self, version: ModelVersion, text: str) -> None:
+        self._waits(version, "", text)
+
+    def _waits(self, version: ModelVersion, instance: str, text: str) -> None:
+        self.log.add(LogRecord(time.time_ns(), version.name, version.version, instance, "server", "WARNING", text))
+        hook = self._instruments.requests_wait
+        if hook is not None:
+            hook(version.name, text, self._clock.now())
