@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 import subprocess
 import sys
 
@@ -74,6 +76,50 @@ def test_enums_have_the_members_and_numbers_of_the_c_api(name: str) -> None:
     first = next(iter(kind))
     assert kind(start) is first and [10, 11, 12][first] == 10 + start and first != start
     assert repr(first) == f"<TRITONSERVER_{name}.{first.name}: {start}>"
+
+
+SIGNATURES = {
+    "Options": "model_repository server_id model_control_mode startup_models strict_model_config rate_limiter_mode "
+    "rate_limiter_resources pinned_memory_pool_size cuda_memory_pool_sizes cache_config cache_directory "
+    "min_supported_compute_capability exit_on_error strict_readiness exit_timeout buffer_manager_thread_count "
+    "model_load_thread_count model_load_retry_count model_namespacing enable_peer_access log_file log_info log_warn "
+    "log_error log_format log_verbose metrics gpu_metrics cpu_metrics metrics_interval backend_directory "
+    "repo_agent_directory model_load_device_limits backend_configuration host_policies metrics_configuration",
+    "Server.start": "self wait_until_ready polling_interval timeout",
+    "Server.model": "self model_name model_version",
+    "Server.models": "self exclude_not_ready",
+    "Server.load": "self model_name parameters",
+    "Server.unload": "self model unload_dependents wait_until_unloaded polling_interval timeout",
+    "Server.register_model_repository": "self repository_path name_mapping",
+    "Server.unregister_model_repository": "self repository_path",
+    "Server.metrics": "self metric_format",
+    "Model": "server name version state reason",
+    "Model.infer": "self inference_request raise_on_error fields",
+    "Model.async_infer": "self inference_request raise_on_error fields",
+    "Model.config": "self config_version",
+    "InferenceRequest": "model request_id flags correlation_id priority timeout inputs parameters output_memory_type "
+    "response_queue",
+    "InferenceResponse": "model request_id parameters outputs error classification_label final",
+    "AsyncResponseIterator": "model request inference_request raise_on_error loop",
+    "ResponseIterator": "model request inference_request raise_on_error",
+    "Tensor": "data_type shape memory_buffer",
+    "Tensor.from_dlpack": "obj",
+    "Tensor.from_bytes_array": "bytes_array",
+    "Tensor.from_string_array": "string_array",
+    "Tensor.to_device": "self device",
+    "MemoryBuffer": "data_ptr memory_type memory_type_id size owner",
+    "MemoryBuffer.from_dlpack": "owner",
+    "RateLimiterResource": "name count device",
+    "Metric": "family labels",
+    "MetricFamily": "kind name description",
+}
+
+
+@pytest.mark.rule("6.16")
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_arguments_have_the_names_and_places_that_programs_use(name: str) -> None:
+    found = operator.attrgetter(name)(tritonserver)
+    assert list(inspect.signature(found).parameters) == SIGNATURES[name].split()
 
 
 def test_its_errors_are_those_of_tritonlab() -> None:
