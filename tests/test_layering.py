@@ -191,6 +191,13 @@ def test_no_own_module_is_imported_inside_a_function() -> None:
     assert [f"{i.module}:{i.line} imports {i.target}" for i in late] == []
 
 
+def test_instances_do_not_speak_the_wire() -> None:
+    """What crosses the process border is known to `ipc`, which has a verb for it."""
+    border = "tritonlab.stub._pb_stub.wire"
+    found = [i for i in own_imports() if i.module.startswith("tritonlab.instances") and i.target.startswith(border)]
+    assert [f"{i.module}:{i.line} imports {i.target}" for i in found] == []
+
+
 def test_the_stub_imports_only_the_standard_library_numpy_and_itself() -> None:
     foreign = []
     for path in sorted((PACKAGE / "stub").rglob("*.py")):

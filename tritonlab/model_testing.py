@@ -30,6 +30,7 @@ from .stub._pb_stub.api.infer_request import InferenceRequest
 from .stub._pb_stub.api.infer_response import InferenceResponse
 from .stub._pb_stub.api.pb_tensor import Tensor
 from .stub._pb_stub.api.request_parameters import encode_parameters
+from .stub._pb_stub.wire.ipc_message import IsModelReady, MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 
 _MODEL_FILE = "model.py"
 _handles = itertools.count(1)
@@ -128,12 +129,12 @@ class FakeTriton(bridge.Bridge):
         self.sent: list[tuple[int, InferenceResponse | None, int]] = []
         self.cancelled: set[int] = set()
         self._metrics = MetricRegistry()
-        self._calls: dict[str, Callable[..., Any]] = {
-            "METRIC_FAMILY_NEW": self._metrics.family,
-            "METRIC_FAMILY_DEL": self._metrics.delete_family,
-            "METRIC_NEW": self._metrics.metric,
-            "METRIC_OP": self._metrics.operate,
-            "IS_MODEL_READY": lambda name, version: name in self.models,
+        self._calls: dict[type[Any], Callable[..., Any]] = {
+            MetricFamilyNew: self._metrics.family,
+            MetricFamilyDel: self._metrics.delete_family,
+            MetricNew: self._metrics.metric,
+            MetricOp: self._metrics.operate,
+            IsModelReady: lambda name, version: name in self.models,
         }
         self._before: list[bridge.Bridge] = []
 
@@ -168,11 +169,12 @@ class FakeTriton(bridge.Bridge):
     def log(self, level: int, message: str, file: str, line: int) -> None:
         self.logs.append((("INFO", "WARNING", "ERROR", "VERBOSE")[level], message))
 
-    def call(self, command: str, body: Any) -> Any:
-        if command not in self._calls:
-            return super().call(command, body)
+    def call(self, message: Any) -> Any:
+        function = self._calls.get(type(message))
+        if function is None:
+            return super().call(message)
         try:
-            return self._calls[command](*body)
+            return function(*message)
         except TritonError as error:
             text = f"Failed to process the request for model '{self.instance_name}', message: {error.message}"
             raise bridge.BridgeError(text, int(error.code)) from None

@@ -17,7 +17,7 @@ The way of a request, names = modules:
       v
     model.execute(requests)                 the author's code; may call back: LOG, METRIC, INFER (BLS), RESPONSE
     ==============================================================================================================
-    StubConnection                          ipc/                         read by the waiting caller or the link reader
+    StubLink                                ipc/                         read by the waiting caller or the link reader
       v
     response_factory                        instances/                   one / many / final / RESCHEDULE / error
       v

@@ -27,7 +27,7 @@ from .core.infer_response import InferenceResponse
 from .core.instrument import HOOKS, Instrument
 from .instances.payload import Payload
 from .ipc.link_reader import LinkReader
-from .ipc.stub_connection import StubConnection
+from .ipc.stub_link import StubLink
 from .model_testing import FakeTriton, build_args, build_request, load_class
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Source
@@ -151,7 +151,7 @@ class FakeStub:
         ours, theirs = socket.socketpair()
         kernel_region = Region(self._fds[0], size)
         self.region = Region(self._fds[1], size)
-        self.link = StubConnection(ours, kernel_region, RegionReader(self._fds[1]), link_reader)
+        self.link = StubLink(ours, kernel_region, RegionReader(self._fds[1]), link_reader)
         self.kernel_region = RegionReader(self._fds[0])
         self._socket = theirs
         self.connection = Connection(theirs, on_freed=self.region.free)

@@ -56,7 +56,7 @@ LIES = {
     "an unknown datatype": "one(tensor(datatype=99))",
     "memory we do not have": "one(tensor(memory=2))",
     "an error of another layout": "send('EXECUTED', BATCH, executed(error={'no': 'text'}))",
-    "an error code that is none": "send('EXECUTED', BATCH, executed([[], [99, 'x'], '']))",
+    "an error code that is none": "send('EXECUTED', BATCH, executed([[], [99, 'x', None], '']))",
     "parameters that are no JSON": "send('EXECUTED', BATCH, executed([[], None, '{']))",
     "parameters without end": "send('EXECUTED', BATCH, executed([[], None, '[' * 100_000]))",
     "a block freed twice": "connection.freed += [0, 0]; send('LOG', 0, [0, 'f', 1, 'x'])",
@@ -67,6 +67,8 @@ LIES = {
     "a response of another layout": "send('RESPONSE', handle, 'x')",
     "a response beyond the region": "send('RESPONSE', handle, [1, block, [tensor(offset=1 << 40)], None, ''])",
     "a call of another layout": "send('INFER', 1, 'x')",
+    "a metric of another layout": "send('METRIC_OP', 1, [1, 'get'])",
+    "a metric without a layout": "send('METRIC_NEW', 1, None)",
     "a call with a lying tensor": "infer(tensor(size=1 << 40))",
 }
 
@@ -88,8 +90,8 @@ def test_its_requests_fail_and_the_server_lives(script: Script, lie: str) -> Non
     "harmless",
     [
         "connection.send(NUMBER['RESPONSE'], 10**9, [1, None, [], None, ''])",  # of a request that is over
-        "connection.send(NUMBER['INFER_CANCEL'], 10**9, None)",
-        "connection.send(NUMBER['HELLO'], 0, [1, 'again'])",
+        "connection.send(NUMBER['INFER_CANCEL'], 10**9, [])",
+        "connection.send(NUMBER['HELLO'], 0, [1, 'again', '', 0])",
     ],
 )
 def test_what_may_happen_honestly_is_ignored(script: Script, harmless: str) -> None:
@@ -100,16 +102,17 @@ def test_what_may_happen_honestly_is_ignored(script: Script, harmless: str) -> N
 
 
 def test_a_call_that_names_no_function_is_refused(script: Script) -> None:
-    for body in ("'x'", "None", "[]", "[1, 2, 3, 4, 5, 6]"):
-        for command in ("METRIC_FAMILY_NEW", "METRIC_OP", "METRIC_NEW", "LOAD_MODEL", "IS_MODEL_READY"):
+    for field in ("{}", "None", "[]", "'x'"):
+        for command in ("METRIC_FAMILY_NEW", "METRIC_OP", "METRIC_NEW", "LOAD_MODEL"):
             code = f"""
+            row = {{row.name: row for row in sys.modules["_pb_stub.wire.ipc_message"].COMMANDS}}["{command}"]
             try:
-                sys.modules["_pb_stub.api.bridge"].current().call("{command}", {body})
+                sys.modules["_pb_stub.api.bridge"].current().call(row.body(*[{field}] * len(row.body._fields)))
             except Exception as error:
                 return [answer(TEXT=np.array([type(error).__name__], dtype=object))]
             return [answer(TEXT=np.array(["accepted"], dtype=object))]
             """
-            assert script(code)["TEXT"] == [b"BridgeError"], (command, body)
+            assert script(code)["TEXT"] == [b"BridgeError"], (command, field)
 
 
 def test_one_liar_does_not_hurt_its_neighbours(lab: Lab) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -9,6 +9,7 @@ from tests.serving import Lab, eventually
 from tritonlab.core.status import UnavailableError
 from tritonlab.instances.readiness import ReadinessCheck
 from tritonlab.ipc.stub_connection import Answer
+from tritonlab.stub._pb_stub.wire.ipc_message import ROW, Failure, IsReady
 
 
 class FakeMonitor:
@@ -17,9 +18,8 @@ class FakeMonitor:
     def __init__(self) -> None:
         self.asked: list[Answer] = []
 
-    def ask(self, command: str, body: Any) -> Answer:
-        assert (command, body) == ("IS_READY", None)
-        self.asked.append(Answer())
+    def is_ready(self) -> Answer:
+        self.asked.append(Answer(ROW[IsReady]))
         return self.asked[-1]
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
@@ -36,9 +36,9 @@ def check(monitor: FakeMonitor) -> ReadinessCheck:
     return ReadinessCheck(monitor, "m_0_0")  # type: ignore[arg-type]
 
 
-def refusal(check: ReadinessCheck, monitor: FakeMonitor, outcome: Any, *, lost: bool = False) -> str:
+def refusal(check: ReadinessCheck, monitor: FakeMonitor, settle: Callable[[Answer], None]) -> str:
     query = check.ask()
-    monitor.asked[-1].set(outcome, lost=lost)
+    settle(monitor.asked[-1])
     with pytest.raises(UnavailableError) as caught:
         check.await_ready(query)
     return caught.value.message
@@ -50,16 +50,17 @@ def test_true_is_ready_and_so_is_a_model_without_the_method(
     check: ReadinessCheck, monitor: FakeMonitor, said: bool | None, has: bool
 ) -> None:
     query = check.ask()
-    monitor.asked[0].set([True, said])
+    monitor.asked[0].set(said)
     assert check.await_ready(query) is has
 
 
 @rule("2.7.4")
 def test_why_it_is_not_ready(check: ReadinessCheck, monitor: FakeMonitor) -> None:
     not_ready = "Model 'm_0_0' is not ready (user-defined check failed)."
-    assert refusal(check, monitor, [True, False]) == not_ready
-    assert refusal(check, monitor, [False, {"text": "ValueError: x", "code": 1}]) == "ValueError: x"
-    assert refusal(check, monitor, None, lost=True) == "Stub process 'm_0_0' is not healthy."
+    assert refusal(check, monitor, lambda answer: answer.set(False)) == not_ready
+    raised = Failure("ValueError: x")
+    assert refusal(check, monitor, lambda answer: answer.set(None, raised)) == "ValueError: x"
+    assert refusal(check, monitor, lambda answer: answer.lose()) == "Stub process 'm_0_0' is not healthy."
 
 
 @rule("2.7.3")
@@ -68,7 +69,7 @@ def test_queries_share_a_call_that_runs_and_the_next_one_starts_another(
 ) -> None:
     first, second = check.ask(), check.ask()
     assert (first.joined, second.joined, len(monitor.asked)) == (False, True, 1)
-    monitor.asked[0].set([True, True])
+    monitor.asked[0].set(True)
     assert check.await_ready(first) and check.await_ready(second)
     assert (check.ask().joined, len(monitor.asked)) == (False, 2)
 

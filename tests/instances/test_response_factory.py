@@ -10,8 +10,17 @@ import pytest
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import ModelError, NotFoundError
-from tritonlab.instances.response_factory import COPY_BELOW, BlockReader, build_response, error_of, failure_of
+from tritonlab.instances.response_factory import build_response, error_of, failure_of
+from tritonlab.ipc.block_reader import COPY_BELOW, BlockReader
 from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.stub._pb_stub.wire.ipc_message import (
+    ROW,
+    Failure,
+    Output,
+    Response,
+    ResponseError,
+    TensorHeader,
+)
 from tritonlab.stub._pb_stub.wire.serialization import WireError
 from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
 from tritonlab.testing import FakeStub
@@ -33,7 +42,7 @@ def read(stub: FakeStub, *wires: Any) -> tuple[list[Any], int]:
     block, headers = pack_tensors(stub.region, wires)
     assert block is not None
     reader = BlockReader(stub.link, block)
-    tensors = [reader.tensor(header) for header in headers]
+    tensors = [reader.tensor(TensorHeader._make(row)) for row in headers]
     reader.finish()
     return tensors, block
 
@@ -82,7 +91,7 @@ def test_datatypes(stub: FakeStub) -> None:
 
 def test_without_a_block_there_is_nothing_to_give_back(stub: FakeStub) -> None:
     reader = BlockReader(stub.link, None)
-    tensor = reader.tensor(["E", FP32, [0], 0, 0, 0, 0])
+    tensor = reader.tensor(TensorHeader("E", FP32, [0], 0, 0, 0, 0))
     reader.finish()
     assert tensor.shape == (0,)
     assert stub.link.freed == []
@@ -104,18 +113,20 @@ def test_without_a_block_there_is_nothing_to_give_back(stub: FakeStub) -> None:
 )
 def test_headers_of_no_honest_stub(stub: FakeStub, header: Any) -> None:
     with pytest.raises((WireError, TypeError, ValueError)):
-        BlockReader(stub.link, 0).tensor(header)
+        (read_header,) = ROW[Response].read([0, 0, [header], None, ""]).tensors
+        BlockReader(stub.link, 0).tensor(read_header)
 
 
 def test_a_response_is_that_of_its_request(stub: FakeStub) -> None:
     request = InferenceRequest("m", {}, request_id="r")
     block, headers = pack_tensors(stub.region, [("OUT", FP32, [1], np.ones(1, np.float32))])
     reader = BlockReader(stub.link, block)
-    response = build_response(request, reader, [headers, None, '{"a":1}'], 3, final=False)
+    tensors = [TensorHeader._make(row) for row in headers]
+    response = build_response(request, reader, Output(tensors, None, '{"a":1}'), 3, final=False)
     assert (response.model_name, response.model_version, response.request_id) == ("m", 3, "r")
     assert (response.parameters, response.final, response.error) == ({"a": 1}, False, None)
     assert response.outputs["OUT"].numpy() == [1]
-    failed = build_response(request, reader, [headers, [2, "not there"], ""], 3, final=True)
+    failed = build_response(request, reader, Output(headers, ResponseError(2, "not there"), ""), 3, final=True)
     assert isinstance(failed.error, NotFoundError)
     assert (failed.error.message, failed.outputs, failed.final) == ("not there", {}, True)
 
@@ -124,18 +135,18 @@ EXCEPTION = {"type": "ValueError", "text": "x", "frames": [["model.py", 3, "exec
 
 
 def test_errors_by_their_code_or_with_their_exception() -> None:
-    assert isinstance(error_of([2, "x"]), NotFoundError)
-    error = error_of([1, "text", EXCEPTION])
+    assert isinstance(error_of(ResponseError(2, "x")), NotFoundError)
+    error = error_of(ResponseError(None, "text", EXCEPTION))
     assert isinstance(error, ModelError)
     assert error.exception is not None
     assert error.exception.frames[0].line == 3
-    assert isinstance(error_of([1, "text", None]), ModelError)
-    failure = failure_of({"text": "all", "code": 1, "exception": EXCEPTION}, ("line",))
+    assert isinstance(error_of(ResponseError(None, "text")), ModelError)
+    failure = failure_of(Failure("all", 1, EXCEPTION), ("line",))
     assert (failure.message, failure.log) == ("all", ("line",))
-    assert failure_of({"text": "all", "code": 1}).exception is None
+    assert failure_of(Failure("all")).exception is None
 
 
-@pytest.mark.parametrize("wire", [[99, "x"], [], [1], ["x", "y"]])
-def test_errors_of_no_honest_stub(wire: list[Any]) -> None:
-    with pytest.raises((ValueError, IndexError)):
-        error_of(wire)
+@pytest.mark.parametrize("code", [99, "x", -1])
+def test_errors_of_no_honest_stub(code: Any) -> None:
+    with pytest.raises(ValueError):
+        error_of(ResponseError(code, "y"))

@@ -10,11 +10,11 @@ import pytest
 from tests.serving import eventually, open_descriptors
 from tritonlab.ipc.fork_links import ForkLinks
 from tritonlab.ipc.link_reader import LinkReader
-from tritonlab.ipc.stub_connection import StubConnection
+from tritonlab.ipc.stub_link import StubLink
 from tritonlab.stub._pb_stub.api import bridge
 from tritonlab.stub._pb_stub.api.bridge import Bridge, BridgeError
 from tritonlab.stub._pb_stub.process.forked import ForkedBridge
-from tritonlab.stub._pb_stub.wire.ipc_message import NUMBER
+from tritonlab.stub._pb_stub.wire.ipc_message import IsModelReady
 
 
 class Parent(Bridge):
@@ -32,17 +32,17 @@ class Kernel:
         self.door = socket.socket(fileno=os.dup(self.forks.theirs.fileno()))
         self.before = bridge.current()
         self.children: list[ForkedBridge] = []
-        self.links: list[StubConnection] = []
-        self.ended: list[StubConnection] = []
+        self.links: list[StubLink] = []
+        self.ended: list[StubLink] = []
         self.logged: list[Any] = []
         self.forks.on_link = self._serve
         self.forks.on_end = self.ended.append
         self.forks.start()
 
-    def _serve(self, link: StubConnection) -> None:
+    def _serve(self, link: StubLink) -> None:
         self.links.append(link)
-        link.handlers[NUMBER["IS_MODEL_READY"]] = lambda ident, body: link.post(NUMBER["REPLY"], ident, [True, body[0]])
-        link.handlers[NUMBER["LOG"]] = lambda ident, body: self.logged.append(body)
+        link.on_calls(lambda ident, call: link.reply(ident, call.name))
+        link.on_log(lambda ident, record: self.logged.append(record))
 
     def child(self) -> ForkedBridge:
         made = ForkedBridge(Parent(), {5: frozenset(("OUT",))}, self.door)
@@ -77,12 +77,12 @@ def kernel() -> Iterator[Kernel]:
 def test_each_process_gets_a_link_at_its_first_use(kernel: Kernel) -> None:
     first, second = kernel.child(), kernel.child()
     assert kernel.forks.count == 0
-    assert first.call("IS_MODEL_READY", ["a", ""]) == "a"
+    assert first.call(IsModelReady("a", "")) == "a"
     assert kernel.forks.count == 1
-    assert second.call("IS_MODEL_READY", ["b", ""]) == "b"
-    assert first.call("IS_MODEL_READY", ["c", ""]) == "c"
+    assert second.call(IsModelReady("b", "")) == "b"
+    assert first.call(IsModelReady("c", "")) == "c"
     first.log(0, "hello", "f.py", 3)
-    eventually(lambda: kernel.logged == [[0, "f.py", 3, "hello"]])
+    eventually(lambda: kernel.logged == [(0, "f.py", 3, "hello")])
     assert kernel.forks.count == 2
 
 
@@ -150,7 +150,7 @@ def _too_many(door: socket.socket) -> None:
 def test_nonsense_costs_nothing_but_itself(kernel: Kernel, nonsense: Callable[[socket.socket], None]) -> None:
     before = open_descriptors()
     nonsense(kernel.door)
-    assert kernel.child().call("IS_MODEL_READY", ["a", ""]) == "a"
+    assert kernel.child().call(IsModelReady("a", "")) == "a"
     eventually(lambda: kernel.forks.count == 1)
     kernel.end_children()
     eventually(lambda: open_descriptors() == before)

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from tests.serving import eventually
 from tritonlab.ipc.link_reader import LinkReader
-from tritonlab.stub._pb_stub.wire.ipc_message import FREED, HEADER, MAX_BODY, NUMBER
+from tritonlab.stub._pb_stub.wire.ipc_message import (
+    FREED,
+    HEADER,
+    MAX_BODY,
+    NUMBER,
+    Failure,
+    Finalize,
+    Initialize,
+    IsReady,
+    Result,
+)
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
 from tritonlab.testing import FakeStub
 
@@ -37,27 +47,27 @@ def listen(stub: FakeStub, command: int = LOG) -> list[Any]:
 
 
 def test_a_question_gets_its_answer(stub: FakeStub) -> None:
-    answer = stub.link.ask("FINALIZE", None)
+    answer = stub.link.ask(Finalize())
     ident, body = stub.expect("FINALIZE")
-    assert body is None
-    stub.send("RESULT", ident, [True, "done"])
+    assert body == []
+    stub.send("RESULT", ident, Result("done"))
     assert stub.link.await_answer(answer, 5)
-    assert (answer.value, answer.lost) == ([True, "done"], False)
+    assert (answer.value, answer.failure, answer.lost) == ("done", None, False)
 
 
 def test_answers_may_come_in_any_order(stub: FakeStub) -> None:
-    first, second = stub.link.ask("IMPORT", {}), stub.link.ask("FINALIZE", None)
-    idents = [stub.expect("IMPORT")[0], stub.expect("FINALIZE")[0]]
-    stub.send("RESULT", idents[1], [True, 2])
-    stub.send("RESULT", idents[0], [True, 1])
+    first, second = stub.link.ask(IsReady()), stub.link.ask(Finalize())
+    idents = [stub.expect("IS_READY")[0], stub.expect("FINALIZE")[0]]
+    stub.send("RESULT", idents[1], Result(None, Failure("two")))
+    stub.send("RESULT", idents[0], Result(1))
     assert stub.link.await_answer(first, 5)
     assert stub.link.await_answer(second, 5)
-    assert (first.value, second.value) == ([True, 1], [True, 2])
+    assert (first.value, second.failure) == (1, Failure("two"))
 
 
 def test_waiting_ends_in_time_though_the_stub_goes_on_talking(stub: FakeStub) -> None:
     heard = listen(stub)
-    answer = stub.link.ask("FINALIZE", None)
+    answer = stub.link.ask(Finalize())
     stop = threading.Event()
 
     def talk() -> None:
@@ -77,7 +87,7 @@ def test_waiting_ends_in_time_though_the_stub_goes_on_talking(stub: FakeStub) ->
 def test_a_question_on_a_lost_link_is_lost_at_once(stub: FakeStub) -> None:
     stub.die()
     eventually(lambda: stub.link.lost)
-    answer = stub.link.ask("FINALIZE", None)
+    answer = stub.link.ask(Finalize())
     assert answer.lost
     assert stub.link.await_answer(answer, 0)
 
@@ -253,8 +263,8 @@ LIES: dict[str, tuple[bytes, str]] = {
     "two bodies": (message(LOG, b"1 2"), "longer than its JSON"),
     "nesting without end": (message(LOG, b"[" * 100_000), "not valid JSON"),
     "a command of the kernel's": (message(EXECUTE, [0, None, []]), "unexpected EXECUTE"),
-    "an answer to nothing": (message(NUMBER["RESULT"], [True, 1], ident=99), "unexpected result"),
-    "an answer of another layout": (message(NUMBER["RESULT"], "yes", ident=1), "unexpected result"),
+    "an answer to nothing": (message(NUMBER["RESULT"], [1, None], ident=99), "unexpected result"),
+    "an answer of another layout": (message(NUMBER["RESULT"], "yes", ident=1), "Result of another layout"),
     "a block that was never allocated": (message(LOG, 1, freed=(64,)), "freed twice or never allocated"),
     "a block freed twice": (message(LOG, 1, freed=(0, 0)), "freed twice or never allocated"),
     "a call nobody handles": (message(NUMBER["INFER"], 1), "unexpected INFER"),
@@ -268,7 +278,7 @@ def test_a_stub_that_lies_loses_its_link_and_nothing_else(stub: FakeStub, lie: s
     listen(stub)
     lost: list[str] = []
     stub.link.on_lost = lost.append
-    answer = stub.link.ask("INITIALIZE", None)
+    answer = stub.link.ask(Initialize({}, [], False))
     stub.link.region.allocate(1)
     if reader == "a leader":
         leader = threading.Thread(target=lambda: stub.link.lead(answer.done), daemon=True)
@@ -304,7 +314,7 @@ def test_a_handler_that_raises_loses_the_link_instead_of_an_answer(
     stub: FakeStub, handler: Callable[[int, Any], Any]
 ) -> None:
     stub.link.handlers[LOG] = handler
-    answer = stub.link.ask("FINALIZE", None)
+    answer = stub.link.ask(Finalize())
     stub.send("LOG", 0, "x")
     assert answer.wait(5)
     assert answer.lost

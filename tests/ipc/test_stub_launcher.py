@@ -19,6 +19,7 @@ from tests.serving import Lab, alive, eventually, open_descriptors
 from tritonlab.ipc import stub_launcher
 from tritonlab.ipc.interpreter import Interpreter, InterpreterError
 from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.ipc.stub_connection import Answer
 from tritonlab.ipc.stub_launcher import ShmSettings, StubProcess, StubStartError
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
 
@@ -170,7 +171,7 @@ def test_a_stub_that_never_answers(link_reader: LinkReader, stub_file: Callable[
         (b"\2\x20\0\0\0\0\0\0" + bytes(8), "wire version 2, expected 1"),
         (b"garbage and more of it, all day long", "wire version 103"),
         (b"\1\x20\0\0\4\0\0\0" + bytes(8) + b"null", "the stub"),
-        (b"\1\x20\0\0\4\0\0\0" + bytes(8) + b"[99]", "wire version 99"),
+        (b"\1\x20\0\0\x0c\0\0\0" + bytes(8) + b'[99,"","",0]', "wire version 99"),
     ],
 )
 def test_a_stub_of_another_release(
@@ -268,7 +269,7 @@ class TritonPythonModel:
 """
 
 
-def ended(lab: Lab, name: str, finalize: str, timeout: float = 5.0) -> tuple[StubProcess, list[Any] | None, list[str]]:
+def ended(lab: Lab, name: str, finalize: str, timeout: float = 5.0) -> tuple[StubProcess, Answer | None, list[str]]:
     model = lab.load(name, FINALIZING.format(finalize=finalize))
     (instance,) = lab.server.core.find(name).instances
     assert instance.stub is not None
@@ -287,7 +288,8 @@ def short_rungs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_finalize_runs_and_the_process_leaves(lab: Lab) -> None:  # rule 2.8.1
     process, outcome, lines = ended(lab, "calm", "pass")
-    assert outcome == [True, None]
+    assert outcome is not None
+    assert (outcome.value, outcome.failure) == (None, None)
     assert process.exit_reason() == "exit status 0"
     assert lines == ["finalize"]
 
@@ -295,8 +297,8 @@ def test_finalize_runs_and_the_process_leaves(lab: Lab) -> None:  # rule 2.8.1
 def test_what_finalize_raises_is_an_outcome(lab: Lab) -> None:  # rule 2.8.2
     process, outcome, _ = ended(lab, "raising", "raise ValueError('late')")
     assert outcome is not None
-    assert outcome[0] is False
-    assert outcome[1]["text"].startswith("ValueError: late\n\nAt:\n")
+    assert outcome.failure is not None
+    assert outcome.failure.text.startswith("ValueError: late\n\nAt:\n")
     assert process.exit_reason() == "exit status 0"
 
 

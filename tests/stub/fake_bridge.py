@@ -8,6 +8,7 @@ from typing import Any
 from tritonlab.stub._pb_stub.api.bridge import Bridge, BridgeError
 from tritonlab.stub._pb_stub.api.infer_request import InferenceRequest
 from tritonlab.stub._pb_stub.api.infer_response import InferenceResponse
+from tritonlab.stub._pb_stub.wire.ipc_message import ROW
 
 
 class FakeCall:
@@ -56,7 +57,8 @@ class FakeBridge(Bridge):
     def log(self, level: int, message: str, file: str, line: int) -> None:
         self.logs.append((level, message, file, line))
 
-    def call(self, command: str, body: Any) -> Any:
+    def call(self, message: Any) -> Any:
+        command, body = ROW[type(message)].name, list(message)
         self.calls.append((command, body))
         if command not in self.answers:
             self._next_id += 1

@@ -32,8 +32,8 @@ class Server(bridge.Bridge):
     def __init__(self):
         self.said = []
 
-    def call(self, command, body):
-        self.said.append(command)
+    def call(self, message):
+        self.said.append(type(message).__name__)
         return 1
 
     def log(self, level, message, file, line):
@@ -98,7 +98,7 @@ def check_the_rest(server):
     family.Metric({"a": "b"}).set(1)
     pb_utils.Logger.log_warn("hello")
     pb_utils.load_model("x", files={})
-    assert {"METRIC_FAMILY_NEW", "METRIC_NEW", "METRIC_OP", (1, "hello"), "LOAD_MODEL"} <= set(server.said)
+    assert {"MetricFamilyNew", "MetricNew", "MetricOp", (1, "hello"), "LoadModel"} <= set(server.said)
     assert repr(pb_utils.TritonError("x").code()) == "<__ErrorCode.INTERNAL: 1>"
     config = pb_utils.ModelConfig('{"name": "m", "max_batch_size": 0, "input": [], "output": []}')
     config.set_max_batch_size(4)

@@ -13,9 +13,9 @@ from tritonlab.stub._pb_stub.process.main_loop import MainLoop
 from tritonlab.stub._pb_stub.process.model_context import ModelContext
 from tritonlab.stub._pb_stub.process.stub_bridge import StubBridge
 from tritonlab.stub._pb_stub.wire.connection import Connection
-from tritonlab.stub._pb_stub.wire.ipc_message import BY_NUMBER
+from tritonlab.stub._pb_stub.wire.ipc_message import BY_NUMBER, Entry, Execute, Executed, Initialize, TensorHeader
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
-from tritonlab.stub._pb_stub.wire.tensor_block import Wire, pack_tensors
+from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
 
 MIB = 1 << 20
 FP32 = 11
@@ -48,21 +48,21 @@ class StubSide:
         """What IMPORT and INITIALIZE would have done."""
         args = {"model_name": "m", "model_version": "3", "model_instance_name": "m_0_0"}
         self.context._module = type("Module", (), {"TritonPythonModel": lambda: model})
-        self.loop._initialize([args, list(outputs), decoupled])
+        self.loop._initialize(Initialize(args, list(outputs), decoupled))
 
-    def entry(self, handle: int, *inputs: tuple[str, np.ndarray[Any, Any]], **more: Any) -> list[Any]:
+    def entry(self, handle: int, *inputs: tuple[str, np.ndarray[Any, Any]], **more: Any) -> Entry:
         """A request of an EXECUTE, its tensors still as wires."""
-        wires: list[Wire] = [(name, FP32, list(array.shape), array) for name, array in inputs]
-        return [handle, more.get("id", ""), 0, 0, 0, more.get("parameters", ""), more.get("outputs"), wires]
+        wires: Any = [(name, FP32, list(array.shape), array) for name, array in inputs]
+        return Entry(handle, more.get("id", ""), 0, 0, 0, more.get("parameters", ""), more.get("outputs"), wires, None)
 
-    def execute(self, *entries: list[Any], ident: int = 1) -> list[Any]:
-        """Runs the batch; the body of EXECUTED."""
-        wires = [wire for entry in entries for wire in entry[7]]
+    def execute(self, *entries: Entry, ident: int = 1) -> Executed:
+        """Runs the batch."""
+        wires: Any = [wire for entry in entries for wire in entry.tensors]
         block, headers = pack_tensors(self.region, wires)
-        left = iter(headers)
-        body = [0, block, [[*entry[:7], [next(left) for _ in entry[7]]] for entry in entries]]
-        self.loop._execute(ident, body)
-        executed: list[Any] = self.expect("EXECUTED", ident)
+        left = map(TensorHeader._make, headers)
+        placed = [entry._replace(tensors=[next(left) for _ in entry.tensors]) for entry in entries]
+        self.loop._execute(ident, Execute(0, block, placed))
+        executed: Executed = self.expect("EXECUTED", ident)
         return executed
 
     def expect(self, command: str, ident: int) -> Any:
@@ -73,10 +73,10 @@ class StubSide:
             message = self.kernel.receive(timeout=5)
         assert message is not None
         assert (BY_NUMBER[message[0]].name, message[1]) == (command, ident)
-        return message[2]
+        return BY_NUMBER[message[0]].read(message[2])
 
-    def output(self, header: list[Any]) -> np.ndarray[Any, Any]:
-        return np.frombuffer(self.reader.view(header[5], header[6]), np.float32).reshape(header[2])
+    def output(self, header: TensorHeader) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self.reader.view(header.offset, header.size), np.float32).reshape(header.shape)
 
     def close(self) -> None:
         bridge_module.install(self._before)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.status import TritonError
-from ..ipc.stub_connection import StubConnection
+from ..ipc.stub_link import StubLink
 from .model_instance import ModelInstance
 from .wait_graph import Call, Instance, Wait, circle_of, stuck_instances
 
@@ -45,7 +45,7 @@ class BlsCall:
     many responses it has had; `batch`: the caller's execution that made it, 0 if none was running."""
 
     caller: ModelInstance
-    link: StubConnection
+    link: StubLink
     ident: int
     callee: Callee
     request: InferenceRequest

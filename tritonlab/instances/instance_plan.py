@@ -11,7 +11,7 @@ from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
 from ..core.output_reshape import OutputReshapes
 from ..ipc.spin import SpinBudget
-from ..ipc.stub_connection import StubConnection
+from ..ipc.stub_link import StubLink
 from ..ipc.stub_log import LogBook
 from ..ipc.stub_pool import StubPool
 from .model_stub import ModelSource
@@ -49,10 +49,10 @@ class InstanceServices(Generic[InstanceT]):
     instruments: Instruments
     log: LogBook
     spin: SpinBudget
-    #: does what a stub asks for: (instance, link, command number, id, body); must not block, replies over the link
-    on_call: Callable[[InstanceT, StubConnection, int, int, Any], None]
+    #: does what a stub asks for: (instance, link, id, call); must not block, replies over the link
+    on_call: Callable[[InstanceT, StubLink, int, Any], None]
     #: the stub behind the link has ended, or a process that it forked; perhaps called more than once
-    on_link_end: Callable[[StubConnection], None]
+    on_link_end: Callable[[StubLink], None]
     #: calls a function, which must not block, after so many nanoseconds
     later: Callable[[int, Callable[[], None]], None]
 

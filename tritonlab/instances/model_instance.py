@@ -5,31 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
+from ..ipc.block_reader import BlockReader
 from ..ipc.spin import SPIN_US, STUB_SPIN_US
-from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
-from ..stub._pb_stub.wire.shm_manager import SharedMemoryError
-from ..stub._pb_stub.wire.tensor_block import pack_tensors
+from ..ipc.stub_link import RESCHEDULED, Executed, Log, PackedBatch, Raised, Response, SharedMemoryError, StubLink
 from .execution_record import ExecutionRecord
 from .inflight_requests import InflightRequests
 from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from .instance_state import TRANSITIONS, InstanceEvent, InstanceState
 from .model_stub import ModelStub
 from .payload import Payload
-from .response_factory import BlockReader, build_response, failure_of
+from .response_factory import build_response, failure_of
 from .stub_replacement import Death, StubReplacement
 from .warmup import Warmup, WarmupRun
 
-_EXECUTE = NUMBER["EXECUTE"]
-_CALLS = tuple(number for number in BY_NUMBER if number >= NUMBER["IS_CANCELLED"])
 _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
-_RESCHEDULE = "R"
 _EXITED = "Server exited before the request completed"
 
 
@@ -75,8 +69,7 @@ class ModelInstance:
         try:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
             self._adopt(stub)
-            stub.link.handlers[NUMBER["EXECUTED"]] = self._on_executed
-            stub.link.handlers[NUMBER["AWAKE"]] = lambda ident, body: None
+            stub.link.on_executed(self._on_executed)
             self._serve(stub.link)
             forks = stub.process.forks
             forks.on_link, forks.on_end = self._serve, self._services.on_link_end
@@ -121,14 +114,12 @@ class ModelInstance:
             self._payload = None
             self.inflight.clear()
 
-    def _serve(self, link: StubConnection) -> None:
+    def _serve(self, link: StubLink) -> None:
         """Does what comes over the link of the stub, or of a process that it forked."""
-        handlers = link.handlers
-        handlers[NUMBER["RESPONSE"]] = partial(self._on_response, link)
-        handlers[NUMBER["LOG"]] = self._on_log
-        handlers[NUMBER["RAISED"]] = self._on_raised
-        for number in _CALLS:
-            handlers[number] = partial(self._services.on_call, self, link, number)
+        link.on_response(partial(self._on_response, link))
+        link.on_log(self._on_log)
+        link.on_raised(self._on_raised)
+        link.on_calls(partial(self._services.on_call, self, link))
 
     def _adopt(self, stub: ModelStub) -> None:
         with self._lock:
@@ -239,10 +230,10 @@ class ModelInstance:
         services = self._services
         now = services.clock.now()
         stub = self._stub if warming or self.state is InstanceState.READY else None
-        block, entries, error = _pack(payload, stub) if stub is not None else (None, [], None)
+        packed, error = _pack(payload, stub) if stub is not None else (None, None)
         if payload.late is not None and (late := payload.late(payload.requests)):
-            if stub is not None and block is not None:
-                stub.link.region.free(block)
+            if stub is not None and packed is not None:
+                stub.link.drop(packed)
             self._go_on_without(late, payload)
             return
         if not self._begin(payload, stub, now, warming):
@@ -252,13 +243,10 @@ class ModelInstance:
         services.spin.enter(id(self))
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self.plan.name, payload.batch_id, payload.requests, now)
-        if error is None:
+        if packed is not None:
             try:
-                spin = STUB_SPIN_US if services.spin.allowed else 0
-                stub.link.post(_EXECUTE, payload.batch_id, [spin, block, entries])
+                stub.link.execute(payload.batch_id, packed, STUB_SPIN_US if services.spin.allowed else 0)
             except Exception as failure:  # a field of a type that has no wire form
-                if block is not None:
-                    stub.link.region.free(block)
                 error = _unsent(failure)
         if error is not None:  # the instance must not stay busy for it
             self._finish(payload, error, None)
@@ -304,7 +292,7 @@ class ModelInstance:
         for request in payload.requests:
             services.instruments.fail(request, self.plan.source.version, error, services.clock.now())
 
-    def is_linked_by(self, link: StubConnection) -> bool:
+    def is_linked_by(self, link: StubLink) -> bool:
         """Whether that is the stub's own link, not one of a process that it forked."""
         return self._stub is not None and self._stub.link is link
 
@@ -334,39 +322,38 @@ class ModelInstance:
         spin = self._services.spin
         (spin.block if waits else spin.unblock)(id(self))
 
-    def _on_executed(self, ident: int, body: Any) -> None:
-        input_ns, infer_ns, output_ns, error, block, responses = body
+    def _on_executed(self, ident: int, executed: Executed) -> None:
         payload = self._payload
         if payload is None or ident != payload.batch_id:
             raise ValueError(f"batch {ident} is not in execution")
         stub = self._stub
         assert stub is not None
         stub.process.drain_output()
-        self._quick = infer_ns < SPIN_US * 1000
-        times = ExecuteTimes(input_ns, infer_ns, output_ns)
-        if error is not None:
-            self._finish(payload, failure_of(error, stub.last_lines()), times)
+        self._quick = executed.infer_ns < SPIN_US * 1000
+        times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
+        if executed.failure is not None:
+            self._finish(payload, failure_of(executed.failure, stub.last_lines()), times)
             return
-        requests = payload.requests
-        recorded = self._events.iterative and _RESCHEDULE in responses
+        requests, outputs = payload.requests, executed.outputs
+        recorded = self._events.iterative and RESCHEDULED in outputs
         if recorded:
             # before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew
             self._executions.record(payload, times, failed=False)
-            for request, wire in zip(requests, responses, strict=True):
-                if wire == _RESCHEDULE:
+            for request, output in zip(requests, outputs, strict=True):
+                if output == RESCHEDULED:
                     self.inflight.give_back(request)
         released = self._release(payload)
-        reader = BlockReader(stub.link, block)
+        reader = BlockReader(stub.link, executed.block)
         version, reshapes = self.plan.source.version, self.plan.reshapes
         answered = []
-        for request, wire in zip(requests, responses, strict=True):
-            if wire is None:
+        for request, output in zip(requests, outputs, strict=True):
+            if output is None:
                 continue  # through its sender, before or later
-            if wire == _RESCHEDULE:
+            if output == RESCHEDULED:
                 if not recorded:
                     self.inflight.give_back(request)
                 continue
-            response = build_response(request, reader, wire, version, final=True, reshapes=reshapes)
+            response = build_response(request, reader, output, version, final=True, reshapes=reshapes)
             answered.append((request, response))
         reader.finish()
         if released and not recorded:
@@ -374,23 +361,22 @@ class ModelInstance:
         for request, response in answered:
             self.inflight.respond(request, response)
 
-    def _on_response(self, link: StubConnection, handle: int, body: Any) -> None:
-        flags, block, tensors, error, parameters = body
+    def _on_response(self, link: StubLink, handle: int, sent: Response) -> None:
         stub = self._stub
         assert stub is not None
-        reader = BlockReader(link, block)
+        reader = BlockReader(link, sent.block)
         request = self.inflight.get(handle)
         if request is not None:
             stub.process.drain_output()
-            wire, final = [tensors, error, parameters], bool(flags)
+            final = bool(sent.flags)
             version, reshapes = self.plan.source.version, self.plan.reshapes
-            response = build_response(request, reader, wire, version, final=final, reshapes=reshapes)
-            response.empty = error is None and block is None and not tensors and final
+            response = build_response(request, reader, sent, version, final=final, reshapes=reshapes)
+            response.empty = sent.error is None and sent.block is None and not sent.tensors and final
             if isinstance(response.error, ModelError):
                 response.error.log = stub.last_lines()
             self.inflight.respond(request, response)
             if link is not stub.link:  # whose caller may be waiting for it where it did not come
-                stub.process.monitor.ask("WAKE", None)
+                stub.process.monitor.wake()
         reader.finish()
 
     def _release(self, payload: Payload) -> bool:
@@ -413,19 +399,17 @@ class ModelInstance:
 
     # -- what the stub says
 
-    def _on_log(self, ident: int, body: Any) -> None:
-        level, file, line, text = body
+    def _on_log(self, ident: int, record: Log) -> None:
         stub = self._stub
         assert stub is not None
         stub.process.drain_output()  # what it printed before
-        stub.log("log" if file else "server", _LEVELS[level], text, file, line)
+        stub.log("log" if record.file else "server", _LEVELS[record.level], record.text, record.file, record.line)
 
-    def _on_raised(self, ident: int, body: Any) -> None:
-        file, line, text = body
+    def _on_raised(self, ident: int, raised: Raised) -> None:
         stub = self._stub
         assert stub is not None
         stub.process.drain_output()
-        stub.log("server", "ERROR", text, file, line)
+        stub.log("server", "ERROR", raised.text, raised.file, raised.line)
 
     # -- death and restart
 
@@ -467,23 +451,14 @@ class _Bound:
         self.ready = partial(events.ready, instance)
 
 
-def _pack(payload: Payload, stub: ModelStub) -> tuple[int | None, list[list[Any]], TritonError | None]:
-    """The inputs in the stub's region: their block, the requests as EXECUTE carries them, and why that failed."""
-    block: int | None = None
+def _pack(payload: Payload, stub: ModelStub) -> tuple[PackedBatch | None, TritonError | None]:
+    """The inputs in the stub's region, or why that failed."""
     try:
-        wires = [
-            (name, int(tensor.datatype), tensor.shape, tensor.data)
-            for request in payload.requests
-            for name, tensor in request.inputs.items()
-        ]
-        block, headers = pack_tensors(stub.link.region, wires)
-        return block, payload.entries(headers), None
+        return stub.link.pack(payload.requests), None
     except SharedMemoryError as error:
-        return None, [], ModelError(str(error))
+        return None, ModelError(str(error))
     except Exception as error:
-        if block is not None:
-            stub.link.region.free(block)
-        return None, [], _unsent(error)
+        return None, _unsent(error)
 
 
 def _unsent(error: Exception) -> TritonError:

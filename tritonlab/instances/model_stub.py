@@ -15,9 +15,9 @@ from ..core.status import ModelError
 from ..ipc.interpreter import Interpreter, InterpreterError
 from ..ipc.stub_connection import Answer
 from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
+from ..ipc.stub_link import NeededCall, Needs
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
-from ..stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
 from .readiness import ReadinessCheck
 from .response_factory import failure_of
 from .stub_death import CrashReport, blocked_stacks, place_of
@@ -70,23 +70,23 @@ class ModelStub:
         #: called when the process has ended, for whatever reason; perhaps more than once
         self.on_end: Callable[[], None] = lambda: None
         self.readiness = ReadinessCheck(self.process.monitor, instance)
-        self._imported: Answer | None = self.link.ask("IMPORT", self._import_body())
+        self._imported: Answer | None = self._import()
 
-    def _import_body(self) -> dict[str, Any]:
+    def _import(self) -> Answer:
         source = self.source
         try:
             cwd = os.getcwd()
         except OSError:
             cwd = ""  # the kernel's directory was removed
-        return {
-            "module": source.module,
-            "path": source.path,
-            "paths": list(source.paths),
-            "model_dir": source.model_dir,
-            "instance": self.instance,
-            "env": source.interpreter.variables(os.environ),
-            "cwd": cwd,
-        }
+        return self.link.import_model(
+            module=source.module,
+            path=source.path,
+            paths=source.paths,
+            model_dir=source.model_dir,
+            instance=self.instance,
+            env=source.interpreter.variables(os.environ),
+            cwd=cwd,
+        )
 
     def _not_started(self, error: Exception) -> ModelError:
         return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=str(error))
@@ -134,21 +134,20 @@ class ModelStub:
 
     def auto_complete(self, config: str) -> dict[str, Any] | None:
         """What auto_complete_config made of the config, None if the model has no such method."""
-        returned = self._outcome(self.link.ask("AUTO_COMPLETE", config))
+        returned = self._outcome(self.link.auto_complete(config))
         return None if returned is None else json.loads(returned)
 
     def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool) -> None:
-        self._outcome(self.link.ask("INITIALIZE", [args, list(outputs), decoupled]))
+        self._outcome(self.link.initialize(args, outputs, decoupled))
 
     def _outcome(self, answer: Answer) -> Any:
         self.link.await_answer(answer)  # no deadline: a slow model is not a dead one (rule 2.2.3)
         if answer.lost:
             raise self.unhealthy()
         self.process.drain_output()
-        ok, value = answer.value
-        if not ok:
-            raise failure_of(value, self.last_lines())
-        return value
+        if answer.failure is not None:
+            raise failure_of(answer.failure, self.last_lines())
+        return answer.value
 
     def unhealthy(self) -> ModelError:
         """The error of everything that was waiting for this stub, after it died."""
@@ -172,26 +171,26 @@ class ModelStub:
 
     def dump_stacks(self, timeout: float) -> str:
         """What each of its threads is doing, whatever that is; empty if it did not say so in `timeout` seconds."""
-        answer = self.process.monitor.ask("DUMP_STACKS", None)
+        answer = self.process.monitor.dump_stacks()
         if not self.process.monitor.await_answer(answer, timeout):
             return self._blocked_stacks()
-        return str(answer.value[1]) if not answer.lost else ""
+        return str(answer.value) if not answer.lost else ""
 
-    def waits(self, timeout: float) -> tuple[int, list[list[int]]]:
+    def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
         """What its running `execute` cannot go on without, as WAITS says it; nothing if it did not say so in time."""
-        answer = self.process.monitor.ask("WAITS", None)
-        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or not answer.value[0]:
+        answer = self.process.monitor.waits()
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
             return 0, []
-        waits, needed = answer.value[1]
-        return waits, needed
+        needs: Needs = answer.value
+        return needs.wait, needs.calls
 
     def _blocked_stacks(self) -> str:
         """Of a stub whose monitor thread does not come to run. Its lines show among the model's own, too."""
-        if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
-            return ""  # it would die of a signal that it does not handle yet
         lines: list[str] = []
         self._blocked = lines
-        self.process.signal_stub(STACKS_SIGNAL)
+        if not self.process.signal_stacks():
+            self._blocked = None
+            return ""
         end = time.monotonic() + _BLOCKED_SECONDS
         while time.monotonic() < end:
             time.sleep(0.02)  # the handler runs at once; its lines are all there soon after the first
@@ -207,8 +206,8 @@ class ModelStub:
         """Runs the author's `finalize` and ends the process; what it raises is logged and ignored (rule 2.8.2)."""
         outcome = self.process.finalize()
         self.on_end()
-        if outcome is not None and not outcome[0]:
-            self.log("server", "INFO", f"finalize failed: {outcome[1]['text']}")
+        if outcome is not None and outcome.failure is not None:
+            self.log("server", "INFO", f"finalize failed: {outcome.failure.text}")
 
     def kill(self) -> None:
         self.process.kill()

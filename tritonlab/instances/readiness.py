@@ -6,7 +6,8 @@ import threading
 from typing import NamedTuple
 
 from ..core.status import UnavailableError
-from ..ipc.stub_connection import Answer, StubConnection
+from ..ipc.stub_connection import Answer
+from ..ipc.stub_link import MonitorLink
 
 #: Seconds a query waits for `is_ready()` (rule 2.7.3).
 READY_TIMEOUT = 5.0
@@ -26,7 +27,7 @@ class ReadinessCheck:
     Guarantees: `ask` and `await_ready` may be called from any thread.
     """
 
-    def __init__(self, monitor: StubConnection, instance: str) -> None:
+    def __init__(self, monitor: MonitorLink, instance: str) -> None:
         self._monitor = monitor
         self._instance = instance
         self._lock = threading.Lock()  # guards _running
@@ -37,7 +38,7 @@ class ReadinessCheck:
         with self._lock:
             joined = self._running is not None and not self._running.done()
             if not joined:
-                self._running = self._monitor.ask("IS_READY", None)
+                self._running = self._monitor.is_ready()
             assert self._running is not None
             return ReadyQuery(self._running, joined)
 
@@ -52,9 +53,8 @@ class ReadinessCheck:
             raise UnavailableError(f"Timed out waiting for {whose} is_ready() response")
         if query.answer.lost:
             raise UnavailableError(f"Stub process '{self._instance}' is not healthy.")
-        ok, value = query.answer.value
-        if not ok:
-            raise UnavailableError(value["text"])
-        if value is False:
+        if query.answer.failure is not None:
+            raise UnavailableError(query.answer.failure.text)
+        if query.answer.value is False:
             raise UnavailableError(f"Model '{self._instance}' is not ready (user-defined check failed).")
-        return value is not None
+        return query.answer.value is not None

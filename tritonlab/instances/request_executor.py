@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.status import Code, InternalError, TritonError
-from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.wire.ipc_message import NUMBER
-from ..stub._pb_stub.wire.serialization import encode_parameters
-from ..stub._pb_stub.wire.shm_manager import SharedMemoryError
-from ..stub._pb_stub.wire.tensor_block import pack_tensors
+from ..ipc.block_reader import BlockReader
+from ..ipc.stub_link import Infer, SharedMemoryError, StubLink
 from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
 from .instance_state import InstanceState
 from .model_instance import ModelInstance
-from .response_factory import BlockReader, parse_parameters
+from .response_factory import parse_parameters
 
-_INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 #: Nanoseconds until the stubs are asked what calls wait for that may wait for one another; then longer and longer.
 _FIRST_LOOK = 50_000_000
 _LAST_LOOK = 3_000_000_000
@@ -55,37 +48,36 @@ class RequestExecutor:
         self._lock = threading.Lock()  # guards _running
         self._running: dict[tuple[int, int], BlsCall] = {}
 
-    def start(self, caller: ModelInstance, link: StubConnection, ident: int, body: list[Any]) -> None:
+    def start(self, caller: ModelInstance, link: StubLink, ident: int, infer: Infer) -> None:
         """Runs the INFER `ident` of the stub behind `link`; every outcome is an INFER_RESPONSE, never an exception
         (rule 4.2)."""
-        fields, allows_decoupled, block, headers, waits = body
-        reader = BlockReader(link, block)
-        inputs = {header[0]: reader.tensor(header) for header in headers}
+        reader = BlockReader(link, infer.block)
+        inputs = {header.name: reader.tensor(header) for header in infer.tensors}
         reader.finish()
         # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU
         # Triton answers an error of its allocator instead (rule 1.12.2).
-        name, version, request_id, correlation_id, flags, timeout, outputs, parameters, _, trace = fields
+        asked = infer.request
         request = InferenceRequest(
-            name,
+            asked.model,
             inputs,
-            model_version=version,
-            request_id=request_id,
-            correlation_id=correlation_id,
-            flags=flags,
-            timeout=timeout,
-            requested_outputs=tuple(sorted(outputs)),
-            parameters=parse_parameters(parameters) if parameters else None,
+            model_version=asked.version,
+            request_id=asked.request_id,
+            correlation_id=asked.correlation_id,
+            flags=asked.flags,
+            timeout=asked.timeout,
+            requested_outputs=tuple(sorted(asked.outputs)),
+            parameters=parse_parameters(asked.parameters) if asked.parameters else None,
         )
-        if trace is not None and self._adopt is not None:
-            self._adopt(request, trace[0])
-        text = self._begin(caller, link, ident, request, allows_decoupled, waits)
+        if asked.trace is not None and self._adopt is not None:
+            self._adopt(request, asked.trace.number)
+        text = self._begin(caller, link, ident, request, infer.decoupled, infer.wait)
         if text:
-            link.post(_INFER_RESPONSE, ident, [True, None, [], [int(Code.INTERNAL), text], ""])
+            link.fail(ident, True, int(Code.INTERNAL), text)
 
     def _begin(
         self,
         caller: ModelInstance,
-        link: StubConnection,
+        link: StubLink,
         ident: int,
         request: InferenceRequest,
         allows_decoupled: bool,
@@ -157,7 +149,7 @@ class RequestExecutor:
         call.request.on_response = None  # it leads back to the request: its inputs would stay until the collector runs
         self._blocked.leave(call)
 
-    def cancel(self, link: StubConnection, ident: int) -> None:
+    def cancel(self, link: StubLink, ident: int) -> None:
         """Cancels a running INFER; one that is over is ignored (rule 1.10.6)."""
         with self._lock:
             call = self._running.get((id(link), ident))
@@ -178,18 +170,13 @@ class RequestExecutor:
         call.sent += 1
         if link.lost:
             return
-        error = None
-        wires: list[tuple[str, int, tuple[int, ...], np.ndarray[Any, Any]]] = []
         if response.error is not None:
-            error = [int(response.error.code), response.error.message]
-        else:
-            wires = [(name, int(t.datatype), t.shape, t.data) for name, t in response.outputs.items()]
+            link.fail(call.ident, response.final, int(response.error.code), response.error.message)
+            return
         try:
-            block, headers = pack_tensors(link.region, wires)
+            link.respond(call.ident, response.final, response.outputs, response.parameters)
         except SharedMemoryError as failure:
-            block, headers, error = None, [], [int(Code.INTERNAL), str(failure)]
-        parameters = encode_parameters(response.parameters)
-        link.post(_INFER_RESPONSE, call.ident, [response.final, block, headers, error, parameters])
+            link.fail(call.ident, response.final, int(Code.INTERNAL), str(failure))
 
 
 def _refused(model: str, error: TritonError) -> str:

@@ -6,18 +6,28 @@ import base64
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from ..core.metrics import MetricRegistry
 from ..core.status import InternalError, TritonError
-from ..ipc.stub_connection import StubConnection
-from ..stub._pb_stub.wire.ipc_message import NUMBER
+from ..ipc.stub_link import (
+    Infer,
+    InferCancel,
+    IsCancelled,
+    IsModelReady,
+    LoadModel,
+    MetricFamilyDel,
+    MetricFamilyNew,
+    MetricNew,
+    MetricOp,
+    StubLink,
+    UnloadModel,
+)
 from .model_instance import ModelInstance
 from .request_executor import RequestExecutor
 
 _log = logging.getLogger(__name__)
-
-_REPLY = NUMBER["REPLY"]
 
 
 class ModelControl(Protocol):
@@ -42,38 +52,39 @@ class StubCalls:
         self._executor = executor
         self._control = control
         self._lock = threading.Lock()  # guards _families
-        self._families: dict[StubConnection, set[int]] = {}
-        self._special: dict[int, Callable[[ModelInstance, StubConnection, int, Any], None]] = {
-            NUMBER["INFER"]: executor.start,
-            NUMBER["INFER_CANCEL"]: lambda instance, link, ident, body: executor.cancel(link, ident),
+        self._families: dict[StubLink, set[int]] = {}
+        self._special: dict[type[Any], Callable[[ModelInstance, StubLink, int, Any], None]] = {
+            Infer: executor.start,
+            InferCancel: lambda instance, link, ident, call: executor.cancel(link, ident),
         }
-        self._quick: dict[int, Callable[[ModelInstance, StubConnection, Any], Any]] = {
-            NUMBER["IS_CANCELLED"]: self._is_cancelled,
-            NUMBER["METRIC_FAMILY_NEW"]: self._new_family,
-            NUMBER["METRIC_FAMILY_DEL"]: self._delete_family,
-            NUMBER["METRIC_NEW"]: self._new_metric,
-            NUMBER["METRIC_OP"]: lambda instance, link, body: metrics.operate(*body),
+        self._quick: dict[type[Any], Callable[[ModelInstance, StubLink, Any], Any]] = {
+            IsCancelled: self._is_cancelled,
+            MetricFamilyNew: self._new_family,
+            MetricFamilyDel: self._delete_family,
+            MetricNew: self._new_metric,
+            MetricOp: lambda instance, link, call: metrics.operate(call.metric, call.operation, call.number),
         }
-        self._slow: dict[int, Callable[[ModelInstance, StubConnection, Any], Any]] = {
-            NUMBER["LOAD_MODEL"]: self._load,
-            NUMBER["UNLOAD_MODEL"]: lambda instance, link, body: control.unload(body[0], body[1], wait=False),
-            NUMBER["IS_MODEL_READY"]: lambda instance, link, body: control.model_ready(*body),
+        self._slow: dict[type[Any], Callable[[ModelInstance, StubLink, Any], Any]] = {
+            LoadModel: self._load,
+            UnloadModel: lambda instance, link, call: control.unload(call.name, call.dependents, wait=False),
+            IsModelReady: lambda instance, link, call: control.model_ready(call.name, call.version),
         }
 
-    def __call__(self, instance: ModelInstance, link: StubConnection, command: int, ident: int, body: Any) -> None:
-        if command in self._special:
-            self._special[command](instance, link, ident, body)
-        elif command in self._quick:
-            self._answer(instance, link, ident, self._quick[command], body)
+    def __call__(self, instance: ModelInstance, link: StubLink, ident: int, call: Any) -> None:
+        kind = type(call)
+        if kind in self._special:
+            self._special[kind](instance, link, ident, call)
+        elif kind in self._quick:
+            self._answer(instance, link, ident, self._quick[kind], call)
         else:
             threading.Thread(
                 target=self._answer,
-                args=(instance, link, ident, self._slow[command], body),
+                args=(instance, link, ident, self._slow[kind], call),
                 name="model control",
                 daemon=True,
             ).start()
 
-    def end(self, link: StubConnection) -> None:
+    def end(self, link: StubLink) -> None:
         """Ends what the process behind `link` made, since it has ended; harmless if called again."""
         with self._lock:
             families = self._families.pop(link, ())
@@ -83,54 +94,55 @@ class StubCalls:
     def _answer(
         self,
         instance: ModelInstance,
-        link: StubConnection,
+        link: StubLink,
         ident: int,
-        function: Callable[[ModelInstance, StubConnection, Any], Any],
-        body: Any,
+        function: Callable[[ModelInstance, StubLink, Any], Any],
+        call: Any,
     ) -> None:
         try:
-            outcome = [True, function(instance, link, body)]
+            value = function(instance, link, call)
         except TritonError as error:
             text = f"Failed to process the request for model '{instance.plan.name}', message: {error.message}"
-            outcome = [False, {"text": text, "code": int(error.code)}]
+            answer = partial(link.refuse, ident, text, int(error.code))
         except Exception as error:
             _log.exception("a call of %r failed", instance)
-            outcome = [False, {"text": f"{type(error).__name__}: {error}", "code": int(InternalError.code)}]
+            answer = partial(link.refuse, ident, f"{type(error).__name__}: {error}", int(InternalError.code))
+        else:
+            answer = partial(link.reply, ident, value)
         if not link.lost:
-            link.post(_REPLY, ident, outcome)
+            answer()
 
     @staticmethod
-    def _is_cancelled(instance: ModelInstance, link: StubConnection, handle: int) -> bool:
-        request = instance.inflight.get(handle)
+    def _is_cancelled(instance: ModelInstance, link: StubLink, call: IsCancelled) -> bool:
+        request = instance.inflight.get(call.handle)
         return request is not None and request.cancelled
 
-    def _new_family(self, instance: ModelInstance, link: StubConnection, body: list[Any]) -> int:
-        family = self._metrics.family(*body)
+    def _new_family(self, instance: ModelInstance, link: StubLink, call: MetricFamilyNew) -> int:
+        family = self._metrics.family(call.name, call.description, call.kind)
         with self._lock:
             self._families.setdefault(link, set()).add(family)
         if link.lost:
             self.end(link)
         return family
 
-    def _new_metric(self, instance: ModelInstance, link: StubConnection, body: list[Any]) -> int:
-        metric = self._metrics.metric(*body)
+    def _new_metric(self, instance: ModelInstance, link: StubLink, call: MetricNew) -> int:
+        metric = self._metrics.metric(call.family, call.labels, call.buckets)
         buckets = self._metrics.buckets(metric)
-        if body[2] is not None and buckets != body[2] and instance.stub is not None:
+        if call.buckets is not None and buckets != call.buckets and instance.stub is not None:
             # Triton says nothing, and the author wonders at /metrics
-            labels, wanted = body[1], body[2]
             text = (
-                f"the histogram with the labels {labels or {}} keeps its buckets {buckets} and does not get {wanted}: "
-                "it was made before, perhaps by the version of the model that still serves. Unload that first."
+                f"the histogram with the labels {call.labels} keeps its buckets {buckets} and does not get "
+                f"{call.buckets}: it was made before, perhaps by the version of the model that still serves. Unload "
+                "that first."
             )
             instance.stub.log("server", "WARNING", text)
         return metric
 
-    def _delete_family(self, instance: ModelInstance, link: StubConnection, body: list[Any]) -> None:
+    def _delete_family(self, instance: ModelInstance, link: StubLink, call: MetricFamilyDel) -> None:
         with self._lock:
-            self._families.get(link, set()).discard(body[0])
-        self._metrics.delete_family(body[0])
+            self._families.get(link, set()).discard(call.family)
+        self._metrics.delete_family(call.family)
 
-    def _load(self, instance: ModelInstance, link: StubConnection, body: list[Any]) -> None:
-        name, config, files = body
-        contents = {path: base64.b64decode(data) for path, data in files.items()} if files else None
-        self._control.load(name, config or None, contents)
+    def _load(self, instance: ModelInstance, link: StubLink, call: LoadModel) -> None:
+        contents = {path: base64.b64decode(data) for path, data in call.files.items()} if call.files else None
+        self._control.load(call.name, call.config or None, contents)

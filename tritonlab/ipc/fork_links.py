@@ -10,18 +10,16 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import struct
 import threading
 from collections.abc import Callable
 
+from ..stub._pb_stub.wire.ipc_message import ForkLink
+from ..stub._pb_stub.wire.serialization import encode_body
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
 from .link_reader import LinkReader
-from .stub_connection import StubConnection
+from .stub_link import StubLink
 
 _log = logging.getLogger(__name__)
-
-#: What a forked process gets with the descriptors of its regions: size, growth and limit (0: none) in bytes.
-SIZES = struct.Struct("<QQQ")
 
 
 class ForkLinks:
@@ -29,8 +27,8 @@ class ForkLinks:
     `on_end` hears of its end, on any thread."""
 
     def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
-        self.on_link: Callable[[StubConnection], None] = lambda link: None
-        self.on_end: Callable[[StubConnection], None] = lambda link: None
+        self.on_link: Callable[[StubLink], None] = lambda link: None
+        self.on_end: Callable[[StubLink], None] = lambda link: None
         #: for the stub to inherit; closed by `start`
         self.theirs: socket.socket
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -38,7 +36,7 @@ class ForkLinks:
         self._watch = link_reader.watch(self._ours.fileno(), self._on_event)
         self._sizes = (size, growth, limit)
         self._lock = threading.Lock()  # guards everything below
-        self._links: dict[StubConnection, tuple[Region, RegionReader]] = {}
+        self._links: dict[StubLink, tuple[Region, RegionReader]] = {}
         self._closed = False
 
     def start(self) -> None:
@@ -77,7 +75,7 @@ class ForkLinks:
         kernel_fd, stub_fd = create_region_file("tritonlab kernel fork"), create_region_file("tritonlab fork")
         regions = (Region(kernel_fd, size, growth, limit), RegionReader(stub_fd))
         os.ftruncate(stub_fd, size)
-        link = StubConnection(ours, *regions, self._link_reader)
+        link = StubLink(ours, *regions, self._link_reader)
         with self._lock:
             closed = self._closed
             self._links[link] = regions
@@ -85,17 +83,17 @@ class ForkLinks:
         self.on_link(link)
         try:
             # the first bytes it gets; it says nothing before
-            socket.send_fds(ours, [SIZES.pack(size, growth, limit or 0)], [kernel_fd, stub_fd])
+            socket.send_fds(ours, [encode_body(ForkLink(size, growth, limit or 0))], [kernel_fd, stub_fd])
         except OSError:
             closed = True
         if closed or link.lost:
             self._bury(link)
 
-    def _on_lost(self, link: StubConnection) -> None:
+    def _on_lost(self, link: StubLink) -> None:
         # on a thread of its own: whoever noticed may be reading the link or sending on it
         threading.Thread(target=self._bury, args=(link,), name="end of fork", daemon=True).start()
 
-    def _bury(self, link: StubConnection) -> None:
+    def _bury(self, link: StubLink) -> None:
         with self._lock:
             regions = self._links.pop(link, None)
         if regions is None:

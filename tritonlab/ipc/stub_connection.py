@@ -12,7 +12,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ..stub._pb_stub.wire.connection import Connection, LinkClosed
-from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
+from ..stub._pb_stub.wire.ipc_message import (
+    BY_NUMBER,
+    NUMBER,
+    NUMBER_OF,
+    ROW,
+    Command,
+    Failure,
+    Hello,
+    Result,
+    read_answer,
+)
 from ..stub._pb_stub.wire.serialization import WireError
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader
 from .interrupts import shielded
@@ -27,18 +37,25 @@ _HELLO = NUMBER["HELLO"]
 
 
 class Answer:
-    """A RESULT that may still come. `lost` means the link ended first."""
+    """What may still come: the RESULT of a command. `lost` means the link ended first; else `failure`, or `value`,
+    which is of the answer's type in the COMMANDS table."""
 
-    __slots__ = ("_event", "lost", "value")
+    __slots__ = ("_event", "command", "failure", "lost", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, command: Command) -> None:
+        self.command = command
         self._event = threading.Event()
         self.lost = False
         self.value: Any = None
+        self.failure: Failure | None = None
 
-    def set(self, value: Any, *, lost: bool = False) -> None:
+    def set(self, value: Any, failure: Failure | None = None) -> None:
         self.value = value
-        self.lost = lost
+        self.failure = failure
+        self._event.set()
+
+    def lose(self) -> None:
+        self.lost = True
         self._event.set()
 
     def done(self) -> bool:
@@ -69,7 +86,7 @@ class StubConnection:
         self._lost = False
         self._lost_lock = threading.Lock()
         self._arm_lock = threading.Lock()  # what is armed follows from the state when the lock was held last
-        self._hello = Answer()
+        self._hello = Answer(ROW[Hello])
         self._watch = link_reader.watch(sock.fileno(), self._on_event)
         self._watch.start()
 
@@ -94,15 +111,19 @@ class StubConnection:
         with self._arm_lock:
             self._watch.arm(readable=not self._receiving.locked(), writable=self._connection.has_unsent)
 
-    def ask(self, command: str, body: Any) -> Answer:
+    def tell(self, message: Any, ident: int = 0) -> None:
+        """Sends the body of a row of the COMMANDS table, as `post` does."""
+        self.post(NUMBER_OF[type(message)], ident, message)
+
+    def ask(self, message: Any) -> Answer:
         """Sends a command that RESULT answers."""
-        answer = Answer()
+        answer = Answer(ROW[type(message)])
         ident = next(self._ids)
         self._answers[ident] = answer
         if self._lost:
-            answer.set(None, lost=True)
+            answer.lose()
         else:
-            self.post(NUMBER[command], ident, body)
+            self.tell(message, ident)
         return answer
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
@@ -116,8 +137,8 @@ class StubConnection:
                 answer.wait(0.05 if left is None else min(left, 0.05))
         return True
 
-    def await_hello(self, timeout: float) -> list[Any] | None:
-        """The stub's HELLO body; None if it did not come in time or the stub died."""
+    def await_hello(self, timeout: float) -> Hello | None:
+        """What the stub said of itself; None if it did not come in time or the stub died."""
         return self._hello.value if self.await_answer(self._hello, timeout) else None
 
     # -- receiving
@@ -177,11 +198,14 @@ class StubConnection:
             if handler is not None:
                 handler(ident, body)
             elif command == _RESULT:
-                if ident not in self._answers or type(body) is not list or len(body) != 2:
+                if ident not in self._answers:
                     raise WireError(f"unexpected result {body!r}")
-                self._answers.pop(ident).set(body)
+                result: Result = ROW[Result].read(body)
+                answer = self._answers[ident]
+                value = None if result.failure is not None else read_answer(answer.command, result.value)
+                self._answers.pop(ident).set(value, result.failure)
             elif command == _HELLO:
-                self._hello.set(body)
+                self._hello.set(ROW[Hello].read(body))
             else:
                 raise WireError(f"unexpected {BY_NUMBER[command].name}")
         except (LinkClosed, WireError):
@@ -207,7 +231,7 @@ class StubConnection:
         self._watch.remove()
         for answer in [self._hello, *self._answers.values()]:
             if not answer.done():
-                answer.set(None, lost=True)
+                answer.lose()
         if self.on_lost is not None:
             self.on_lost(reason)
 

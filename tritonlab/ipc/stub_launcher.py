@@ -21,14 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
 from ..stub._pb_stub.wire.serialization import WIRE_VERSION
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from .fork_links import ForkLinks
 from .interpreter import Interpreter
 from .link_reader import LinkReader, Watch
 from .out_of_memory import memory_limit, memory_words, oom_kills, own_peak, peak_memory
-from .stub_connection import StubConnection
+from .stub_connection import Answer
 from .stub_ends import StubEnds
+from .stub_link import MonitorLink, StubLink
 from .stub_log import StubOutput
 
 STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
@@ -112,8 +114,8 @@ class StubProcess:
             for fd in self.output.fds:
                 self._watch(fd, partial(self._on_output, fd))
             region, reader = self._regions
-            self.link = StubConnection(ends.control, region, reader, link_reader)
-            self.monitor = StubConnection(ends.monitor, region, reader, link_reader)
+            self.link = StubLink(ends.control, region, reader, link_reader)
+            self.monitor = MonitorLink(ends.monitor, region, reader, link_reader)
             self._watch(self._exit_fd, self._on_exit)
             self.forks.start()
         except OSError as error:
@@ -179,9 +181,9 @@ class StubProcess:
             printed = "\n".join(text for _, text in self._early[-20:])
             what = f"exited with {self.exit_reason()}" if died else why or f"did not answer within {timeout:.0f} s"
             raise StubStartError(f"the stub ({program}) {what}" + (f":\n{printed}" if printed else ""))
-        if hello[0] != WIRE_VERSION:
+        if hello.wire_version != WIRE_VERSION:
             self.kill()
-            raise StubStartError(f"the stub ({program}) speaks wire version {hello[0]}, not {WIRE_VERSION}")
+            raise StubStartError(f"the stub ({program}) speaks wire version {hello.wire_version}, not {WIRE_VERSION}")
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
         """A model takes the stub: its lines go to `emit(stream, text)`, those it printed before included."""
@@ -207,19 +209,18 @@ class StubProcess:
     def give_back(self, timeout: float) -> None:
         """Has the stub return the memory it does not use to the system, and does so with what lies there for it. The
         stub hears of the blocks that nobody reads any more with the question, the kernel with the answer."""
-        self.link.await_answer(self.link.ask("GIVE_BACK", None), timeout)
+        self.link.await_answer(self.link.give_back(), timeout)
         self._regions[0].give_back()
 
     # -- the end
 
-    def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> list[Any] | None:
-        """Runs the author's `finalize` and ends the process; the outcome of `finalize`, None if there was none in
-        time."""
+    def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> Answer | None:
+        """Runs the author's `finalize` and ends the process; what came of `finalize`, None if nothing did in time."""
         outcome = None
         if not self.link.lost:
-            answer = self.link.ask("FINALIZE", None)
+            answer = self.link.finalize()
             if self.link.await_answer(answer, timeout) and not answer.lost:
-                outcome = answer.value
+                outcome = answer
                 self._wait(RUNG_TIMEOUT)  # it leaves as any program does: exit functions, threads, buffers
         self._climb_down(grace=RUNG_TIMEOUT)
         return outcome
@@ -251,7 +252,15 @@ class StubProcess:
         self.process.wait()
         return True
 
-    def signal_stub(self, number: int) -> None:
+    def signal_stacks(self) -> bool:
+        """Has the stub write the stacks of its threads to stderr, even if none of them can run; False if it cannot be
+        asked: there is no such signal, or it would die of it as it does not handle it yet."""
+        if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
+            return False
+        self._signal_stub(STACKS_SIGNAL)
+        return True
+
+    def _signal_stub(self, number: int) -> None:
         """Sends a signal to the stub alone, not to what it forked; nothing if it has ended."""
         with self._end_lock:  # until then the descriptor is not another process's
             if not self._ended.is_set():

@@ -41,7 +41,7 @@ def main() -> None:
     from _pb_stub.process.stub_bridge import StubBridge
     from _pb_stub.wire import serialization
     from _pb_stub.wire.connection import Connection, LinkClosed
-    from _pb_stub.wire.ipc_message import NUMBER, STACKS_SIGNAL
+    from _pb_stub.wire.ipc_message import STACKS_SIGNAL, Hello
     from _pb_stub.wire.shm_manager import Region, RegionReader
 
     # python puts the script's directory first; Triton's backend directory comes last (ModelContext.load)
@@ -54,9 +54,7 @@ def main() -> None:
     ForkGuard(stub, [monitor], socket.socket(fileno=door_fd)).install()
     if STACKS_SIGNAL is not None:
         faulthandler.register(STACKS_SIGNAL, all_threads=True)
-    control.send(
-        NUMBER["HELLO"], 0, [serialization.WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()]
-    )
+    stub.tell(Hello(serialization.WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
     try:
         MainLoop(stub, ModelContext(stub, _DIRECTORY), monitor).run()
     except LinkClosed:

@@ -43,7 +43,7 @@ def test_defaults() -> None:
 @pytest.mark.rule("1.7.1")
 def test_the_order_of_the_arguments() -> None:
     request = InferenceRequest("r", 3, [A], ["o"], "m", 2, 1, 5)
-    assert request._bls_fields() == ["m", 2, "r", 3, 1, 5, ["o"], "", None, None]
+    assert request._bls_fields() == ("m", 2, "r", 3, 1, 5, ["o"], "", None, None)
     assert request.inputs() == [A]
 
 
@@ -198,14 +198,14 @@ def test_a_trace_is_handed_on() -> None:
     trace = InferenceTrace._of('{"traceparent":"00"}', 7)
     request = built(trace=trace)
     assert request.trace() is trace
-    assert request._bls_fields()[-1] == [7, '{"traceparent":"00"}']
-    assert built(trace=built().trace())._bls_fields()[-1] is None
+    assert request._bls_fields().trace == (7, '{"traceparent":"00"}')
+    assert built(trace=built().trace())._bls_fields().trace is None
 
 
 @pytest.mark.rule("1.12.1")
 def test_preferred_memory_crosses_as_numbers() -> None:
     memory = PreferredMemory(MemoryType.TRITONSERVER_MEMORY_GPU, 3)
-    assert built(preferred_memory=memory)._bls_fields()[-2] == [0, 3]
+    assert built(preferred_memory=memory)._bls_fields().memory == [0, 3]
 
 
 # -- BLS

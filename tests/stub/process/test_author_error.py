@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from tritonlab.core.status import RemoteException
-from tritonlab.instances.response_factory import failure_of
+from tritonlab.instances.response_factory import failure_of as model_error
 from tritonlab.stub._pb_stub.process import author_error
 from tritonlab.stub._pb_stub.process.author_error import (
+    failure_of,
     log_text,
-    outcome_of,
     place_of,
     to_wire,
     traceback_text,
     triton_text,
 )
+from tritonlab.stub._pb_stub.wire.ipc_message import Failure
 from tritonlab.stub._pb_stub.wire.serialization import MAX_TEXT
 
 
@@ -205,16 +206,16 @@ def test_notes_cross() -> None:
 def test_an_odd_exception_never_raises_another(spoil: str) -> None:
     """Whatever the author made of it: an error while reporting an error would take the stub with it."""
     error = raised_by(f"def call():\n    e = ValueError('x')\n    {spoil}\n    raise e")
-    outcome = outcome_of(error)
-    wire = json.loads(json.dumps(outcome))
-    assert wire["code"] == 1
-    failure = failure_of(wire)
+    outcome = Failure(*json.loads(json.dumps(failure_of(error))))
+    assert outcome.code == 1
+    failure = model_error(outcome)
     assert failure.exception is None or isinstance(failure.exception, RemoteException)
 
 
 def test_an_outcome_may_have_a_text_of_its_own() -> None:
-    outcome = outcome_of(ValueError("x"), "Failed to process")
-    assert (outcome["text"], outcome["code"], outcome["exception"]["type"]) == ("Failed to process", 1, "ValueError")
+    outcome = failure_of(ValueError("x"), "Failed to process")
+    assert outcome.exception is not None
+    assert (outcome.text, outcome.code, outcome.exception["type"]) == ("Failed to process", 1, "ValueError")
 
 
 # -- the log
@@ -280,7 +281,7 @@ def size_of(outcome: Any) -> int:
 )
 def test_what_crosses_of_an_exception_is_bounded(statement: str) -> None:  # rule 3.5.5
     error = raised_by(f"def call():\n    {statement}")
-    outcome = outcome_of(error)
+    outcome = failure_of(error)
     assert size_of(outcome) < 9 * MAX_TEXT
     assert len(traceback_text(error)) < MAX_TEXT + 100
     assert len(log_text(error, "told")) < MAX_TEXT + 100

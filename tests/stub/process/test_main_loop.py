@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.stub.stub_side import MIB, StubSide
+from tritonlab.stub._pb_stub.wire.ipc_message import Execute, Failure
 
 FAILED = "Failed to process the request(s) for model 'm_0_0', message: "
 X = np.arange(3, dtype=np.float32)
@@ -41,7 +42,7 @@ def test_a_batch_goes_in_and_comes_out(side: StubSide, pb_utils: ModuleType) -> 
     assert error is None
     assert min(input_ns, infer_ns, output_ns) >= 0
     assert [side.output(tensors[0]).tolist() for tensors, _, _ in responses] == [[0, 2, 4], [20, 22, 24]]
-    assert block == responses[0][0][0][5]
+    assert block == responses[0].tensors[0].offset
     assert side.region.used == 0  # the inputs came back with the answer
     assert side.bridge.open_requests == {}
 
@@ -66,7 +67,7 @@ def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -
 
     side.serve(Model(both), ("A", "B", "MISSING"))
     *_, responses = side.execute(side.entry(1, outputs=["B"]), side.entry(2), side.entry(3, outputs=["MISSING"]))
-    assert [[header[0] for header in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
+    assert [[header.name for header in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
     side.execute(side.entry(4), ident=2)
     # once, and of no output that was only not asked for
     text = "Triton checks no outputs: 'UNKNOWN' is no output of the config and was dropped."
@@ -78,18 +79,18 @@ def test_an_error_response_keeps_its_tensors(side: StubSide, pb_utils: ModuleTyp
     response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", X)], error)
     side.serve(Model(lambda requests: [response]))
     *_, block, responses = side.execute(side.entry(1))
-    assert (block, responses) == (None, [[[], [4, "no"], ""]])
+    assert (block, responses) == (None, [([], (4, "no", None), "")])
 
 
-def failing(function: Callable[[list[Any]], Any], side: StubSide, **options: Any) -> dict[str, Any]:
+def failing(function: Callable[[list[Any]], Any], side: StubSide, **options: Any) -> Failure:
     side.serve(Model(function), **options)
     *_, error, block, responses = side.execute(side.entry(1, ("X", X)), side.entry(2, ("X", X)))
     assert (block, responses) == (None, [])
     gc.collect()
     assert side.bridge.open_requests == {}
     assert side.bridge.region.used == 0
-    found: dict[str, Any] = error
-    return found
+    assert error is not None
+    return error
 
 
 def raiser(error: BaseException) -> Callable[[list[Any]], Any]:
@@ -102,16 +103,16 @@ def raiser(error: BaseException) -> Callable[[list[Any]], Any]:
 @pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(3), KeyboardInterrupt("k"), MemoryError("m")])
 def test_whatever_execute_raises_is_an_outcome(side: StubSide, error: BaseException) -> None:  # rule 3.5.1
     outcome = failing(raiser(error), side)
-    assert outcome["text"].startswith(f"{FAILED}{type(error).__name__}: {error}\n\nAt:\n")
-    assert outcome["exception"]["type"] == type(error).__name__
+    assert outcome.text.startswith(f"{FAILED}{type(error).__name__}: {error}\n\nAt:\n")
+    assert outcome.exception["type"] == type(error).__name__
     ((file, line, text),) = side.raised
-    assert text == outcome["text"]  # rule 3.5.4
+    assert text == outcome.text  # rule 3.5.4
     assert (file, line) == (__file__, raiser.__code__.co_firstlineno + 2)
 
 
 def test_a_broken_rule_is_logged_as_well(side: StubSide) -> None:  # rule 3.5.4
     outcome = failing(lambda requests: 5, side)
-    assert side.raised == [("/repository/m/1/model.py", 0, outcome["text"])]
+    assert side.raised == [("/repository/m/1/model.py", 0, outcome.text)]
 
 
 @pytest.mark.parametrize(
@@ -128,15 +129,15 @@ def test_a_broken_rule_is_logged_as_well(side: StubSide) -> None:  # rule 3.5.4
     ],
 )
 def test_wrong_returns(side: StubSide, pb_utils: ModuleType, returned: Any, tail: str) -> None:  # rule 3.2
-    assert failing(lambda requests: returned, side)["text"].startswith(FAILED + tail)
+    assert failing(lambda requests: returned, side).text.startswith(FAILED + tail)
 
 
 def test_checks_come_in_tritons_order(side: StubSide, pb_utils: ModuleType) -> None:  # rule 3.2.4
-    assert "Number of InferenceResponse" in failing(lambda requests: [5], side)["text"]
+    assert "Number of InferenceResponse" in failing(lambda requests: [5], side).text
 
 
 def test_a_decoupled_model_returns_nothing(side: StubSide, pb_utils: ModuleType) -> None:  # rule 3.3.1
-    text = failing(lambda requests: [], side, decoupled=True)["text"]
+    text = failing(lambda requests: [], side, decoupled=True).text
     assert text == (
         f"{FAILED}Python model 'm_0_0' is using the decoupled mode and the execute function must return None."
     )
@@ -145,13 +146,13 @@ def test_a_decoupled_model_returns_nothing(side: StubSide, pb_utils: ModuleType)
 def test_a_model_without_execute(side: StubSide) -> None:  # rule 2.1.7
     side.serve(object())
     *_, error, _, _ = side.execute(side.entry(1))
-    assert error["text"].endswith("Python model /repository/m/1/model.py does not implement `execute` method.")
+    assert error.text.endswith("Python model /repository/m/1/model.py does not implement `execute` method.")
 
 
 def test_outputs_that_do_not_fit_fail_the_batch(side: StubSide, pb_utils: ModuleType) -> None:  # rule 2.9.1
     big = pb_utils.Tensor("OUT", np.zeros(2 * MIB, np.float32))
     outcome = failing(lambda requests: [pb_utils.InferenceResponse([big]) for _ in requests], side)
-    assert outcome["text"].startswith(FAILED + "Failed to increase the shared memory pool size to ")
+    assert outcome.text.startswith(FAILED + "Failed to increase the shared memory pool size to ")
 
 
 def test_an_input_that_cannot_be_mapped_fails_the_batch(
@@ -162,7 +163,7 @@ def test_an_input_that_cannot_be_mapped_fails_the_batch(
 
     monkeypatch.setattr(side.bridge.reader, "_remap", no_memory)
     outcome = failing(lambda requests: [], side)
-    assert outcome["text"].startswith(FAILED + "OSError: [Errno 12] Cannot allocate memory")
+    assert outcome.text.startswith(FAILED + "OSError: [Errno 12] Cannot allocate memory")
     side.execute(side.entry(3))
     assert side.region.used == 0  # the inputs came back all the same
 
@@ -177,14 +178,14 @@ def test_an_answer_through_the_sender_goes_first(side: StubSide, pb_utils: Modul
 
     side.serve(Model(execute))
     first, second = side.entry(1), side.entry(2)
-    side.loop._execute(5, [0, None, [first, second]])
+    side.loop._execute(5, Execute(0, None, [first, second]))
     flags, _, tensors, error, _ = side.expect("RESPONSE", 1)
     assert (flags, error) == (1, None)
     assert side.output(tensors[0]).tolist() == X.tolist()
     *_, error, _, responses = side.expect("EXECUTED", 5)
     assert error is None
     assert responses[0] is None
-    assert side.output(responses[1][0][0]).tolist() == (X + 1).tolist()
+    assert side.output(responses[1].tensors[0]).tolist() == (X + 1).tolist()
 
 
 def test_a_decoupled_request_stays_open_until_its_final(side: StubSide, pb_utils: ModuleType) -> None:
@@ -198,7 +199,7 @@ def test_a_decoupled_request_stays_open_until_its_final(side: StubSide, pb_utils
         assert side.output(tensors[0]).tolist() == (X + number).tolist()
     assert list(side.bridge.open_requests) == [1]
     senders[0].send(flags=1)
-    assert side.expect("RESPONSE", 1) == [1, None, [], None, ""]
+    assert side.expect("RESPONSE", 1) == (1, None, [], None, "")
     assert side.bridge.open_requests == {}
 
 
@@ -209,7 +210,7 @@ def test_a_rescheduled_request_is_marked(side: StubSide, pb_utils: ModuleType) -
 
     side.serve(Model(execute))
     *_, error, _, responses = side.execute(side.entry(1), side.entry(2))
-    assert (error, responses) == (None, ["R", [[], None, ""]])
+    assert (error, responses) == (None, ["R", ([], None, "")])
 
 
 # -- inputs that are kept

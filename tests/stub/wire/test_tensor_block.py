@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tritonlab.stub._pb_stub.wire.ipc_message import ROW, Response, TensorHeader
 from tritonlab.stub._pb_stub.wire.serialization import MEMORY_GPU, WireError
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError, create_region_file
-from tritonlab.stub._pb_stub.wire.tensor_block import check_header, map_block, pack_tensors
+from tritonlab.stub._pb_stub.wire.tensor_block import map_block, pack_tensors
 
 MIB = 1 << 20
 FP32, BYTES, INT8 = 11, 13, 6
@@ -23,9 +24,9 @@ class Shared:
         self.region = Region(self.fd, MIB, MIB, limit)
         self.reader = RegionReader(self.fd)
 
-    def bytes_of(self, header: list[Any]) -> bytes:
-        check_header(header)
-        return bytes(self.reader.view(header[5], header[6]))
+    def bytes_of(self, row: list[Any]) -> bytes:
+        (header,) = read_headers([row])
+        return bytes(self.reader.view(header.offset, header.size))
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_empty_tensors_among_others(shared: Shared) -> None:
     _, headers = pack_tensors(
         shared.region, [("E", FP32, [0], np.empty(0, np.float32)), ("D", INT8, [3], data), ("F", BYTES, [0], b"")]
     )
-    map_block(shared.reader, headers)
+    map_block(shared.reader, read_headers(headers))
     assert [shared.bytes_of(header) for header in headers] == [b"", data.tobytes(), b""]
 
 
@@ -78,8 +79,8 @@ def test_a_scalar_has_no_dimensions(shared: Shared) -> None:
 def test_mapping_a_block_maps_all_of_it(shared: Shared) -> None:
     wires = [("A", INT8, [2 * MIB], np.full(2 * MIB, 1, np.int8)), ("B", INT8, [2 * MIB], np.full(2 * MIB, 2, np.int8))]
     _, headers = pack_tensors(shared.region, wires)
-    map_block(shared.reader, headers)
-    views = [shared.reader.view(header[5], header[6]) for header in headers]
+    map_block(shared.reader, read_headers(headers))
+    views = [shared.reader.view(header.offset, header.size) for header in read_headers(headers)]
     assert views[0].obj is views[1].obj
 
 
@@ -99,12 +100,18 @@ def test_a_tensor_that_cannot_be_written_keeps_nothing(shared: Shared, monkeypat
     assert shared.region.used == 0
 
 
-GOOD = ["A", FP32, [1, 2], 0, 0, 64, 8]
+def read_headers(rows: list[Any]) -> list[TensorHeader]:
+    """As they come out of a message."""
+    found: list[TensorHeader] = ROW[Response].read([0, None, rows, None, ""]).tensors
+    return found
+
+
+GOOD = TensorHeader("A", FP32, [1, 2], 0, 0, 64, 8)
 
 
 def test_an_honest_header_passes() -> None:
-    check_header(GOOD)
-    check_header(["", BYTES, [], 0, 0, 0, 0])
+    honest = [GOOD, TensorHeader("", BYTES, [], 0, 0, 0, 0)]
+    assert read_headers([list(header) for header in honest]) == honest
 
 
 @pytest.mark.parametrize(
@@ -128,20 +135,20 @@ def test_an_honest_header_passes() -> None:
     ],
 )
 def test_other_headers_are_refused(position: int, value: object) -> None:
-    header: list[object] = list(GOOD)
-    header[position] = value
+    fields: list[Any] = list(GOOD)
+    fields[position] = value
     with pytest.raises(WireError, match="tensor header"):
-        check_header(header)
+        read_headers([fields])
 
 
-@pytest.mark.parametrize("header", [None, [], "header", GOOD[:6], [*GOOD, 1], {"name": "A"}])
+@pytest.mark.parametrize("header", [None, [], "header", list(GOOD[:6]), [*GOOD, 1], {"name": "A"}])
 def test_other_layouts_are_refused(header: Any) -> None:
     with pytest.raises(WireError, match="tensor header"):
-        check_header(header)
+        read_headers([header])
 
 
 @pytest.mark.parametrize(("offset", "size"), [(0, 2 * MIB), (-64, 64), (1 << 40, 8), (64, -8)])
 def test_a_header_outside_the_region_is_refused(shared: Shared, offset: int, size: int) -> None:
     with pytest.raises(WireError):
-        map_block(shared.reader, [["A", FP32, [1], 0, 0, offset, size]])
+        map_block(shared.reader, [TensorHeader("A", FP32, [1], 0, 0, offset, size)])
         shared.reader.view(offset, size)

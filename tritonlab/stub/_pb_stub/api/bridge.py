@@ -12,6 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
+from ..wire.ipc_message import ROW
+
 if TYPE_CHECKING:
     from .infer_request import InferenceRequest
     from .infer_response import InferenceResponse
@@ -50,9 +52,10 @@ class Bridge:
         """One Logger record; level as in rule 1.2 (0 INFO, 1 WARNING, 2 ERROR, 3 VERBOSE)."""
         sys.stderr.write(stderr_line(level, message, file, line))
 
-    def call(self, command: str, body: Any) -> Any:
-        """A round trip to the server; `command` is a call of the COMMANDS table. Raises BridgeError with the
-        server's text."""
+    def call(self, message: Any) -> Any:
+        """A round trip to the server; `message` is the body of a call of the COMMANDS table. Raises BridgeError with
+        the server's text."""
+        command = ROW[type(message)].name
         self._refuse(_AUTHORS_WORDS.get(command, command))
 
     def is_cancelled(self, handle: int) -> bool:

@@ -17,6 +17,7 @@ from typing import (
     overload,
 )
 
+from ..wire.ipc_message import BlsRequest
 from . import awaited_calls, bridge
 from .argument_check import (
     CAST_ERROR,
@@ -289,14 +290,10 @@ class InferenceRequest(NativeObject):
         """
         return awaited_calls.start(self.exec, decoupled)
 
-    def _bls_fields(self) -> List[Any]:
-        """What the server needs besides the inputs, as plain data for the wire.
-
-        [model name, model version, request id, correlation id, flags, timeout us, requested output names,
-        parameters JSON or "", [memory type 0 GPU | 1 CPU, device id] or None, [trace number, context] or None]
-        """
+    def _bls_fields(self) -> BlsRequest:
+        """What the server needs besides the inputs."""
         memory = self._preferred_memory
-        return [
+        return BlsRequest(
             self._model_name,
             self._model_version,
             self._request_id,
@@ -307,7 +304,7 @@ class InferenceRequest(NativeObject):
             self._parameters,
             None if memory is None else [int(memory._type), memory._device_id],
             None if self._trace is None else self._trace._wire(),
-        ]
+        )
 
 
 _DEFAULTS: Dict[str, Any] = {

@@ -13,6 +13,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Any, ClassVar, Deque, Dict, List, Optional
 
+from ..wire.ipc_message import MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 from . import bridge
 from .argument_check import CAST_ERROR, as_float, as_text, mismatch, no_constructor
 from .bridge import Bridge
@@ -90,7 +91,7 @@ class Metric(NativeObject):
         prefix = "Failed to %s metric value: " % word
         if self._family.deleted:
             raise TritonModelException(prefix + _ORPHAN)
-        return call_server("Metric.%s" % operation, prefix, "METRIC_OP", [self._ident, operation, number])
+        return call_server("Metric.%s" % operation, prefix, MetricOp(self._ident, operation, number))
 
 
 class MetricFamily(NativeObject):
@@ -108,8 +109,8 @@ class MetricFamily(NativeObject):
         Raises TypeError for arguments of other types, TritonModelException where the server refuses: a name that is
         no metric name, or one in use with another kind.
         """
-        texts = [as_text(name), as_text(description)]
-        if None in texts or not isinstance(kind, MetricKind):
+        family, words = as_text(name), as_text(description)
+        if family is None or words is None or not isinstance(kind, MetricKind):
             raise mismatch(
                 "__init__",
                 "c_python_backend_utils.MetricFamily(name: str, description: str, "
@@ -119,7 +120,9 @@ class MetricFamily(NativeObject):
         _undertaker.bury()
         self._kind = kind
         ident = call_server(
-            "MetricFamily", "Error when creating MetricFamily: ", "METRIC_FAMILY_NEW", [*texts, kind._value]
+            "MetricFamily",
+            "Error when creating MetricFamily: ",
+            MetricFamilyNew(family, words, kind._value),
         )
         self._life = _FamilyLife(bridge.current(), ident)
 
@@ -133,8 +136,7 @@ class MetricFamily(NativeObject):
         ident = call_server(
             "MetricFamily.Metric",
             "Error when creating Metric: ",
-            "METRIC_NEW",
-            [self._life.ident, labels or {}, bounds],
+            MetricNew(self._life.ident, labels or {}, bounds),
         )
         return Metric._of(self._life, ident)
 
@@ -188,7 +190,7 @@ class _Undertaker:
             while self._dead:
                 life = self._dead.popleft()
                 with contextlib.suppress(Exception):  # the server is gone, and the lines with it
-                    life.link.call("METRIC_FAMILY_DEL", [life.ident])
+                    life.link.call(MetricFamilyDel(life.ident))
 
     def _run(self) -> None:
         while True:

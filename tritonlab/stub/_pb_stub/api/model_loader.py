@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Dict, Optional
 
+from ..wire.ipc_message import IsModelReady, LoadModel, UnloadModel
 from .argument_check import CAST_ERROR, as_flag, as_text, mismatch
 from .errors import TritonModelException
 from .server_call import call_server
@@ -29,7 +30,7 @@ def load_model(model_name: str, config: str = "", files: Optional[Dict[str, byte
             "failed to load model '%s', files should be a dictionary of file paths and file contents" % name
         )
     contents = {_path(path): _content(content) for path, content in (files or {}).items()}
-    call_server("load_model", "Failed to load model: ", "LOAD_MODEL", [name, config_text, contents])
+    call_server("load_model", "Failed to load model: ", LoadModel(name, config_text, contents))
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
@@ -44,7 +45,7 @@ def unload_model(model_name: str, unload_dependents: bool = False) -> None:
             "(model_name: str, unload_dependents: bool = False) -> None",
             (model_name, unload_dependents),
         )
-    call_server("unload_model", "Failed to unload model: ", "UNLOAD_MODEL", [name, dependents])
+    call_server("unload_model", "Failed to unload model: ", UnloadModel(name, dependents))
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
@@ -54,7 +55,7 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
         raise mismatch(
             "is_model_ready", "(model_name: str, model_version: str = '') -> bool", (model_name, model_version)
         )
-    return bool(call_server("is_model_ready", "Failed to check model readiness: ", "IS_MODEL_READY", [name, version]))
+    return bool(call_server("is_model_ready", "Failed to check model readiness: ", IsModelReady(name, version)))
 
 
 def _path(path: Any) -> str:

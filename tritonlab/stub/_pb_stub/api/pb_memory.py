@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, Optional
 
+from ..wire.ipc_message import Trace
 from . import bridge
 from .argument_check import INT64_MAX, as_int, mismatch, no_constructor
 from .enums import MemoryType
@@ -53,9 +54,9 @@ class InferenceTrace(NativeObject):
         self._number = number
         return self
 
-    def _wire(self) -> Optional[List[Any]]:
+    def _wire(self) -> Optional[Trace]:
         """What tells the server which trace it is; None for that of a request which is not traced."""
-        return [self._number, self._context] if self._number else None
+        return Trace(self._number, self._context) if self._number else None
 
     def get_context(self) -> Optional[str]:
         """JSON text of the OpenTelemetry headers that continue this trace, or None if the server has no such trace."""

@@ -12,8 +12,8 @@ from .errors import TritonModelException
 _SILENT_PHASES = ("import", "auto_complete")
 
 
-def call_server(what: str, prefix: str, command: str, body: Any) -> Any:
-    """The server's answer to `command`. `what` names the author's call, `prefix` starts the text of a failure.
+def call_server(what: str, prefix: str, message: Any) -> Any:
+    """The server's answer to a call. `what` names the author's call, `prefix` starts the text of a failure.
 
     Raises TritonModelException; at once where Triton would hang (rule 1.18.2).
     """
@@ -24,7 +24,7 @@ def call_server(what: str, prefix: str, command: str, body: Any) -> Any:
             % (what, "auto_complete_config" if link.phase == "auto_complete" else "the import of the model")
         )
     try:
-        return link.call(command, body)
+        return link.call(message)
     except BridgeError as error:
         # the server's text begins with "Failed to process the request for model '<instance>', message: "
         raise TritonModelException(prefix + error.text) from None

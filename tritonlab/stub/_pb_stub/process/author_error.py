@@ -7,6 +7,7 @@ import os
 import traceback
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from ..wire.ipc_message import Failure
 from ..wire.serialization import MAX_TEXT, bounded
 
 #: `tritonlab/stub`: everything of ours that runs in a stub.
@@ -145,12 +146,12 @@ def _qualified_name(kind: type) -> str:
     return "%s.%s" % (kind.__module__, kind.__qualname__)
 
 
-def outcome_of(error: BaseException, text: Optional[str] = None) -> Dict[str, Any]:
-    """The value of a failed outcome on the wire."""
+def failure_of(error: BaseException, text: Optional[str] = None) -> Failure:
+    """What crosses of it."""
     exception = None  # type: Optional[Dict[str, Any]]
     with contextlib.suppress(BaseException):  # an author can make one too odd to look at; that must not end the stub
         exception = to_wire(error)
-    return {"text": triton_text(error) if text is None else text, "code": 1, "exception": exception}
+    return Failure(triton_text(error) if text is None else text, 1, exception)
 
 
 def traceback_text(error: BaseException) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import array
 import os
 import socket
-import struct
 import threading
 from typing import Any, Dict, FrozenSet, Iterator, List, Optional
 
@@ -22,11 +21,13 @@ from ..api.bridge import Bridge, BridgeError
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..wire.connection import Connection
+from ..wire.ipc_message import ROW, ForkLink, Knock
+from ..wire.serialization import decode_body, encode_body
 from ..wire.shm_manager import Region, RegionReader
 from .stub_bridge import StubBridge
 
-#: Size, growth and limit (0: none) of the regions that the server gives a forked process.
-_SIZES = struct.Struct("<QQQ")
+#: Bytes of the server's answer to a KNOCK, at most.
+_ANSWER = 256
 
 
 class _ChildBridge(StubBridge):
@@ -62,9 +63,10 @@ class ForkedBridge(Bridge):
         ours, theirs = socket.socketpair()
         ends = array.array("i", [theirs.fileno()])
         try:
-            self._door.sendmsg([struct.pack("<Q", os.getpid())], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)])
+            knock = encode_body(Knock(os.getpid()))
+            self._door.sendmsg([knock], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)])
             theirs.close()
-            sizes, ancillary, _, _ = ours.recvmsg(_SIZES.size, socket.CMSG_SPACE(2 * ends.itemsize))
+            answer, ancillary, _, _ = ours.recvmsg(_ANSWER, socket.CMSG_SPACE(2 * ends.itemsize))
             if not ancillary:
                 raise OSError("no link was given")
         except OSError as error:
@@ -72,8 +74,8 @@ class ForkedBridge(Bridge):
             theirs.close()
             raise BridgeError("the server has ended: %s" % error) from None
         kernel_fd, stub_fd = array.array("i", ancillary[0][2])
-        size, growth, limit = _SIZES.unpack(sizes)
-        region = Region(stub_fd, size, growth, limit or None)
+        sizes: ForkLink = ROW[ForkLink].read(decode_body(answer))
+        region = Region(stub_fd, sizes.size, sizes.growth, sizes.limit or None)
         child = _ChildBridge(Connection(ours, on_freed=region.free), region, RegionReader(kernel_fd))
         child.phase, child.instance_name, child.model_dir = self.phase, self.instance_name, self.model_dir
         child.open_requests = self.open_requests
@@ -82,8 +84,8 @@ class ForkedBridge(Bridge):
     def log(self, level: int, message: str, file: str, line: int) -> None:
         self.linked().log(level, message, file, line)
 
-    def call(self, command: str, body: Any) -> Any:
-        return self.linked().call(command, body)
+    def call(self, message: Any) -> Any:
+        return self.linked().call(message)
 
     def is_cancelled(self, handle: int) -> bool:
         return self.linked().is_cancelled(handle)

@@ -8,17 +8,39 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple, Type
 
 from ..api.errors import TritonModelException
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..api.pb_memory import InferenceTrace
 from ..wire.connection import Connection, LinkClosed
-from ..wire.ipc_message import NUMBER
+from ..wire.ipc_message import (
+    BY_NUMBER,
+    NUMBER,
+    RESCHEDULED,
+    AutoComplete,
+    Awake,
+    DumpStacks,
+    Entry,
+    Execute,
+    Executed,
+    Failure,
+    Finalize,
+    GiveBack,
+    Import,
+    Initialize,
+    IsReady,
+    Raised,
+    Response,
+    ResponseError,
+    Result,
+    Waits,
+    Wake,
+)
 from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError, trim_heap
-from .author_error import log_text, outcome_of, place_of, to_wire, traceback_text, triton_text
+from .author_error import failure_of, log_text, place_of, traceback_text, triton_text
 from .model_context import ModelContext, ModelFailure
 from .stub_bridge import Sent, StubBridge, received_tensors
 from .thread_stacks import all_stacks
@@ -34,7 +56,6 @@ class MainLoop:
 
     def __init__(self, bridge: StubBridge, context: ModelContext, monitor: Connection) -> None:
         self._bridge = bridge
-        self._connection = bridge.connection
         self._context = context
         self._monitor = monitor
         self._decoupled = False
@@ -46,18 +67,18 @@ class MainLoop:
         #: of the last answers, for `keep_sent`
         self._sent: Sequence[Sent] = ()
         self._running = True
-        self._handlers: Dict[int, Callable[[Any], Any]] = {
-            NUMBER["IMPORT"]: self._import,
-            NUMBER["AUTO_COMPLETE"]: context.auto_complete_config,
-            NUMBER["INITIALIZE"]: self._initialize,
-            NUMBER["FINALIZE"]: self._finalize,
-            NUMBER["GIVE_BACK"]: self._give_back,
+        self._handlers: Dict[Type[Any], Callable[[Any], Any]] = {
+            Import: self._import,
+            AutoComplete: lambda body: context.auto_complete_config(body.config),
+            Initialize: self._initialize,
+            Finalize: self._finalize,
+            GiveBack: self._give_back,
         }
         #: of the monitor thread; quick
-        self._answers: Dict[int, Callable[[Any], Any]] = {
-            NUMBER["DUMP_STACKS"]: lambda body: all_stacks(self._context.loop),
-            NUMBER["WAITS"]: lambda body: bridge.waits(),
-            NUMBER["WAKE"]: lambda body: self._connection.send(NUMBER["AWAKE"], 0),
+        self._answers: Dict[Type[Any], Callable[[Any], Any]] = {
+            DumpStacks: lambda body: all_stacks(self._context.loop),
+            Waits: lambda body: bridge.waits(),
+            Wake: lambda body: bridge.tell(Awake()),
         }
 
     def run(self) -> None:
@@ -67,85 +88,83 @@ class MainLoop:
         execute = NUMBER["EXECUTE"]
         while self._running:
             idle = time.perf_counter()
-            command, ident, body = self._bridge.next_command(self._spin)
+            command, ident, fields = self._bridge.next_command(self._spin)
             self._idle = time.perf_counter() - idle
+            row = BY_NUMBER[command]
             if command == execute:
-                self._execute(ident, body)
+                self._execute(ident, row.read(fields))
             else:
-                self._connection.send(NUMBER["RESULT"], ident, self._outcome(self._handlers[command], body))
+                self._bridge.tell(self._result(self._handlers[row.body], row.read(fields)), ident)
 
-    def _outcome(self, handler: Callable[[Any], Any], body: Any) -> List[Any]:
+    def _result(self, handler: Callable[[Any], Any], body: Any) -> Result:
         try:
-            value = handler(body)
+            result = Result(handler(body))
         except ModelFailure as failure:
-            outcome = [False, {"text": bounded(str(failure)), "code": 1}]
+            result = Result(None, Failure(bounded(str(failure))))
         except BaseException as error:  # SystemExit too: Triton reports it like any other (rule 2.5.5)
-            outcome = [False, outcome_of(error)]
-        else:
-            outcome = [True, value]
+            result = Result(None, failure_of(error))
         if self._bridge.abandoned:
             _leave(None)
         _flush()
-        return outcome
+        return result
 
     # -- life cycle
 
-    def _import(self, body: Dict[str, Any]) -> None:
+    def _import(self, body: Import) -> None:
         os.environ.clear()
-        os.environ.update(body["env"])
-        if body["cwd"]:
-            os.chdir(body["cwd"])
-        self._bridge.model_dir = body["model_dir"]
-        self._bridge.instance_name = body["instance"]
-        self._context.load(body["module"], body["paths"], body["path"])
+        os.environ.update(body.env)
+        if body.cwd:
+            os.chdir(body.cwd)
+        self._bridge.model_dir = body.model_dir
+        self._bridge.instance_name = body.instance
+        self._context.load(body.module, body.paths, body.path)
 
-    def _initialize(self, body: List[Any]) -> None:
-        args, outputs, self._decoupled = body
-        self._outputs = frozenset(outputs)
-        self._bridge.declared = set(outputs)
+    def _initialize(self, body: Initialize) -> None:
+        args, self._decoupled = body.args, body.decoupled
+        self._outputs = frozenset(body.outputs)
+        self._bridge.declared = set(body.outputs)
         self._model_name = args["model_name"]
         self._model_version = int(args["model_version"])
         self._bridge.instance_name = args["model_instance_name"]
         self._context.initialize(args)
 
-    def _finalize(self, body: Any) -> None:
+    def _finalize(self, body: Finalize) -> None:
         self._running = False
         self._context.finalize()
 
-    def _give_back(self, body: Any) -> None:
+    def _give_back(self, body: GiveBack) -> None:
         self._bridge.region.give_back()
         trim_heap()
 
     # -- execution
 
-    def _execute(self, ident: int, body: List[Any]) -> None:
+    def _execute(self, ident: int, body: Execute) -> None:
         started = time.perf_counter_ns()
-        spin_us, block, entries = body
-        longest = spin_us * 1e-6
+        longest = body.spin_us * 1e-6
         # as long as it took this time, and as much again; not at all if polling would have been in vain
         self._spin = min(max(self._idle * 2, _LEAST_SPIN), longest) if self._idle < longest else 0.0
         requests: List[InferenceRequest] = []
         given: List[InferenceRequest] = []  # the author's list, which the author may change
         returned: Any = None
         packed: Optional[int] = None
-        responses: List[Any] = []
+        outputs: List[Any] = []
         called = finished = started
         try:
-            requests = self._receive_requests(block, entries)
+            requests = self._receive_requests(body.block, body.entries)
             given = requests.copy()
             called = time.perf_counter_ns()
             error, returned = self._call_model(requests, given)
             finished = time.perf_counter_ns()
             if error is None:
-                packed, responses = self._check_and_pack(requests, given, returned)
+                packed, outputs = self._check_and_pack(requests, given, returned)
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
             error = self._broke_a_rule(failure)
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
             error = self._raised(failure)
-        for index, entry in enumerate(entries):
+        for index, entry in enumerate(body.entries):
             # what stays open is answered later, through its sender
-            if error is not None or responses[index] is not None:
-                self._bridge.open_requests.pop(entry[0], None)
+            if error is not None or outputs[index] is not None:
+                self._bridge.open_requests.pop(entry.handle, None)
         # the inputs go back to the kernel with this very message, unless the author kept one
         del requests, given, returned
         if self._sent:
@@ -153,37 +172,32 @@ class MainLoop:
             self._sent = ()
         _flush()
         done = time.perf_counter_ns()
-        self._connection.send(
-            NUMBER["EXECUTED"],
-            ident,
-            [called - started, finished - called, done - finished, error, packed, responses],
-        )
+        executed = Executed(called - started, finished - called, done - finished, error, packed, outputs)
+        self._bridge.tell(executed, ident)
 
-    def _receive_requests(self, block: Optional[int], entries: List[Any]) -> List[InferenceRequest]:
-        tensors = received_tensors(self._bridge, block, [header for entry in entries for header in entry[7]])
+    def _receive_requests(self, block: Optional[int], entries: List[Entry]) -> List[InferenceRequest]:
+        tensors = received_tensors(self._bridge, block, [header for entry in entries for header in entry.tensors])
         requests = []
         position = 0
         for entry in entries:
-            handle, request_id, correlation_id, flags, timeout, parameters, outputs, headers = entry[:8]
-            requested = self._outputs if outputs is None else frozenset(outputs)
-            self._bridge.open_requests[handle] = requested
-            end = position + len(headers)
+            requested = self._outputs if entry.outputs is None else frozenset(entry.outputs)
+            self._bridge.open_requests[entry.handle] = requested
+            end = position + len(entry.tensors)
             request = InferenceRequest._received(
-                handle,
-                request_id,
-                correlation_id,
-                flags,
-                timeout,
-                parameters,
+                entry.handle,
+                entry.request_id,
+                entry.correlation_id,
+                entry.flags,
+                entry.timeout,
+                entry.parameters,
                 requested,
                 tensors[position:end],
                 self._model_name,
                 self._model_version,
                 self._decoupled,
             )
-            if len(entry) > 8:
-                number, context = entry[8]
-                request._trace = InferenceTrace._of(context, number)
+            if entry.trace is not None:
+                request._trace = InferenceTrace._of(entry.trace.context, entry.trace.number)
             if self._decoupled:
                 request.get_response_sender()  # it tells when request and sender are gone without the final flag
             requests.append(request)
@@ -192,8 +206,8 @@ class MainLoop:
 
     def _call_model(
         self, requests: List[InferenceRequest], given: List[InferenceRequest]
-    ) -> Tuple[Optional[Dict[str, Any]], Any]:
-        """The failed outcome (or None) and what execute returned."""
+    ) -> Tuple[Optional[Failure], Any]:
+        """Why it failed, and what execute returned if it did not."""
         bridge = self._bridge
         try:
             bridge.executing = requests
@@ -235,29 +249,30 @@ class MainLoop:
             if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
                 return  # the author gives up what the client has given up
             self._log(error, traceback_text(error))
-            failure = [1, self._failed(triton_text(error)), to_wire(error)]
+            failure = failure_of(error, self._failed(triton_text(error)))
+            response = Response(_FINAL, None, [], ResponseError(None, failure.text, failure.exception), "")
             for handle in handles:
                 if self._bridge.open_requests.pop(handle, None) is not None:
-                    self._connection.send(NUMBER["RESPONSE"], handle, [_FINAL, None, [], failure, ""])
+                    self._bridge.tell(response, handle)
 
     def _all_cancelled(self, handles: List[int]) -> bool:
         return all(self._bridge.is_cancelled(handle) for handle in handles)
 
-    def _raised(self, error: BaseException) -> Dict[str, Any]:
-        """The failed outcome of an `execute` that raised; the log is told, too (rule 3.5.4)."""
+    def _raised(self, error: BaseException) -> Failure:
+        """The failure of an `execute` that raised; the log is told, too (rule 3.5.4)."""
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
-        return outcome_of(error, text)
+        return failure_of(error, text)
 
-    def _broke_a_rule(self, failure: Exception) -> Dict[str, Any]:
-        """The failed outcome of an `execute` that Triton would refuse; the log is told, too."""
+    def _broke_a_rule(self, failure: Exception) -> Failure:
+        """The failure of an `execute` that Triton would refuse; the log is told, too."""
         text = self._failed(str(failure))
         self._log(failure, text)
-        return {"text": text, "code": 1}
+        return Failure(text)
 
     def _log(self, error: BaseException, text: str) -> None:
         if not self._bridge.abandoned:
-            self._connection.send(NUMBER["RAISED"], 0, [*place_of(error, self._context.model_path), text])
+            self._bridge.tell(Raised(*place_of(error, self._context.model_path), text))
 
     def _failed(self, text: str) -> str:
         text = bounded(text, 2 * MAX_TEXT)  # message and frames of an exception are each bounded
@@ -267,8 +282,8 @@ class MainLoop:
         self, requests: List[InferenceRequest], given: List[InferenceRequest], returned: Any
     ) -> Tuple[Optional[int], List[Any]]:
         """The checks of rules 3.2 and 3.3 in their order, then all responses in one block."""
-        marks: List[Any] = [("R" if request._release_flags == _RESCHEDULE else None) for request in requests]
-        if "R" in marks:
+        marks: List[Any] = [(RESCHEDULED if request._release_flags == _RESCHEDULE else None) for request in requests]
+        if RESCHEDULED in marks:
             _settle(requests)
         if self._decoupled:
             if returned is not None:
@@ -309,8 +324,8 @@ class MainLoop:
                 slots.append(index)
         self._check_answered(requests, [m or r for m, r in zip(marks, returned)])
         block, packed, self._sent = self._bridge.pack_responses(answers)
-        for index, wire in zip(slots, packed):
-            marks[index] = wire
+        for index, output in zip(slots, packed):
+            marks[index] = output
         return block, marks
 
     def _check_answered(self, requests: List[InferenceRequest], results: List[Any]) -> List[Any]:
@@ -334,18 +349,19 @@ class MainLoop:
                 message = self._monitor.receive()
                 assert message is not None
                 command, ident, _ = message
-                if command == NUMBER["IS_READY"]:
+                kind = BY_NUMBER[command].body
+                if kind is IsReady:
                     # on a thread of its own: one that hangs must not keep this one from saying where it hangs
                     asked = (ident, self._is_ready)
                     threading.Thread(target=self._answer, args=asked, name="is_ready", daemon=True).start()
                 else:
-                    self._answer(ident, self._answers[command])
+                    self._answer(ident, self._answers[kind])
         except LinkClosed:
             os._exit(1)
 
     def _answer(self, ident: int, handler: Callable[[Any], Any]) -> None:
         with contextlib.suppress(LinkClosed):  # _watch sees it too
-            self._monitor.send(NUMBER["RESULT"], ident, self._outcome(handler, None))
+            self._monitor.send(NUMBER["RESULT"], ident, self._result(handler, None))
 
     def _is_ready(self, body: Any) -> Optional[bool]:
         return self._context.is_ready()

@@ -25,22 +25,39 @@ from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..api.pb_tensor import Tensor
 from ..wire.connection import Connection, LinkClosed, Message
-from ..wire.ipc_message import NUMBER, UNCHECKED
+from ..wire.ipc_message import (
+    BY_NUMBER,
+    NUMBER,
+    NUMBER_OF,
+    ROW,
+    UNCHECKED,
+    Infer,
+    InferCancel,
+    InferResponse,
+    IsCancelled,
+    Log,
+    NeededCall,
+    Needs,
+    Output,
+    Reply,
+    Response,
+    ResponseError,
+    TensorHeader,
+)
 from ..wire.serialization import bounded
 from ..wire.shm_manager import Hold, Lease, Region, RegionReader, SharedMemoryError
-from ..wire.tensor_block import Header, Wire, check_header, map_block, pack_tensors
+from ..wire.tensor_block import Row, Wire, map_block, pack_tensors
 from .errands import Errands
 from .needed_calls import AwaitedCoroutine, needed_calls
 
 _REPLY = NUMBER["REPLY"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
-_RESPONSE = NUMBER["RESPONSE"]
-_INFER = NUMBER["INFER"]
 _FINAL = 1
 _ndarray = np.ndarray
 _NOTHING: Any = ()
+_NO_OUTPUT = Output([], None, "")
 #: A tensor whose array somebody else may change, and its header in the block that was packed
-Sent = Tuple["ref[Tensor]", Header]
+Sent = Tuple["ref[Tensor]", Row]
 #: Threads that never answer a request, by name: the main thread, which asks, and the stub's own.
 _NO_AUTHORS = frozenset(("MainThread", "monitor", "errands", "is_ready", "metric families", "async execute"))
 
@@ -115,58 +132,63 @@ class StubBridge(Bridge):
                         self._turn.notify_all()
 
     def _hand_over(self, message: Message) -> None:
-        command, ident, body = message
+        command, ident, fields = message
         if command in (_REPLY, _INFER_RESPONSE):
+            body = BY_NUMBER[command].read(fields)
             box = self._answers.get(ident)
             if box is not None:
                 box.append(body)
-            elif command == _INFER_RESPONSE and body[1] is not None:
-                self.connection.freed.append(body[1])
+            elif command == _INFER_RESPONSE and body.block is not None:
+                self.connection.freed.append(body.block)
         else:
             self._commands.append(message)
 
     # -- calls of the author's objects
 
-    def call(self, command: str, body: Any) -> Any:
+    def tell(self, message: Any, ident: int = 0) -> None:
+        """Sends the body of a row of the COMMANDS table. Raises LinkClosed."""
+        self.connection.send(NUMBER_OF[type(message)], ident, message)
+
+    def call(self, message: Any) -> Any:
         if self.phase in ("import", "auto_complete"):
             # Triton waits for ever here (rule 1.18); nothing could ever answer, so say so at once
-            raise BridgeError("%s is not available during auto_complete_config" % command)
+            raise BridgeError("%s is not available during auto_complete_config" % ROW[type(message)].name)
         ident = next(self._ids)
         box: Deque[Any] = deque()
         self._answers[ident] = box
         try:
-            self.connection.send(NUMBER[command], ident, body)
+            self.tell(message, ident)
             self._pump(lambda: bool(box))
         finally:
             del self._answers[ident]
-        ok, value = box.popleft()
-        if not ok:
-            raise BridgeError(value["text"], value.get("code", 1))
-        return value
+        reply: Reply = box.popleft()
+        if reply.failure is not None:
+            raise BridgeError(reply.failure.text, reply.failure.code)
+        return reply.value
 
     def is_cancelled(self, handle: int) -> bool:
-        return bool(self.call("IS_CANCELLED", handle))
+        return bool(self.call(IsCancelled(handle)))
 
     def log(self, level: int, message: str, file: str, line: int) -> None:
         if self.phase in ("import", "auto_complete", "construct"):
             sys.stderr.write(stderr_line(level, message, file, line))  # rule 1.13.4
         else:
-            self.connection.send(NUMBER["LOG"], 0, [level, file, line, message])
+            self.tell(Log(level, file, line, message))
 
     def send_response(self, handle: int, response: Optional[InferenceResponse], flags: int) -> None:
         requested = self.open_requests.get(handle, frozenset())
-        block, tensors, error, parameters = None, [], None, ""  # type: Optional[int], List[Header], Any, str
+        block: Optional[int] = None
+        output = _NO_OUTPUT
         if response is not None:
             try:
-                block, (wire,), sent = self.pack_responses([(response, requested)])
+                block, (output,), sent = self.pack_responses([(response, requested)])
             except SharedMemoryError as failure:
                 raise BridgeError(str(failure)) from None
-            tensors, error, parameters = wire
             if sent:
                 self.keep_sent(block, sent)
         if flags:
             self.open_requests.pop(handle, None)
-        self.connection.send(_RESPONSE, handle, [flags, block, tensors, error, parameters])
+        self.tell(Response(flags, block, output.tensors, output.error, output.parameters), handle)
 
     def forgotten(self, handle: int, answered: bool) -> None:
         if handle in self.shared_requests:
@@ -184,13 +206,13 @@ class StubBridge(Bridge):
             "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL) when the last response was sent."
         ) % (self.instance_name, when)
         with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
-            self.connection.send(_RESPONSE, handle, [_FINAL, None, [], [1, text, None], ""])
+            self.tell(Response(_FINAL, None, [], ResponseError(None, text), ""), handle)
 
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
-    ) -> Tuple[Optional[int], List[List[Any]], "Sequence[Sent]"]:
-        """One block with the outputs of all `responses` that were asked for, `[tensors, error, parameters]` for each
-        (rules 1.8.4, 1.9.5), and what is for `keep_sent`."""
+    ) -> Tuple[Optional[int], List[Output], "Sequence[Sent]"]:
+        """One block with the outputs of all `responses` that were asked for, what is to be said of each (rules 1.8.4,
+        1.9.5), and what is for `keep_sent`."""
         wires: List[Wire] = []
         plans = []
         kept: List[Tuple[int, "ref[Tensor]"]] = []
@@ -212,14 +234,15 @@ class StubBridge(Bridge):
                         self._say_undeclared(tensor._name)
             plans.append((count, error, response._parameters))
         block, headers = pack_tensors(self.region, wires)
-        packed: List[List[Any]] = []
+        packed: List[Output] = []
         position = 0
         for count, error, parameters in plans:
             tensors = headers[position : position + count]
             position += count
-            packed.append(
-                [tensors, None, parameters] if error is None else [[], [code_of(error), bounded(error.message())], ""]
-            )
+            if error is None:
+                packed.append(Output(tensors, None, parameters))
+            else:
+                packed.append(Output([], ResponseError(code_of(error), bounded(error.message())), ""))
         return block, packed, [(tensor, headers[index]) for index, tensor in kept] if kept else _NOTHING
 
     def _say_undeclared(self, name: str) -> None:
@@ -233,13 +256,15 @@ class StubBridge(Bridge):
         does not read an array again that it has sent once (rule 1.4.7). To be called when those are gone that nobody
         can send again, and before the kernel can give the block back."""
         hold: Optional[Hold] = None
-        for reference, header in tensors:
+        for reference, row in tensors:
             tensor = reference()
-            offset, size = header[5:7]
-            if tensor is not None and size:
+            if tensor is None:
+                continue
+            header = TensorHeader._make(row)
+            if header.size:
                 assert block is not None
                 hold = hold or self.region.hold(block)
-                tensor._data = tensor._source = self.region.buffer[offset : offset + size]
+                tensor._data = tensor._source = self.region.buffer[header.offset : header.offset + header.size]
                 tensor._keep = hold
 
     # -- BLS
@@ -253,7 +278,8 @@ class StubBridge(Bridge):
             raise BridgeError(str(failure)) from None
         if kept:
             self.keep_sent(block, [(tensor, tensors[index]) for index, tensor in kept])
-        call = InferCall(self, next(self._ids), [request._bls_fields(), decoupled, block, tensors])
+        infer = Infer(request._bls_fields(), decoupled, block, tensors, self.wait_kind())
+        call = InferCall(self, next(self._ids), infer)
         if decoupled:
             call.await_one()  # as Triton's exec does, which returns with the first response (rule 4.1.1)
         return call
@@ -263,14 +289,13 @@ class StubBridge(Bridge):
         executing = self.executing
         return 0 if executing is None or threading.get_ident() != self._main else _kind(executing, ())
 
-    def waits(self) -> List[Any]:
-        """The answer to WAITS: [wait as in INFER, [[id of the INFER, responses received]]] of the calls without whose
-        answers the running `execute` cannot go on. So the kernel finds calls that wait for themselves (rule 4.4.1)."""
+    def waits(self) -> Needs:
+        """The answer to WAITS. So the kernel finds calls that wait for themselves (rule 4.4.1)."""
         executing = self.executing
         if executing is None:
-            return [0, []]
+            return Needs(0, [])
         calls, threads = needed_calls(self._main, self.waiting.copy(), self.awaited)
-        return [_kind(executing, threads), sorted(calls)]
+        return Needs(_kind(executing, threads), [NeededCall(*call) for call in sorted(calls)])
 
 
 def _kind(executing: Sequence[InferenceRequest], waiting: Container[int]) -> int:
@@ -282,17 +307,16 @@ def _kind(executing: Sequence[InferenceRequest], waiting: Container[int]) -> int
 
 
 class InferCall:
-    """The responses of one BLS request, in order; ends after the final one (rule 1.10). `body`: that of INFER but for
-    its last field."""
+    """The responses of one BLS request, in order; ends after the final one (rule 1.10)."""
 
-    def __init__(self, bridge: StubBridge, ident: int, body: List[Any]) -> None:
+    def __init__(self, bridge: StubBridge, ident: int, infer: Infer) -> None:
         self._bridge = bridge
         self._ident = ident
         self._box: Deque[Any] = deque()
         self._done = False
         self._received = 0
         bridge._answers[ident] = self._box
-        bridge.connection.send(_INFER, ident, [*body, bridge.wait_kind()])
+        bridge.tell(infer, ident)
         # the kernel's reader, if it woke on this core, goes first: an `exec` takes 168 us instead of 174 on two cores
         os.sched_yield()
 
@@ -313,13 +337,14 @@ class InferCall:
         if self._done:
             raise StopIteration
         self.await_one()
-        final, block, headers, error, parameters = self._box.popleft()
+        response: InferResponse = self._box.popleft()
         self._received += 1
-        if final:
+        if response.final:
             self._finish()
-        tensors = received_tensors(self._bridge, block, headers)
-        failure = None if error is None else TritonError._of_code(error[1], error[0])
-        return InferenceResponse._received(tensors, failure, parameters)
+        tensors = received_tensors(self._bridge, response.block, response.tensors)
+        error = response.error
+        failure = None if error is None else TritonError._of_code(error.text, 1 if error.code is None else error.code)
+        return InferenceResponse._received(tensors, failure, response.parameters)
 
     @property
     def done(self) -> bool:
@@ -329,7 +354,7 @@ class InferCall:
     def cancel(self) -> None:
         """Asks the server to cancel the request; nothing to do once it is over (rule 1.10.6)."""
         if not self._done:
-            self._bridge.connection.send(NUMBER["INFER_CANCEL"], self._ident, None)
+            self._bridge.tell(InferCancel(), self._ident)
 
     def _finish(self) -> None:
         self._done = True
@@ -339,17 +364,15 @@ class InferCall:
         # what still comes for an abandoned iterator is returned unread by _hand_over (rule 1.10.5)
         if not self._done:
             self._finish()
-            for _, block, _, _, _ in self._box:
-                if block is not None:
-                    self._bridge.connection.freed.append(block)
+            for response in self._box:
+                if response.block is not None:
+                    self._bridge.connection.freed.append(response.block)
 
 
-def received_tensors(bridge: StubBridge, block: Optional[int], headers: List[Header]) -> List[Tensor]:
+def received_tensors(bridge: StubBridge, block: Optional[int], headers: List[TensorHeader]) -> List[Tensor]:
     """Tensor objects over a block of the kernel's region; the block goes back when the last of them is gone."""
     # first of all, so that the block goes back whatever fails
     lease = None if block is None else Lease(bridge.connection.freed, block, bridge.reader)
-    for header in headers:
-        check_header(header)
     map_block(bridge.reader, headers)
     view = bridge.reader.view
-    return [Tensor._received(h[0], h[1], h[2], view(h[5], h[6]), lease) for h in headers]
+    return [Tensor._received(h.name, h.datatype, h.shape, view(h.offset, h.size), lease) for h in headers]

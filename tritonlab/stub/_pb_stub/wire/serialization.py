@@ -2,9 +2,7 @@
 elements.
 
 Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it,
-and nothing in it can run code. A tensor header is the list `[name, datatype, shape, memory type, device id, offset,
-byte size]`; memory type and device id are there from the start so that device memory needs no new format. Offsets count
-from the start of the writer's region.
+and nothing in it can run code. `ipc_message.py` says what is in them.
 """
 
 from __future__ import annotations

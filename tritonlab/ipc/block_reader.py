@@ -1,0 +1,55 @@
+"""A `BlockReader` makes the kernel's tensors from one block of a stub's region; small ones are copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.data_type import DataType
+from ..core.tensor import Tensor
+from ..stub._pb_stub.wire.ipc_message import TensorHeader
+from ..stub._pb_stub.wire.serialization import ELEMENT_DTYPES, WireError
+from ..stub._pb_stub.wire.shm_manager import Lease
+from .stub_connection import StubConnection
+
+#: Outputs below this many bytes are copied, so that their block goes back at once; above, the caller gets a view
+#: that holds the block.
+#: A copy of 16 KB takes about as long as building the leased view.
+COPY_BELOW = 1 << 14
+
+_TYPES = {int(datatype): datatype for datatype in DataType}
+
+
+class BlockReader:
+    """The tensors of one block of the stub's region."""
+
+    def __init__(self, link: StubConnection, block: int | None) -> None:
+        self._region = link.stub_region
+        self._freed = link.freed
+        self._block = block
+        self._lease: Lease | None = None
+
+    def tensor(self, header: TensorHeader) -> Tensor:
+        """Raises WireError for a range or shape that no honest stub sends."""
+        _, number, shape, _, _, offset, nbytes = header
+        memory: Any
+        if nbytes < COPY_BELOW:
+            memory = bytearray(self._region.view(offset, nbytes))
+        else:
+            if self._lease is None and self._block is not None:
+                self._lease = Lease(self._freed, self._block, self._region)
+            memory = self._region.array(offset, nbytes, self._lease)
+        dtype = ELEMENT_DTYPES[number]
+        if dtype is None:
+            if not all(type(dim) is int and dim >= 0 for dim in shape):
+                raise WireError(f"tensor header {header!r}")
+            return Tensor(DataType.BYTES, tuple(shape), np.ndarray((nbytes,), np.uint8, memory))
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory)  # raises for a shape that the bytes do not fill
+        return Tensor(_TYPES[number], array.shape, array)
+
+    def finish(self) -> None:
+        """Gives the block back, unless a view holds it."""
+        if self._lease is None and self._block is not None:
+            self._freed.append(self._block)
+        self._lease = None

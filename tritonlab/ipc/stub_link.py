@@ -1,0 +1,243 @@
+"""What the kernel and a stub say to each other, as typed verbs: above this nobody knows numbers, bodies or blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ..core.infer_request import InferenceRequest
+from ..core.tensor import Tensor
+from ..stub._pb_stub.wire.ipc_message import (
+    CALLS,
+    RESCHEDULED,
+    ROW,
+    AutoComplete,
+    Awake,
+    DumpStacks,
+    Entry,
+    Execute,
+    Executed,
+    Failure,
+    Finalize,
+    GiveBack,
+    Import,
+    Infer,
+    InferCancel,
+    InferResponse,
+    Initialize,
+    IsCancelled,
+    IsModelReady,
+    IsReady,
+    LoadModel,
+    Log,
+    MetricFamilyDel,
+    MetricFamilyNew,
+    MetricNew,
+    MetricOp,
+    NeededCall,
+    Needs,
+    Output,
+    Raised,
+    Reply,
+    Response,
+    ResponseError,
+    Trace,
+    UnloadModel,
+    Waits,
+    Wake,
+)
+from ..stub._pb_stub.wire.serialization import encode_parameters
+from ..stub._pb_stub.wire.shm_manager import SharedMemoryError
+from ..stub._pb_stub.wire.tensor_block import Wire, pack_tensors
+from .stub_connection import Answer, StubConnection
+
+__all__ = [
+    "RESCHEDULED",
+    "Executed",
+    "Failure",
+    "Infer",
+    "InferCancel",
+    "IsCancelled",
+    "IsModelReady",
+    "LoadModel",
+    "Log",
+    "MetricFamilyDel",
+    "MetricFamilyNew",
+    "MetricNew",
+    "MetricOp",
+    "MonitorLink",
+    "NeededCall",
+    "Needs",
+    "Output",
+    "PackedBatch",
+    "Raised",
+    "Response",
+    "ResponseError",
+    "SharedMemoryError",
+    "StubLink",
+    "UnloadModel",
+]
+
+M = TypeVar("M")
+
+
+class PackedBatch(NamedTuple):
+    """A batch whose inputs are in the region."""
+
+    block: int | None
+    entries: list[Entry]
+
+
+class StubLink(StubConnection):
+    """The control link of a stub, or of a process that it forked."""
+
+    # -- life cycle: each waits with `await_answer`
+
+    def import_model(
+        self,
+        *,
+        module: str,
+        path: str,
+        paths: Sequence[str],
+        model_dir: str,
+        instance: str,
+        env: dict[str, str],
+        cwd: str,
+    ) -> Answer:
+        """Has the module imported. `cwd` is empty if the working directory was removed."""
+        return self.ask(Import(module, path, list(paths), model_dir, instance, env, cwd))
+
+    def auto_complete(self, config: str) -> Answer:
+        """Has the config, JSON text, completed; the value is the completed one, or None without that method."""
+        return self.ask(AutoComplete(config))
+
+    def initialize(self, args: dict[str, str], outputs: Sequence[str], decoupled: bool) -> Answer:
+        """Has the model constructed and initialized."""
+        return self.ask(Initialize(args, list(outputs), decoupled))
+
+    def finalize(self) -> Answer:
+        """Has the model finalized; then the process ends."""
+        return self.ask(Finalize())
+
+    def give_back(self) -> Answer:
+        """Has the stub return the memory it does not use."""
+        return self.ask(GiveBack())
+
+    # -- execution
+
+    def pack(self, requests: Sequence[InferenceRequest]) -> PackedBatch:
+        """Puts the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if they have no
+        room, and whatever a field raises that cannot be sent."""
+        wires: list[Wire] = [
+            (name, int(tensor.datatype), tensor.shape, tensor.data)
+            for request in requests
+            for name, tensor in request.inputs.items()
+        ]
+        block, headers = pack_tensors(self.region, wires)
+        try:
+            entries = []
+            position = 0
+            for request in requests:
+                end = position + len(request.inputs)
+                entries.append(
+                    Entry(
+                        request.serial,
+                        request.request_id,
+                        request.correlation_id,
+                        request.flags,
+                        request.timeout,
+                        encode_parameters(request.parameters),
+                        list(request.requested_outputs) if request.requested_outputs or request.null else None,
+                        headers[position:end],
+                        None if request.trace is None else Trace(*request.trace.wire()),
+                    )
+                )
+                position = end
+        except Exception:
+            if block is not None:
+                self.region.free(block)
+            raise
+        return PackedBatch(block, entries)
+
+    def execute(self, batch: int, packed: PackedBatch, spin_us: int) -> None:
+        """Sends a batch; EXECUTED of that number answers it. Raises whatever a field raises that has no wire form; then
+        nothing was sent."""
+        try:
+            self.tell(Execute(spin_us, packed.block, packed.entries), batch)
+        except Exception:
+            self.drop(packed)
+            raise
+
+    def drop(self, packed: PackedBatch) -> None:
+        """Forgets a batch that is not to be executed."""
+        if packed.block is not None:
+            self.region.free(packed.block)
+
+    # -- answers to the calls of the stub
+
+    def reply(self, call: int, value: Any) -> None:
+        """Answers a call."""
+        self.tell(Reply(value), call)
+
+    def refuse(self, call: int, text: str, code: int) -> None:
+        """Answers a call with an error."""
+        self.tell(Reply(None, Failure(text, code)), call)
+
+    def respond(self, infer: int, final: bool, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
+        """One response for an INFER. Raises SharedMemoryError if the outputs have no room; then nothing was sent."""
+        wires: list[Wire] = [(name, int(t.datatype), t.shape, t.data) for name, t in outputs.items()]
+        block, headers = pack_tensors(self.region, wires)
+        self.tell(InferResponse(final, block, headers, None, encode_parameters(parameters)), infer)
+
+    def fail(self, infer: int, final: bool, code: int, text: str) -> None:
+        """An error for an INFER."""
+        self.tell(InferResponse(final, None, [], ResponseError(code, text), ""), infer)
+
+    # -- what the stub says: handlers run on the thread that reads, and must not block
+
+    def on_executed(self, handler: Callable[[int, Executed], None]) -> None:
+        """`handler(batch, executed)`. A caller who reads the link is woken, too, when its answer came another way."""
+        self._hear(Executed, handler)
+        self._hear(Awake, lambda ident, awake: None)
+
+    def on_response(self, handler: Callable[[int, Response], None]) -> None:
+        """`handler(request handle, response)`."""
+        self._hear(Response, handler)
+
+    def on_log(self, handler: Callable[[int, Log], None]) -> None:
+        """`handler(0, record)`."""
+        self._hear(Log, handler)
+
+    def on_raised(self, handler: Callable[[int, Raised], None]) -> None:
+        """`handler(0, raised)`."""
+        self._hear(Raised, handler)
+
+    def on_calls(self, handler: Callable[[int, Any], None]) -> None:
+        """`handler(id, call)`, for every kind of call; it has to be answered."""
+        for row in CALLS:
+            self._hear(row.body, handler)
+
+    def _hear(self, kind: type[M], handler: Callable[[int, M], None]) -> None:
+        row = ROW[kind]
+        read = row.read
+        self.handlers[row.number] = lambda ident, fields: handler(ident, read(fields))
+
+
+class MonitorLink(StubConnection):
+    """The link of a stub's monitor thread, which answers whatever the model executes."""
+
+    def is_ready(self) -> Answer:
+        """Has `is_ready` called; the value is None if there is no such method."""
+        return self.ask(IsReady())
+
+    def dump_stacks(self) -> Answer:
+        """Asks what the threads do; the value is a text."""
+        return self.ask(DumpStacks())
+
+    def waits(self) -> Answer:
+        """Asks what the running `execute` cannot go on without; the value is a Needs."""
+        return self.ask(Waits())
+
+    def wake(self) -> None:
+        """Wakes the caller who reads the control link."""
+        self.ask(Wake())
