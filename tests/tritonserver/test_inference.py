@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import queue
+import sys
 import tracemalloc
 import weakref
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.serving import eventually
-from tests.tritonserver.models import one_answer
+from tests.serving import eventually, write_model
+from tests.tritonserver.models import ECHO, ECHO_CONFIG, one_answer
 from tritonlab.tritonserver import (
     AsyncResponseIterator,
     DataType,
@@ -38,22 +39,15 @@ TEXT = [["fail"]]
 
 
 @pytest.fixture(scope="module")
-def stream(server: Server) -> Iterator[Model]:
-    """The same model as it is on disk: decoupled."""
-    server.register_model_repository(_copy(server), {"echo": "stream"})
+def stream(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """The same model, decoupled."""
+    repository = tmp_path_factory.mktemp("decoupled")
+    write_model(repository, "stream", ECHO, ECHO_CONFIG)
+    server.register_model_repository(str(repository))
     model = server.load("stream")
     assert model.transaction_properties() is ModelTxnPropertyFlag.DECOUPLED
     yield model
     server.unload(model)
-
-
-def _copy(server: Server) -> str:
-    import shutil
-    import tempfile
-
-    folder = tempfile.mkdtemp(prefix="tritonserver-")
-    shutil.copytree(f"{server.options.model_repository[0]}/echo", f"{folder}/echo")
-    return folder
 
 
 def said(response: InferenceResponse) -> dict[str, Any]:
@@ -117,7 +111,7 @@ def test_memory_that_does_not_fit_its_shape(echo: Model) -> None:
 @pytest.mark.parametrize("device", ["nowhere", "gpu"])
 @pytest.mark.rule("6.16.5")
 def test_outputs_that_cannot_be_where_they_are_wanted(echo: Model, device: str, monkeypatch: Any) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
     iterator = echo.infer(inputs={"IN_FP16": FP16}, output_memory_type=device)
     with pytest.raises(InvalidArgumentError, match=f"Memory type {device} not supported: "):
         list(iterator)
