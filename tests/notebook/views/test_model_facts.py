@@ -63,12 +63,13 @@ def test_an_instance_that_does_not_run_is_told_with_its_next_try() -> None:
 
 def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
     workspace.load("m", SOURCE)
-    said = status_table(workspace).memory
+    table = status_table(workspace)
+    said = table.memory
     assert re.match(r"memory: \d+ MB in this kernel, \d+ MB in 1 model process", said), said
     assert memory_text(MemoryUse(210 << 20, 96 << 20, 3, 680 << 20, 1.0)).startswith(
         "memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at "
     )
-    assert said in repr(status_table(workspace)) and said in status_table(workspace)._repr_html_()
+    assert said in repr(table) and said in table._repr_html_()
 
 
 def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
