@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tritonlab.frontends.http.asgi_server import ASGIServer
+from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.metrics_endpoint import metrics_app
 
 from .clients import Client
@@ -22,7 +22,7 @@ def place(side: Client) -> Iterator[str]:
         yield side.server.metrics
         return
     assert isinstance(side, LabClient)
-    server = ASGIServer(metrics_app(side.server.core.metrics_text), "metrics")
+    server = ConnectionServer(metrics_app(side.server.core.metrics_text), "metrics")
     yield f"127.0.0.1:{server.start('127.0.0.1', 0)}"
     server.stop(1)
 

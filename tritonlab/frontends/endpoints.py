@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from ..core.status import InvalidArgumentError, TritonError
 from ..server.inference_server import InferenceServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer
-from .http.asgi_server import ASGIServer
+from .http.connection_server import ConnectionServer
 from .http.http_server import HTTPOptions, HTTPServer
 from .http.metrics_endpoint import metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
@@ -118,7 +118,7 @@ class Endpoints:
         frontends: dict[str, Callable[[], Frontend]] = {
             "GRPC": lambda: GRPCServer(core, shared_memory, grpc_options),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options),
-            "Metrics": lambda: ASGIServer(access.guard(metrics_app(core.metrics_text)), "tritonlab metrics"),
+            "Metrics": lambda: ConnectionServer(metrics_app(core.metrics_text), "tritonlab metrics", access),
         }
         self._token = access.token
         #: service -> `address:port`

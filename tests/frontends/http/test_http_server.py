@@ -19,9 +19,11 @@ from tests.conformance.raw_http import JSON_SIZE, RawHTTP, read_reply
 from tests.conformance.rules import rule
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
+from tritonlab.frontends.http.connection import Connection
 from tritonlab.frontends.http.http_app import HTTPOptions
-from tritonlab.frontends.http.http_protocol import HTTPProtocol
 from tritonlab.frontends.http.http_server import HTTPServer
+from tritonlab.frontends.http.request_parser import RequestParser
+from tritonlab.frontends.shared.access import AccessRules
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 IDENTITY = """
@@ -131,13 +133,18 @@ def test_a_head_without_end_costs_no_memory(http: RawHTTP, start: bytes) -> None
 
 
 def test_headers_behind_a_body_are_skipped(http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[HTTPProtocol] = []
-    on_header = HTTPProtocol.on_header
-    monkeypatch.setattr(HTTPProtocol, "on_header", lambda self, *field: (seen.append(self), on_header(self, *field)))
+    seen: list[bytes] = []
+    take = RequestParser.on_message_complete
+
+    def on_message_complete(self: RequestParser) -> None:
+        seen.extend(self._names)
+        take(self)
+
+    monkeypatch.setattr(RequestParser, "on_message_complete", on_message_complete)
     body = json.dumps(document(1)).encode()
     reply = http.send(post(b"%x\r\n%b\r\n0\r\nX: y\r\nZ: x\r\n\r\n" % (len(body), body), "Transfer-Encoding: chunked"))
     assert reply.document["outputs"][0]["data"] == [0]
-    assert seen and not {b"X", b"Z"} & {*seen[0]._names}
+    assert b"Host" in seen and not {b"X", b"Z"} & {*seen}
 
 
 def test_a_lying_length_costs_no_memory(http: RawHTTP) -> None:
@@ -271,9 +278,9 @@ def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypat
 
 
 def test_a_connection_that_is_reset_is_forgotten(http: RawHTTP) -> None:
-    def lost() -> list[HTTPProtocol]:
+    def lost() -> list[Connection]:
         gc.collect()
-        return [each for each in gc.get_objects() if type(each) is HTTPProtocol and each.parser is None]
+        return [each for each in gc.get_objects() if type(each) is Connection and each._parser._parser is None]
 
     for _ in range(5):
         with closing(http.connect()) as connection:
@@ -348,29 +355,28 @@ def test_shared_memory_is_off_unless_it_is_allowed(http: RawHTTP) -> None:
         assert (reply.status, reply.error) == (501, text)
 
 
-def test_middleware_is_in_front_of_everything_in_order(lab: Lab) -> None:
-    seen: list[str] = []
-
-    def middleware(name: str) -> Any:
-        def wrap(app: Any) -> Any:
-            async def inner(scope: Any, receive: Any, send: Any) -> None:
-                seen.append(name)
-                await app(scope, receive, send)
-
-            return inner
-
-        return wrap
-
-    server = HTTPServer(
-        lab.server.core, SharedMemoryManager(), HTTPOptions(middleware=[middleware("a"), middleware("b")])
-    )
+def test_a_stopped_server_listens_no_more(lab: Lab) -> None:
+    server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions())
     http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
     assert answers(http)
-    assert http.get("/v2").status == 200
-    server.stop()
-    assert seen == ["a", "b"] * 2
+    with closing(http.connect()) as idle:
+        server.stop()
+        assert idle.recv(1) == b""
     with pytest.raises(OSError):
         http.get("/v2")
+
+
+def test_who_may_not_ask_is_told_before_its_body_is_there(lab: Lab) -> None:
+    server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions(access=AccessRules(token="s3cret")))
+    http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    body = json.dumps(document(1)).encode()
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(post(b"", f"Content-Length: {len(body)}", "Expect: 100-continue"))
+        assert read_reply(stream).status == 401
+        connection.sendall(body)  # which belongs to it, and is nobody's
+        connection.sendall(post(body, f"Content-Length: {len(body)}", "Authorization: Bearer s3cret"))
+        assert read_reply(stream).document["outputs"][0]["data"] == [0]
+    server.stop()
 
 
 def test_a_defect_of_ours_is_told_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.rules import rule
-from tritonlab.frontends.http.asgi_server import ASGIServer
+from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.metrics_endpoint import metrics_app
 
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    server = ASGIServer(metrics_app(lambda: "nv_one 1\n"), "metrics")
+    server = ConnectionServer(metrics_app(lambda: "nv_one 1\n"), "metrics")
     yield server.start("127.0.0.1", 0)
     server.stop(1)
 
@@ -47,7 +47,7 @@ def test_another_path_shows_nothing(port: int) -> None:
 
 def test_the_server_ends_and_frees_its_port() -> None:
     before = threading.active_count()
-    server = ASGIServer(metrics_app(str), "metrics")
+    server = ConnectionServer(metrics_app(str), "metrics")
     port = server.start("127.0.0.1", 0)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", "/metrics")

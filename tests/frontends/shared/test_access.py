@@ -1,38 +1,23 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-from typing import Any
 
 import pytest
 
 from tests.conformance.rules import rule
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
-from tritonlab.frontends.shared.access import AccessRules, Door, host_name, new_token
-
-
-async def application(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
-    await send({"type": "http.response.body", "body": b"answered"})
+from tritonlab.frontends.shared.access import AccessRules, Answer, Door, host_name, new_token
 
 
 def ask(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, str, dict[str, str]]:
     """Status, error text or body, and headers of the answer to one request."""
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     found = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "method": method, "raw_path": b"/v2", "headers": found}
-    asyncio.run(rules.guard(application)(scope, receive, send))
-    body = b"".join(message.get("body", b"") for message in sent[1:]).decode()
-    answer = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], json.loads(body)["error"] if body.startswith("{") else body, answer
+    door = Door(rules)
+    answer = door.ask(method, b"/v2", found) or Answer(200, door.for_page(found), b"answered")
+    body = answer.body.decode()
+    about = {name.decode().lower(): value.decode() for name, value in answer.headers}
+    return answer.status, json.loads(body)["error"] if body.startswith("{") else body, about
 
 
 @pytest.mark.parametrize(
@@ -66,16 +51,10 @@ def test_a_name_that_may_have_been_rebound_is_refused(host: str) -> None:
 
 
 def test_a_host_that_was_refused_once_stays_refused() -> None:
-    app = AccessRules().guard(application)
+    door = Door(AccessRules())
     for _ in range(2):
-        sent: list[Any] = []
-
-        async def send(message: Any, sent: list[Any] = sent) -> None:
-            sent.append(message)
-
-        scope = {"type": "http", "method": "GET", "raw_path": b"/v2", "headers": [(b"host", b"evil.example")]}
-        asyncio.run(app(scope, None, send))  # type: ignore[arg-type]
-        assert sent[0]["status"] == 403
+        answer = door.ask("GET", b"/v2", [(b"host", b"evil.example")])
+        assert answer is not None and answer.status == 403
 
 
 def test_hosts_can_be_allowed_by_name_or_all_of_them() -> None:
@@ -125,16 +104,9 @@ def test_all_pages_can_be_allowed() -> None:
 
 
 def test_several_origins_must_all_be_allowed() -> None:
-    app = AccessRules(origins=("https://lab.example",)).guard(application)
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    headers = [(b"origin", b"https://lab.example"), (b"origin", b"https://evil.example")]
-    scope = {"type": "http", "method": "POST", "raw_path": b"/v2", "headers": headers}
-    asyncio.run(app(scope, None, send))  # type: ignore[arg-type]
-    assert sent[0]["status"] == 403
+    door = Door(AccessRules(origins=("https://lab.example",)))
+    answer = door.ask("POST", b"/v2", [(b"origin", b"https://lab.example"), (b"origin", b"https://evil.example")])
+    assert answer is not None and answer.status == 403
 
 
 @pytest.mark.parametrize(

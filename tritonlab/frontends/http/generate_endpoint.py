@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-
-from starlette.types import Receive, Scope, Send
+from collections.abc import AsyncIterator
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
@@ -14,7 +13,8 @@ from ...core.status import InvalidArgumentError, TritonError
 from ..shared.exchange import Exchange
 from . import errors, generate
 from .large_work import JSON_AT_ONCE, LargeWork
-from .reply import METHOD_NOT_ALLOWED, Headers, Reply, failure, header, read_body, refusal
+from .reply import METHOD_NOT_ALLOWED, CutOffError, Headers, Reply, failure, header, refusal
+from .request_parser import Request
 from .restricted_features import RestrictedFeatures
 from .version_number import version_number
 
@@ -82,7 +82,7 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 
 
 class GenerateEndpoint:
-    """An ASGI application for one of the two. `stream`: whether it is `generate_stream`."""
+    """One of the two. `stream`: whether it is `generate_stream`."""
 
     def __init__(self, exchange: Exchange, restricted: RestrictedFeatures, work: LargeWork, *, stream: bool) -> None:
         self._exchange = exchange
@@ -90,60 +90,51 @@ class GenerateEndpoint:
         self._restricted = restricted
         self._stream = stream
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_body(scope, receive)
+    async def __call__(self, request: Request, path: dict[str, str]) -> Reply:
         loop = asyncio.get_running_loop()
-        if len(body) > JSON_AT_ONCE:
-            started = await self._work.run(self._start, scope, body, loop)
+        if len(request.body) > JSON_AT_ONCE:
+            started = await self._work.run(self._start, request, path, loop)
         else:
-            started = self._start(scope, body, loop)
+            started = self._start(request, path, loop)
+        request.body = b""
         if isinstance(started, Reply):
-            await started.send(send)
-        elif self._stream:
-            await self._send_events(started, receive, send)
-        else:
-            await (await _single(started)).send(send)
+            return started
+        return await _events(started, request) if self._stream else await _single(started)
 
-    def _start(self, scope: Scope, body: bytes | bytearray, loop: asyncio.AbstractEventLoop) -> Reply | ResponseQueue:
-        headers: Headers = scope["headers"]
+    def _start(self, request: Request, path: dict[str, str], loop: asyncio.AbstractEventLoop) -> Reply | ResponseQueue:
+        headers: Headers = request.headers
         if (restricted := self._restricted.refusal("inference", headers)) is not None:
             return restricted
-        if scope["method"] != "POST":
+        if request.method != "POST":
             return failure(405, METHOD_NOT_ALLOWED)
-        model = scope["path_params"]["model"]
-        version = scope["path_params"].get("version", "")
+        model, version = path["model"], path.get("version", "")
         try:
             number = version_number(version)
             found = self._exchange.find(model, number)
             if header(headers, b"content-encoding") not in (None, "identity"):
                 raise InvalidArgumentError("Unsupported content-encoding, only 'identity' is supported.")
-            request = generate.decode(body, model, number, found.rules.metadata(()))
-            queue = ResponseQueue(request, loop)
-            self._exchange.submit(found, request)
+            sent = generate.decode(request.body, model, number, found.rules.metadata(()))
+            queue = ResponseQueue(sent, loop)
+            self._exchange.submit(found, sent)
         except TritonError as error:
             return refusal(error)
         return queue
 
-    async def _send_events(self, queue: ResponseQueue, receive: Receive, send: Send) -> None:
-        """The status is that of the first response. A client that goes cancels the request (rule 6.9.3)."""
-        gone = asyncio.ensure_future(_until_gone(receive))
-        gone.add_done_callback(lambda task: None if task.cancelled() else queue.abandon())
-        try:
+
+async def _events(queue: ResponseQueue, request: Request) -> Reply:
+    """The status is that of the first response. A client that goes cancels the request (rule 6.9.3)."""
+    request.on_gone = queue.abandon
+    first = await queue.get()
+
+    async def events() -> AsyncIterator[bytes]:
+        item = first
+        while item is not None:
+            yield b"data: %b\n\n" % item[1]
             item = await queue.get()
-            status = item[0] if item is not None else 200
-            await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", _EVENTS)]})
-            while item is not None:
-                await send({"type": "http.response.body", "body": b"data: %b\n\n" % item[1], "more_body": True})
-                item = await queue.get()
-            if not queue.overrun:
-                await send({"type": "http.response.body"})
-        finally:
-            gone.cancel()
+        if queue.overrun:
+            raise CutOffError
 
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    return Reply(first[0] if first is not None else 200, kind=_EVENTS, events=events())
 
 
 async def _single(queue: ResponseQueue) -> Reply:

@@ -1,18 +1,14 @@
-"""The ASGI application: which path and method is answered by what (rule 6.1)."""
+"""The application: which path and method is answered by what (rule 6.1)."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
-
-from starlette.convertors import StringConvertor, register_url_convertor
-from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from typing import Any, TypeAlias
 
 from ...core.status import InvalidArgumentError, TritonError
 from ...ipc.stub_log import LogRecord
@@ -22,10 +18,10 @@ from ..shared.exchange import Exchange
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
-from .http_protocol import is_gone
 from .infer_endpoint import PATH, InferEndpoint
 from .large_work import LargeWork
-from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Disconnected, Reply, failure, read_body, refusal
+from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Reply, failure, refusal
+from .request_parser import Request
 from .restricted_features import RestrictedFeatures
 from .traced_call import TracedCall
 
@@ -36,32 +32,24 @@ _THREADS = 64
 _HEALTH_THREADS = 4
 
 
-class _Digits(StringConvertor):
-    regex = "[0-9]+"
-
-
-register_url_convertor("digits", _Digits())
+Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[Reply]]
 
 
 @dataclass(frozen=True)
 class HTTPOptions:
     """`header_forward_pattern`: request headers whose name it finds become parameters. `restricted_api`: category ->
     (header, value), without which a client may not use its endpoints. `max_input_size`: bytes of JSON, or of a raw
-    binary body. `reuse_port`: other servers that say so may have the same port. `access`: who may ask for what; about a
-    head that it let pass to `infer` it is not asked again on its connection. `middleware`: ASGI applications around the
-    whole, the first one outermost, of which the same holds."""
+    binary body. `reuse_port`: other servers that say so may have the same port. `access`: who may ask for what."""
 
     header_forward_pattern: str = ""
     restricted_api: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     max_input_size: int = MAX_INPUT_SIZE
     reuse_port: bool = False
     access: AccessRules = field(default_factory=AccessRules)
-    middleware: Sequence[Callable[[ASGIApp], ASGIApp]] = ()
 
 
 class HTTPApp:
-    """The application of one server, middleware not included. Raises InvalidArgumentError for options that cannot
-    be."""
+    """The application of one server. Raises InvalidArgumentError for options that cannot be."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
         self._core = core
@@ -75,40 +63,31 @@ class HTTPApp:
             self._restricted,
             _forwarded(options),
             options.max_input_size,
-            self._on_defect,
+            self.on_defect,
             self._work,
         )
         self._traced_infer = TracedCall(core, self._infer)
-        self._router = Router(
-            self._routes(ControlEndpoints(core, shared_memory, options.access)),
-            redirect_slashes=False,
-            default=_not_found,
-        )
+        self._routes = self._table(ControlEndpoints(core, shared_memory, options.access))
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._health_threads.shutdown(wait=False, cancel_futures=True)
         self._work.close()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: bytes = scope["raw_path"]
-        try:
-            infer = PATH.fullmatch(path) if path.endswith(b"/infer") else None
-            if infer is not None:
-                model, version = infer.groups(b"")
-                endpoint = self._traced_infer if self._core.tracer.active else self._infer
-                await endpoint(scope, receive, send, model.decode("latin-1"), version.decode())
-            else:
-                # names are compared as they are sent, `%20` and all (measured)
-                scope["path"] = path.decode("latin-1")
-                await self._router(scope, receive, send)
-        except Disconnected:
-            pass
-        except Exception as error:
-            if not (isinstance(error, RuntimeError) and is_gone(send)):  # nobody is there to write to
-                await self._on_defect(error).send(send)
+    async def __call__(self, request: Request) -> Reply:
+        path = request.path
+        infer = PATH.fullmatch(path) if path.endswith(b"/infer") else None
+        if infer is not None:
+            model, version = infer.groups(b"")
+            endpoint = self._traced_infer if self._core.tracer.active else self._infer
+            return await endpoint(request, model.decode("latin-1"), version.decode())
+        text = path.decode("latin-1")  # names are compared as they are sent, `%20` and all (measured)
+        for pattern, action in self._routes:
+            if (match := pattern.fullmatch(text)) is not None:
+                return await action(request, match.groupdict())
+        return failure(404, "Not Found", TEXT)
 
-    def _on_defect(self, error: Exception) -> Reply:
+    def on_defect(self, error: Exception) -> Reply:
         """A defect of ours: the client is told that there was one, the log says where."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
@@ -118,9 +97,9 @@ class HTTPApp:
         self._core.log.add(LogRecord(time.time_ns(), "", -1, "", "server", "ERROR", text))
         return failure(500, f"unexpected error: {type(error).__name__}: {error}")
 
-    def _routes(self, do: ControlEndpoints) -> list[Route]:
+    def _table(self, do: ControlEndpoints) -> list[tuple[re.Pattern[str], Action]]:
         model = "/v2/models/{model}"
-        versions = (model, model + "/versions/{version:digits}")
+        versions = (model, model + "/versions/{version}")
         system, cuda = "/v2/systemsharedmemory", "/v2/cudasharedmemory"
         get, post, both = ("GET",), ("POST",), ("GET", "POST")
         table: list[Any] = [
@@ -157,15 +136,15 @@ class HTTPApp:
             ),
         ]
         generating = [
-            Route(path + name, GenerateEndpoint(self._exchange, self._restricted, self._work, stream=stream))
+            (_pattern(path + name), GenerateEndpoint(self._exchange, self._restricted, self._work, stream=stream))
             for path in versions
             for name, stream in (("/generate", False), ("/generate_stream", True))
         ]
-        return [*generating, *(Route(row[0], _Endpoint(self, *row[1:])) for row in table)]
+        return [*generating, *((_pattern(row[0]), _Endpoint(self, *row[1:])) for row in table)]
 
 
 class _Endpoint:
-    """An ASGI application around one endpoint: who may ask, with which method."""
+    """Around one endpoint: who may ask, with which method."""
 
     def __init__(
         self,
@@ -184,12 +163,8 @@ class _Endpoint:
         self._blocks = blocks
         self._threads = app._health_threads if category == "health" else app._threads
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_body(scope, receive)
-        call = Call(scope["method"], scope["path_params"], scope["headers"], body)
-        await (await self._reply(call)).send(send)
-
-    async def _reply(self, call: Call) -> Reply:
+    async def __call__(self, request: Request, path: dict[str, str]) -> Reply:
+        call = Call(request.method, path, request.headers, request.body)
         if (restricted := self._app._restricted.refusal(self._category, call.headers)) is not None:
             return restricted
         if call.method not in self._methods:
@@ -202,9 +177,10 @@ class _Endpoint:
             return refusal(error, self._kind)
 
 
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    await read_body(scope, receive)
-    await failure(404, "Not Found", TEXT).send(send)
+def _pattern(path: str) -> re.Pattern[str]:
+    """Of a path with parts in braces."""
+    text = path.replace("{version}", "(?P<version>[0-9]+)")
+    return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", text))
 
 
 def _forwarded(options: HTTPOptions) -> Forwarded | None:

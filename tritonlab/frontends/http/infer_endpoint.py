@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-
-from starlette.types import ASGIApp, Receive, Scope, Send
+from typing import Any
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
@@ -20,13 +19,13 @@ from ..shared.exchange import Exchange, OneResponse
 from ..shared.lone_requests import LoneRequests
 from ..shared.request_parameters import check_forwarded
 from . import data_compressor, large_work
-from .http_protocol import rememberer
 from .infer_decoder import InferDecoder
 from .infer_encoder import InferEncoder
 from .large_work import LargeWork
 from .raw_input import raw_request
 from .reply import BINARY as BINARY_KIND
-from .reply import METHOD_NOT_ALLOWED, TEXT, Headers, Reply, failure, header, read_body, refusal
+from .reply import METHOD_NOT_ALLOWED, TEXT, Headers, Reply, failure, header, refusal
+from .request_parser import Request
 from .requested_outputs import BINARY, RequestedOutputs
 from .restricted_features import RestrictedFeatures
 from .version_number import version_number
@@ -83,11 +82,11 @@ class SingleResponse(OneResponse):
 class InferHead:
     """What the head of a request says, the model's name and version with it."""
 
-    def __init__(self, scope: Scope, model: str, version: int) -> None:
-        headers: Headers = scope["headers"]
+    def __init__(self, request: Request, model: str, version: int) -> None:
+        headers: Headers = request.headers
         self.headers = headers
         #: as the client wrote them, in the order of `headers`
-        self.names: Sequence[bytes] = scope.get("tritonlab.names") or [name for name, _ in headers]
+        self.names: Sequence[bytes] = request.names
         self.model = model
         self.version = version
         self.json_size = header(headers, _JSON_SIZE)
@@ -157,20 +156,21 @@ class InferEndpoint:
         self._on_defect = on_defect
         self._work = work
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, model: str, version: str) -> None:
-        body = await read_body(scope, receive)
-        head = self._read(scope, model, version)
+    async def __call__(self, request: Request, model: str, version: str) -> Reply:
+        head = self._read(request, model, version)
         if isinstance(head, Reply):
-            await head.send(send)
-            return
+            return head
+        loop = asyncio.get_running_loop()
+        body, request.body = request.body, b""
         if self._is_large(head, body):
-            begun = await self._work.run(self._begin, head, body, asyncio.get_running_loop(), polls=False)
+            begun = await self._work.run(self._begin, head, body, loop, polls=False)
         else:
-            begun = self._begin(head, body, asyncio.get_running_loop())
+            begun = self._begin(head, body, loop)
+        del body
         reply = await self._finish(begun) if isinstance(begun, _Asked) else begun
-        if reply.status == 200 and (remember := rememberer(scope, send)) is not None:
-            remember(partial(self._answer, head, asyncio.get_running_loop()))
-        await reply.send(send)
+        if reply.status == 200 and request.remember is not None:
+            request.remember(partial(self._answer, head, loop))
+        return reply
 
     def _is_large(self, head: InferHead, body: bytes | bytearray | memoryview) -> bool:
         """Whether it takes long to decode the request and to hand it over."""
@@ -183,38 +183,29 @@ class InferEndpoint:
             self._exchange.shared_memory.in_use and _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
         )
 
-    def _read(self, scope: Scope, model: str, version: str) -> InferHead | Reply:
-        if (restricted := self._restricted.refusal("inference", scope["headers"])) is not None:
+    def _read(self, request: Request, model: str, version: str) -> InferHead | Reply:
+        if (restricted := self._restricted.refusal("inference", request.headers)) is not None:
             return restricted
-        if scope["method"] != "POST":
+        if request.method != "POST":
             return failure(405, METHOD_NOT_ALLOWED, TEXT)
         try:
-            return InferHead(scope, model, version_number(version))
+            return InferHead(request, model, version_number(version))
         except TritonError as error:
             return refusal(error, TEXT)
 
-    def _answer(self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview) -> bytes | ASGIApp | None:
+    def _answer(
+        self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview
+    ) -> Reply | Coroutine[Any, Any, Reply] | None:
         """`Direct`: the answer to a request with the same head as one that was answered before."""
         if self._exchange.core.tracer.active or self._is_large(head, body):
             return None  # `TracedCall` has more to note
-        asked: _Asked | None = None
         try:
             begun = self._begin(head, body, loop)
             if isinstance(begun, Reply):
-                reply = begun
-            elif begun.answer.over and not begun.is_large():
-                reply = self._end(begun)
-            else:
-                asked = begun
+                return begun
+            return self._end(begun) if begun.answer.over and not begun.is_large() else self._finish(begun)
         except Exception as error:
-            reply = self._on_defect(error)
-        if asked is None and (whole := reply.whole()) is not None:
-            return whole
-
-        async def send_later(scope: Scope, receive: Receive, send: Send) -> None:
-            await (reply if asked is None else await self._finish(asked)).send(send)
-
-        return send_later
+            return self._on_defect(error)
 
     def _begin(
         self,

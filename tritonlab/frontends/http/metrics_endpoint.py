@@ -1,29 +1,23 @@
-"""The metrics port: GET /metrics, and nothing else (rule 5.13.5)."""
+"""The metrics port answers GET /metrics, and nothing else (rule 5.13.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from .reply import METHOD_NOT_ALLOWED, TEXT, Reply, failure
+from .request_parser import Request
 
-_REFUSED = b'{"error":"Method Not Allowed"}'
+_PROMETHEUS = b"text/plain; charset=utf-8"
 
 
-def metrics_app(metrics_text: Callable[[], str]) -> ASGIApp:
-    """The ASGI application. `metrics_text()` is Prometheus text; it is asked at each request."""
+def metrics_app(metrics_text: Callable[[], str]) -> Callable[[Request], Awaitable[Reply]]:
+    """The application. `metrics_text()` is Prometheus text; it is asked at each request."""
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "GET":
-            await _answer(send, 405, b"text/plain", _REFUSED)
-        elif scope["path"] in ("/metrics", "/metrics/"):
-            await _answer(send, 200, b"text/plain; charset=utf-8", metrics_text().encode())
-        else:  # Triton answers any other path with nothing (measured)
-            await _answer(send, 200, b"text/plain; charset=utf-8", b"")
+    async def app(request: Request) -> Reply:
+        if request.method != "GET":
+            return failure(405, METHOD_NOT_ALLOWED, TEXT)
+        if request.path in (b"/metrics", b"/metrics/"):
+            return Reply(body=metrics_text().encode(), kind=_PROMETHEUS)
+        return Reply(kind=_PROMETHEUS)  # Triton answers any other path with nothing (measured)
 
     return app
-
-
-async def _answer(send: Send, status: int, kind: bytes, body: bytes) -> None:
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

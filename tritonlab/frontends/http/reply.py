@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-
-from starlette.types import Receive, Scope, Send
+from http import HTTPStatus
+from typing import NamedTuple
 
 from ...core.status import TritonError
 from . import errors
-from .http_protocol import respond_at_once, response
 
 JSON = b"application/json"
 TEXT = b"text/plain"
@@ -21,9 +20,19 @@ Headers = Sequence[tuple[bytes, bytes]]
 _JOIN_BELOW = 1 << 16
 
 
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+
+
+class Watch(NamedTuple):
+    """Called before the first byte of a reply is written, and after the last, or when nothing more will be."""
+
+    begin: Callable[[], None]
+    end: Callable[[], None]
+
+
 @dataclass(slots=True)
 class Reply:
-    """A status, and a body in pieces, which are not copied if they are many bytes."""
+    """A status, and a body in pieces, which are not copied if they are many bytes; or `events`, sent as they come."""
 
     status: int = 200
     body: bytes = b""
@@ -31,36 +40,51 @@ class Reply:
     headers: Headers = ()
     more: Sequence[bytes | memoryview] = ()
 
+    events: AsyncIterator[bytes] | None = None
+    watch: Watch | None = None
+
     @property
     def size(self) -> int:
         """Bytes of the body."""
         return len(self.body) + sum(map(len, self.more))
 
-    def whole(self) -> bytes | None:
-        """The response in one piece; None for one that is not to be copied."""
+    def whole(self, keep_alive: bool = True, headers: Headers = ()) -> bytes | None:
+        """The response in one piece, `headers` added; None for one that is not to be copied."""
         size = self.size
-        return response(self.status, self._headers(size), self._joined()) if size < _JOIN_BELOW else None
+        if size >= _JOIN_BELOW:
+            return None
+        body = b"".join((self.body, *self.more)) if self.more else self.body
+        return response(self.status, (*self._headers(size), *headers), body, keep_alive=keep_alive)
+
+    def head(self, keep_alive: bool, headers: Headers = ()) -> bytes:
+        """What stands before the body."""
+        return response(self.status, (*self._headers(self.size), *headers), b"", keep_alive=keep_alive)
 
     def _headers(self, size: int) -> Headers:
-        return ((b"content-type", self.kind), (b"content-length", b"%d" % size), *self.headers)
+        length = (b"content-length", b"%d" % size) if self.events is None else (b"transfer-encoding", b"chunked")
+        return ((b"content-type", self.kind), length, *self.headers)
 
-    def _joined(self) -> bytes:
-        return b"".join((self.body, *self.more)) if self.more else self.body
 
-    async def send(self, send: Send) -> None:
-        size = self.size
-        headers = self._headers(size)
-        if size < _JOIN_BELOW:
-            body = self._joined()
-            if not respond_at_once(send, self.status, headers, body):
-                await send({"type": "http.response.start", "status": self.status, "headers": headers})
-                await send({"type": "http.response.body", "body": body})
-            return
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        for piece in self.more:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body"})
+def response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, keep_alive: bool = True) -> bytes:
+    """A whole response. Names and values of headers are ours, and are not checked."""
+    pieces = [_STATUS_LINES[status]]
+    for name, value in headers:
+        pieces += (name, b": ", value, b"\r\n")
+    pieces.append(b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
+    pieces.append(body)
+    return b"".join(pieces)
+
+
+def chunk(piece: bytes) -> bytes:
+    """A piece of a body whose length is not known before."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class CutOffError(Exception):
+    """The events of a reply end before their end: the connection does, too."""
 
 
 def refusal(error: TritonError, kind: bytes = JSON, headers: Headers = ()) -> Reply:
@@ -90,24 +114,3 @@ class Call:
 def header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
     """The first value of a header; `name` in lower case."""
     return next((value.decode("latin-1") for key, value in headers if key == name), None)
-
-
-class Disconnected(Exception):
-    """The client went before its request was complete."""
-
-
-async def read_body(scope: Scope, receive: Receive) -> bytes | bytearray:
-    """The whole body. Raises Disconnected."""
-    message = await receive()
-    whole: bytearray | None = scope.get("tritonlab.body")
-    pieces = bytearray() if whole is None else whole
-    while message["type"] == "http.request":
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body", False):
-            if not pieces:
-                return body
-            pieces += body
-            return pieces
-        pieces += body
-        message = await receive()
-    raise Disconnected

@@ -6,16 +6,15 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 
-from starlette.types import Message, Receive, Scope, Send
-
 from ...server.inference_server import InferenceServer
 from ...server.observe.tracer import RECEPTION, Reception
-from .reply import header
+from .reply import Reply, Watch, header
+from .request_parser import Request
 
 #: Headers that continue a client's OpenTelemetry trace.
 _CONTEXT = ("traceparent", "tracestate")
 
-Endpoint = Callable[[Scope, Receive, Send, str, str], Awaitable[None]]
+Endpoint = Callable[[Request, str, str], Awaitable[Reply]]
 
 
 class TracedCall:
@@ -25,33 +24,33 @@ class TracedCall:
         self._core = core
         self._endpoint = endpoint
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, model: str, version: str) -> None:
-        clock = self._core.clock
-        reception = Reception(_context(scope))
-        reception.stamp("HTTP_RECV_START", clock.now())
+    async def __call__(self, request: Request, model: str, version: str) -> Reply:
+        now = self._core.clock.now
+        reception = Reception(_context(request))
+        reception.stamp("HTTP_RECV_START", request.begun)
+        reception.stamp("HTTP_RECV_END", request.ended)
 
-        async def received() -> Message:
-            message = await receive()
-            if not message.get("more_body"):
-                reception.stamp("HTTP_RECV_END", clock.now())
-            return message
+        def begin() -> None:
+            reception.stamp("INFER_RESPONSE_COMPLETE", now())
+            reception.stamp("HTTP_SEND_START", now())
 
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                reception.stamp("INFER_RESPONSE_COMPLETE", clock.now())
-                reception.stamp("HTTP_SEND_START", clock.now())
-            await send(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                reception.stamp("HTTP_SEND_END", clock.now())
+        def end() -> None:
+            reception.stamp("HTTP_SEND_END", now())
+            reception.end()
 
         token = RECEPTION.set(reception)
         try:
-            await self._endpoint(scope, received, sent, model, version)
+            reply = await self._endpoint(request, model, version)
+        except BaseException:
+            reception.end()
+            raise
         finally:
             RECEPTION.reset(token)
-            reception.end()
+        reply.watch = Watch(begin, end)
+        return reply
 
 
-def _context(scope: Scope) -> str | None:
-    found = {name: value for name in _CONTEXT if (value := header(scope["headers"], name.encode())) is not None}
+def _context(request: Request) -> str | None:
+    headers = request.headers
+    found = {name: value for name in _CONTEXT if (value := header(headers, name.encode())) is not None}
     return json.dumps(found) if "traceparent" in found else None

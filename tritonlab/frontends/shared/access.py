@@ -29,8 +29,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from ...core.status import InvalidArgumentError, UnsupportedError
 
 ANY = "*"
@@ -115,10 +113,6 @@ class AccessRules:
             return None
         found = re.compile(pattern).search
         return (lambda name: name.lower() != AUTHORIZATION and found(name)) if self.token else found
-
-    def guard(self, app: ASGIApp) -> ASGIApp:
-        """The application behind the door."""
-        return _DoorToApp(app, Door(self))
 
 
 #: As Triton says it of clients' shared memory.
@@ -221,33 +215,6 @@ def _refusal(status: int, text: str, headers: Headers = ()) -> Answer:
     body = json.dumps({"error": text}).encode()
     about = ((b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()))
     return Answer(status, (*about, *headers), body)
-
-
-class _DoorToApp:
-    """The door in front of an ASGI application."""
-
-    def __init__(self, app: ASGIApp, door: Door) -> None:
-        self._app = app
-        self._door = door
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = scope["headers"]
-        answer = self._door.ask(scope["method"], scope["raw_path"], headers)
-        if answer is not None:
-            await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-            await send({"type": "http.response.body", "body": answer.body})
-            return
-        for_page = self._door.for_page(headers)
-
-        async def send_to_page(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *for_page]
-            await send(message)
-
-        await self._app(scope, receive, send_to_page if for_page else send)
 
 
 def host_name(header: str) -> str:

@@ -12,27 +12,21 @@ from typing import Any
 import pytest
 
 from tests.conformance.raw_http import RawHTTP, read_reply
-from tritonlab.frontends.http.asgi_server import ASGIServer
+from tritonlab.frontends.http.connection_server import ConnectionServer
+from tritonlab.frontends.http.reply import Reply
+from tritonlab.frontends.http.request_parser import Request
 
 UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
 
-async def tell(scope: Any, receive: Any, send: Any) -> None:
+async def tell(request: Request) -> Reply:
     """Answers with the path and the body."""
-    body = b""
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
-    text = json.dumps([scope["path"], body.decode()]).encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
-    await send({"type": "http.response.body", "body": text})
+    return Reply(body=json.dumps([request.path.decode(), request.body.decode()]).encode())
 
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[RawHTTP]:
-    server = ASGIServer(tell, "tell")
+    server = ConnectionServer(tell, "tell")
     yield RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
     server.stop(0)
 

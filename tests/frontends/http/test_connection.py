@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import pytest
 
@@ -18,9 +18,10 @@ from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply, read_reply
 from tests.conformance.rules import rule
 from tests.serving import Lab, config
 from tritonlab.core.trace_settings import TraceSetting
-from tritonlab.frontends.http import http_protocol
+from tritonlab.frontends.http import connection as connections
+from tritonlab.frontends.http import request_parser
+from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.http_app import HTTPOptions
-from tritonlab.frontends.http.http_protocol import HTTPProtocol
 from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.http.infer_endpoint import InferEndpoint
 from tritonlab.frontends.shared.access import AccessRules
@@ -45,6 +46,7 @@ class TritonPythonModel:
             for request in requests
         ]
 """
+Seen: TypeAlias = list[connections.Connection]
 SIZE = 400  # bytes of a padded document
 OUT = {"name": "OUT", "parameters": {"binary_data": False}}
 
@@ -66,16 +68,16 @@ def http(lab: Lab) -> Iterator[RawHTTP]:
 
 
 @pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> list[HTTPProtocol]:
-    """An entry for each message that the parser saw."""
-    seen: list[HTTPProtocol] = []
-    begin = HTTPProtocol.on_message_begin
+def parsed(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    """An entry for each message that the parser saw: the connection it came on."""
+    seen: Seen = []
+    begin = request_parser.RequestParser.on_message_begin
 
-    def on_message_begin(self: HTTPProtocol) -> None:
-        seen.append(self)
+    def on_message_begin(self: request_parser.RequestParser) -> None:
+        seen.append(self._take_head.__self__)  # type: ignore[attr-defined]
         begin(self)
 
-    monkeypatch.setattr(HTTPProtocol, "on_message_begin", on_message_begin)
+    monkeypatch.setattr(request_parser.RequestParser, "on_message_begin", on_message_begin)
     return seen
 
 
@@ -101,7 +103,7 @@ class Connection:
 
 
 @pytest.fixture
-def connection(http: RawHTTP, parsed: list[HTTPProtocol]) -> Iterator[Connection]:
+def connection(http: RawHTTP, parsed: Seen) -> Iterator[Connection]:
     with closing(Connection(http)) as made:
         yield made
 
@@ -145,14 +147,16 @@ def said(reply: Reply) -> dict[str, Any]:
 # what is answered directly
 
 
-def test_a_head_that_came_before_is_not_parsed_again(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_a_head_that_came_before_is_not_parsed_again(
+    connection: Connection, parsed: Seen
+) -> None:
     replies = [connection.ask(infer(document(value))) for value in (1, 2, 3)]
     assert [data(reply) for reply in replies] == [[1], [2], [3]]
     assert len(parsed) == 1
     assert [reply.headers for reply in replies] == [replies[0].headers] * 3
 
 
-def test_each_connection_learns_for_itself(http: RawHTTP, parsed: list[HTTPProtocol]) -> None:
+def test_each_connection_learns_for_itself(http: RawHTTP, parsed: Seen) -> None:
     for _ in range(2):
         with closing(Connection(http)) as connection:
             assert data(connection.ask(infer(document(1)))) == [1]
@@ -162,7 +166,7 @@ def test_each_connection_learns_for_itself(http: RawHTTP, parsed: list[HTTPProto
 @rule("6.3.1", "6.3.4")
 @pytest.mark.parametrize("bad", [given for given, _ in BAD.values()], ids=BAD.keys())
 def test_what_is_wrong_with_a_body_is_said_as_to_a_new_head(
-    connection: Connection, http: RawHTTP, parsed: list[HTTPProtocol], bad: Any
+    connection: Connection, http: RawHTTP, parsed: Seen, bad: Any
 ) -> None:
     with closing(Connection(http)) as fresh:
         expected = fresh.ask(infer(bad))
@@ -174,7 +178,7 @@ def test_what_is_wrong_with_a_body_is_said_as_to_a_new_head(
 
 
 @rule("6.5.1")
-def test_binary_data_behind_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_binary_data_behind_a_known_head(connection: Connection, parsed: Seen) -> None:
     for values in ([1.0, 2.0], [3.0, 4.0]):
         request = infer(binary(2, outputs=[OUT]), blobs=struct.pack("<2f", *values))
         assert data(connection.ask(request)) == values
@@ -186,7 +190,7 @@ def test_binary_data_behind_a_known_head(connection: Connection, parsed: list[HT
     assert len(parsed) == 1
 
 
-def test_a_large_answer_to_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_a_large_answer_to_a_known_head(connection: Connection, parsed: Seen) -> None:
     count = 6000  # as JSON, more than is written in one piece
     request = infer(binary(count, outputs=[{"name": "OUT"}]), blobs=b"\x01\x02\x03\x04" * count)
     replies = [connection.ask(request) for _ in range(3)]
@@ -196,14 +200,14 @@ def test_a_large_answer_to_a_known_head(connection: Connection, parsed: list[HTT
 
 
 @rule("6.14")
-def test_forwarded_headers_of_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_forwarded_headers_of_a_known_head(connection: Connection, parsed: Seen) -> None:
     request = infer(document(1, parameters={"other": 5}), "X-Who: me")
     assert [said(connection.ask(request)) for _ in range(2)] == [{"other": 5, "X-Who": "me"}] * 2
     assert len(parsed) == 1
 
 
 @rule("6.3.6")
-def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: Seen) -> None:
     body = gzip.compress(json.dumps(document(1)).encode())
     head = f"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     request = f"{head}Content-Encoding: gzip\r\nAccept-Encoding: gzip\r\n\r\n".encode() + body
@@ -224,7 +228,7 @@ def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unpolled")
-def test_an_answer_that_comes_later(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_an_answer_that_comes_later(connection: Connection, parsed: Seen) -> None:
     assert [data(connection.ask(infer(document(value)))) for value in (1, 2, 3)] == [[1], [2], [3]]
     assert len(parsed) == 1
 
@@ -254,7 +258,7 @@ def test_requests_behind_one_that_is_answered_later_wait_for_it(
 # what is parsed after all
 
 
-def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: Seen) -> None:
     first, second = infer(document(1)), infer(document(2))
     assert data(connection.ask(first)) == [1]
     assert data(connection.ask(first, second)) == [1]
@@ -273,25 +277,32 @@ def test_a_known_head_in_pieces_or_in_company(connection: Connection, parsed: li
     "header", ["Connection: close", "Expect: 100-continue", "X-Long: " + 5000 * "x"], ids=["close", "expect", "long"]
 )
 def test_heads_that_concern_the_connection_or_are_long_are_not_remembered(
-    connection: Connection, parsed: list[HTTPProtocol], header: str
+    connection: Connection, parsed: Seen, header: str
 ) -> None:
     assert connection.ask(infer(document(1), header)).status in (100, 200)
     assert not parsed[0]._known
 
 
 @pytest.mark.parametrize("origin", ["https://friend.example", "https://stranger.example"], ids=["friend", "stranger"])
-def test_answers_to_pages_pass_the_middleware(lab: Lab, parsed: list[HTTPProtocol], origin: str) -> None:
+def test_answers_to_pages_say_who_may_read_them(lab: Lab, parsed: Seen, origin: str) -> None:
     friendly = AccessRules(origins=("https://friend.example",))
     with serving(lab, HTTPOptions(access=friendly)) as http, closing(Connection(http)) as connection:
         assert data(connection.ask(infer(document(1)))) == [1]
-        replies = [connection.ask(infer(document(1), f"Origin: {origin}")) for _ in range(2)]
+        replies = [connection.ask(infer(document(1), f"Origin: {origin}")) for _ in range(3)]
     friend = (200, "https://friend.example")
     expected = friend if origin == friend[1] else (403, None)
-    assert [(reply.status, reply.headers.get("access-control-allow-origin")) for reply in replies] == [expected] * 2
+    assert [(reply.status, reply.headers.get("access-control-allow-origin")) for reply in replies] == [expected] * 3
+    assert len(parsed) == (2 if expected is friend else 4)
+
+
+def test_a_token_is_asked_for_with_every_head(lab: Lab, parsed: Seen) -> None:
+    with serving(lab, HTTPOptions(access=AccessRules(token="s3cret"))) as http, closing(Connection(http)) as connection:
+        for sent, status in (("s3cret", 200), ("s3cret", 200), ("other", 401), ("s3cret", 200), ("other", 401)):
+            assert connection.ask(infer(document(1), f"Authorization: Bearer {sent}")).status == status
     assert len(parsed) == 3
 
 
-def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: list[HTTPProtocol]) -> None:
+def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: Seen) -> None:
     with closing(Connection(http)) as connection:
         assert connection.ask(infer(document(1), version="HTTP/1.0")).status == 200
         with pytest.raises(ConnectionError):
@@ -305,14 +316,14 @@ def test_what_is_http_1_0_or_chunked_is_not_remembered(http: RawHTTP, parsed: li
     assert not parsed[-1]._known
 
 
-def test_only_what_succeeded_is_remembered(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_only_what_succeeded_is_remembered(connection: Connection, parsed: Seen) -> None:
     for _ in range(2):
         assert connection.ask(infer(document(1), model="nobody")).status == 404
     assert len(parsed) == 2
 
 
 def test_a_connection_remembers_a_few_heads(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_protocol, "_MAX_HEADS", 2)
+    monkeypatch.setattr(connections, "MAX_HEADS", 2)
     for number in (1, 2, 3, 1, 2):
         assert said(connection.ask(infer(document(1), f"X-Number: {number}"))) == {"X-Number": str(number)}
 
@@ -331,7 +342,7 @@ def test_a_model_that_is_gone_since(http: RawHTTP, lab: Lab) -> None:
 
 @rule("5.14.4")
 def test_requests_are_traced_from_the_moment_that_is_asked_for(
-    connection: Connection, lab: Lab, parsed: list[HTTPProtocol]
+    connection: Connection, lab: Lab, parsed: Seen
 ) -> None:
     request = infer(document(1))
     assert data(connection.ask(request)) == [1]
@@ -344,7 +355,7 @@ def test_requests_are_traced_from_the_moment_that_is_asked_for(
 
 
 def test_a_defect_of_ours_behind_a_known_head(
-    connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: list[HTTPProtocol]
+    connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: Seen
 ) -> None:
     assert data(connection.ask(infer(document(1)))) == [1]
     monkeypatch.setattr(InferEndpoint, "_decode", lambda *args: 1 / 0)
@@ -358,31 +369,29 @@ def test_a_defect_of_ours_behind_a_known_head(
 # how long a connection and its memory are kept
 
 
-def test_a_connection_that_was_used_is_not_idle(connection: Connection, parsed: list[HTTPProtocol]) -> None:
-    assert data(connection.ask(infer(document(1)))) == [1]
-    (protocol,) = parsed
+def test_a_connection_that_was_used_is_not_idle(lab: Lab) -> None:
+    server = HTTPServer(lab.server.core, SharedMemoryManager(), HTTPOptions())
+    http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
 
-    def pass_time() -> None:
+    def pass_time(connections: ConnectionServer) -> None:
         done = threading.Event()
-
-        def fire() -> None:
-            protocol.timeout_keep_alive_handler()
-            done.set()
-
-        protocol.loop.call_soon_threadsafe(fire)
+        assert connections._loop is not None
+        connections._loop.call_soon_threadsafe(lambda: (connections.close_idle(), done.set()))
         assert done.wait(10)
 
-    while not protocol._served:  # some answers are too late to be given directly
-        assert data(connection.ask(infer(document(2)))) == [2]
-    pass_time()
-    assert data(connection.ask(infer(document(3)))) == [3]
-    protocol._served = False  # as if nothing had come since
-    pass_time()
-    with pytest.raises(ConnectionError):
-        connection.read()
+    with closing(Connection(http)) as used, closing(Connection(http)) as idle:
+        for connection in (used, idle):
+            assert data(connection.ask(infer(document(1)))) == [1]
+        pass_time(server._server)
+        assert data(used.ask(infer(document(2)))) == [2]
+        pass_time(server._server)
+        assert data(used.ask(infer(document(3)))) == [3]
+        with pytest.raises(ConnectionError):
+            idle.read()
+    server.stop()
 
 
-def test_a_known_head_keeps_no_body(connection: Connection, parsed: list[HTTPProtocol]) -> None:
+def test_a_known_head_keeps_no_body(connection: Connection, parsed: Seen) -> None:
     assert data(connection.ask(infer(document(1)))) == [1]
     (known,) = parsed[0]._known.values()
-    assert not [key for key in known.scope if key.startswith("tritonlab.")]
+    assert known.request.body == b"" and known.request.remember is None

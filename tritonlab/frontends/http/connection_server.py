@@ -1,0 +1,109 @@
+"""Serves connections from a thread of its own, whatever the process's main thread does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+from ..shared.access import AccessRules, Door
+from ..shared.listener import BACKLOG, listen
+from .connection import Connection
+from .reply import Reply, failure
+from .request_parser import Request
+
+#: Seconds an idle connection is kept, at least: longer than clients keep theirs, or both would close one at the same
+#: time.
+KEEP_ALIVE = 3600
+
+_log = logging.getLogger(__name__)
+
+
+def _defect(error: Exception) -> Reply:
+    _log.error("a request failed", exc_info=error)
+    return failure(500, f"unexpected error: {type(error).__name__}: {error}")
+
+
+class ConnectionServer:
+    """One listening socket, one event loop, one thread. Started and stopped at most once.
+
+    `app` answers requests, on the event loop; `defect` makes a reply of an exception that it did not account for.
+    """
+
+    def __init__(
+        self,
+        app: Callable[[Request], Awaitable[Reply]],
+        name: str,
+        access: AccessRules | None = None,
+        defect: Callable[[Exception], Reply] = _defect,
+    ) -> None:
+        self.app = app
+        self.defect = defect
+        self.door = Door(access or AccessRules())
+        self.connections: set[Connection] = set()
+        self.stopping = False
+        self._name = name
+        self._timeout = 0.0
+        self._begun = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    def start(self, address: str, port: int, shared: bool = False) -> int:
+        """The port it listens on. Raises UnavailableError or InvalidArgumentError as `listen` does."""
+        listener = listen(address, port, shared)
+        bound = int(listener.getsockname()[1])
+
+        def run() -> None:
+            try:
+                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                    runner.run(self._serve(listener))
+            finally:
+                listener.close()
+                self._begun.set()
+
+        self._thread = threading.Thread(target=run, name=self._name, daemon=True)
+        self._thread.start()
+        self._begun.wait()
+        return bound
+
+    def stop(self, timeout: float) -> None:
+        """Refuses new connections, lets requests under way end, and cuts them off after `timeout` seconds."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._timeout = timeout
+        assert self._loop is not None and self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        thread.join()
+
+    async def _serve(self, listener: object) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        server = await self._loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)  # type: ignore[call-overload]
+        self._loop.call_later(KEEP_ALIVE, self.close_idle)
+        self._begun.set()
+        await self._stop.wait()
+        self.stopping = True
+        server.close()
+        for connection in list(self.connections):
+            connection.close()
+        end = self._loop.time() + self._timeout
+        while self.connections and self._loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.abort()
+        while self.connections:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)  # in which the last one is closed
+
+    def close_idle(self) -> None:
+        """Closes connections on which nothing came since the last call."""
+        for connection in list(self.connections):
+            if not connection.busy and not connection.used:
+                connection.close()
+            connection.used = False
+        asyncio.get_running_loop().call_later(KEEP_ALIVE, self.close_idle)

@@ -1,0 +1,214 @@
+"""Makes requests of the bytes of one connection, by httptools.
+
+- A request that asks for another protocol is read as one of this protocol, as by Triton: Java's HttpClient asks for
+  HTTP/2 with its first request. httptools takes what follows such a head for the other protocol, and the body with it.
+- A body is collected where it arrives, in one buffer: handed over in pieces, a tensor of 64 MB would be copied once
+  more.
+- Header names are kept as the client wrote them: a forwarded header is a parameter of that name (rule 6.14).
+- Nothing fills the memory: a head has an end, and headers behind a chunked body are not collected (nobody reads them).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+
+#: Bytes of a request's first line and headers; Triton takes any number of headers of 8191 bytes (measured).
+MAX_HEAD = 1 << 18
+#: Pieces of a chunked body (rule 6.3.5).
+MAX_CHUNKS = 65536
+
+_FRAMING = (b"content-length", b"transfer-encoding")
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class BadRequestError(Exception):
+    """What came is no HTTP, or more of it than is read."""
+
+
+class Request:
+    """One request. `headers` by names in lower case, `names` those that the client wrote, in the same order."""
+
+    __slots__ = (
+        "answered",
+        "begun",
+        "body",
+        "chunked",
+        "ended",
+        "expects",
+        "headers",
+        "keep_alive",
+        "method",
+        "names",
+        "on_gone",
+        "path",
+        "refusal",
+        "remember",
+        "reply_headers",
+    )
+
+    def __init__(self, method: str, path: bytes, headers: Headers, names: list[bytes], keep_alive: bool) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.names = names
+        self.keep_alive = keep_alive
+        self.body: bytes | bytearray = b""
+        self.chunked = False
+        #: whether the client waits for a word before it sends the body
+        self.expects = False
+        #: when head and body were complete, in monotonic nanoseconds
+        self.begun = self.ended = 0
+        #: whether its reply is on its way
+        self.answered = False
+        #: what the access rules say, in place of the application
+        self.refusal: Any = None
+        #: what they add to its reply
+        self.reply_headers: Any = ()
+        #: has the next requests with the same head answered by what is given; None where that cannot be
+        self.remember: Callable[[Any], None] | None = None
+        #: called if the client goes before it has its answer
+        self.on_gone: Callable[[], None] | None = None
+
+
+class RequestParser:
+    """Reads requests one after the other. `take_head` hears of one whose head is complete, `take_request` of one that
+    is whole."""
+
+    def __init__(self, take_head: Callable[[Request], None], take_request: Callable[[Request], None]) -> None:
+        self._take_head = take_head
+        self._take_request = take_request
+        self._parser = _parser(self)
+        self._head: list[int] | None = None  # of one that has begun and not ended, the bytes that came after its begin
+        self._request: Request | None = None
+        self._fault = ""
+        #: the parser has had whole requests only
+        self.between = True
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Takes the next bytes. Raises BadRequestError; then nothing more may come."""
+        head, size = self._head, len(data)
+        while True:  # each request that asks for another protocol gets a parser of its own
+            try:
+                self._parser.feed_data(data)
+                break
+            except httptools.HttpParserUpgrade as upgrade:
+                data = memoryview(data)[upgrade.args[0] :]
+                self._go_on()
+            except httptools.HttpParserError:
+                raise BadRequestError(self._fault or "Invalid HTTP request received.") from None
+        if head is not None and head is self._head:
+            head[0] += size
+            if head[0] > MAX_HEAD:
+                self._fault = f"the request has a head of more than {MAX_HEAD} bytes"
+        if self._fault:
+            raise BadRequestError(self._fault)
+
+    def close(self) -> None:
+        """Lets go of the parser, which leads back here."""
+        self._parser = self._request = None
+
+    def _go_on(self) -> None:
+        """Has another parser read what follows a head that asks for another protocol, first of all the body."""
+        assert self._request is not None
+        self._parser = _parser(_BehindHead(self))
+        framing = [b"%b: %b\r\n" % header for header in self._request.headers if header[0] in _FRAMING]
+        self._parser.feed_data(b"".join((b"POST / HTTP/1.1\r\n", *framing, b"\r\n")))
+
+    # -- called by httptools
+
+    def on_message_begin(self) -> None:
+        self.between = False
+        self._head = [0]
+        self._url = b""
+        self._headers: Headers = []
+        self._names: list[bytes] = []
+        self._chunks = 0
+        self._expects = False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is None:
+            return  # behind a body
+        self._names.append(name)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects = True
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        parser, url = self._parser, self._url
+        path = url if url[:1] == b"/" and b"?" not in url and b"#" not in url else httptools.parse_url(url).path or b""
+        keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
+        request = Request(parser.get_method().decode("ascii"), path, self._headers, self._names, keep_alive)
+        request.expects = self._expects
+        request.begun = time.monotonic_ns()
+        self._request = request
+        self._take_head(request)
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+        if self._chunks == MAX_CHUNKS + 1:
+            self._fault = f"the request has more than {MAX_CHUNKS} chunks"
+
+    def on_body(self, piece: bytes) -> None:
+        request = self._request
+        if request is None or request.refusal is not None:
+            return
+        if not request.body:
+            request.body = piece
+        elif type(request.body) is bytearray:
+            request.body += piece
+        else:
+            request.body = bytearray(request.body)
+            request.body += piece
+
+    def on_message_complete(self) -> None:
+        if not self._parser.should_upgrade():  # else the parser says so before it has looked for a body
+            request, self._request = self._request, None
+            self.between = True
+            if request is not None and not self._fault:
+                request.ended = time.monotonic_ns()
+                request.chunked = self._chunks > 0
+                self._take_request(request)
+
+
+def _parser(protocol: Any) -> Any:
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+class _BehindHead:
+    """The callbacks of a parser that gets a head first which was read before."""
+
+    def __init__(self, reader: RequestParser) -> None:
+        self._reader = reader
+        self._over = False
+        self.on_body = reader.on_body
+        self.on_message_complete = reader.on_message_complete
+        self.on_chunk_header = reader.on_chunk_header
+
+    def on_message_begin(self) -> None:
+        if self._over:
+            self._reader.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if self._over:
+            self._reader.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._over:
+            self._reader.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._over:
+            self._reader.on_headers_complete()
+        self._over = True
