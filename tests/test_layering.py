@@ -44,7 +44,7 @@ LEVELS: list[list[str]] = [
 ]
 
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, and
-#: uvicorn with what belongs to it, for notebooks that never serve.
+#: the endpoints with grpcio's and uvloop's event loops, for notebooks that never serve.
 LAZY = {
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),

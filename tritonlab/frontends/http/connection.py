@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 from ..shared.access import Answer, Door
-from . import errors
-from .reply import LAST_CHUNK, TEXT, CutOffError, Reply, chunk
+from .reply import TEXT, CutOffError, Reply
+from .reply_writer import ReplyWriter
 from .request_parser import BadRequestError, Request, RequestParser
 
 #: What a request is answered with where its head is known, or what gives that later; None has it parsed after all.
@@ -28,8 +28,9 @@ Direct: TypeAlias = Callable[[memoryview], Reply | Coroutine[Any, Any, Reply] | 
 _END = b"\r\n\r\n"
 _OURS = (b"content-type", b"content-length")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-#: Bytes, and seconds, after what was no HTTP.
-_SKIPPED, _SKIPPING = 1 << 20, 2.0
+#: Requests, and bytes of one, that may wait for their turn before no more is read. While something is read, it is
+#: noticed that the client goes.
+_QUEUED, _QUEUED_BODY = 16, 1 << 20
 #: Heads of one connection, and bytes of each.
 MAX_HEADS = 16
 _MAX_HEAD = 1 << 12
@@ -65,10 +66,8 @@ class Connection(asyncio.Protocol):
         self._current: Request | None = None
         self._waiting: Request | None = None  # for its turn, its body not sent before
         self._task: asyncio.Task[None] | None = None
-        self._writable: asyncio.Event | None = None  # there while the client reads too slowly
         self._ended = False  # the client has said all
         self._paused = False  # nothing is read
-        self._refused = 0  # bytes that are skipped before the connection is closed, where what came was no HTTP
         #: something came since the server looked the last time
         self.used = True
 
@@ -76,12 +75,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._writer = ReplyWriter(self._transport)
         self._server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         self.used = True
-        if self._refused:
-            self._skip(len(data))
+        if self._writer.refused:
+            self._writer.skip(len(data))
             return
         self._chunk = None
         if self._current is None and self._parser.between:
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed(data)
         except BadRequestError as error:
-            self._refuse(str(error))
+            self._writer.refuse(str(error))
 
     def eof_received(self) -> bool:
         """Whether the connection is kept, for answers that are still to be given."""
@@ -102,19 +102,17 @@ class Connection(asyncio.Protocol):
         return self._current is not None
 
     def pause_writing(self) -> None:
-        self._writable = asyncio.Event()
+        self._writer.pause()
 
     def resume_writing(self) -> None:
-        if self._writable is not None:
-            self._writable.set()
-            self._writable = None
+        self._writer.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._known.clear()
         self._queue.clear()
         self._parser.close()
-        self.resume_writing()
+        self._writer.resume()
         if self._current is not None and self._current.on_gone is not None:
             self._current.on_gone()
 
@@ -139,7 +137,7 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, known: KnownHead, body: memoryview) -> bool:
         """Answers a request whose head is known; False if it must be parsed."""
-        if self._writable is not None or self._server.stopping:
+        if self._writer.waits or self._server.stopping:
             return False
         reply = known.answer(body)
         if reply is None:
@@ -162,7 +160,7 @@ class Connection(asyncio.Protocol):
         request.reply_headers = self._server.door.for_page(request.headers)
         if request.expects:
             if self._current is None:
-                self._transport.write(_CONTINUE)
+                self._writer.write(_CONTINUE)
             else:
                 self._waiting = request
 
@@ -173,7 +171,8 @@ class Connection(asyncio.Protocol):
             return
         if self._current is not None:
             self._queue.append(request)
-            if not self._paused and not self._transport.is_closing():
+            much = len(self._queue) >= _QUEUED or len(request.body) > _QUEUED_BODY
+            if much and not self._paused and not self._transport.is_closing():
                 self._paused = True
                 self._transport.pause_reading()
             return
@@ -213,9 +212,13 @@ class Connection(asyncio.Protocol):
                 given = await reply
             except Exception as error:
                 given = self._server.defect(error)
-            keep_alive = await self._send(request, given)
+            goes_on = request.keep_alive and not self._server.stopping
+            await self._writer.send(request, given, goes_on)
+            keep_alive = goes_on
         except CutOffError:
             pass
+        except Exception as error:  # its reply has begun, and cannot be another one
+            self._server.defect(error)
         finally:
             self._over(keep_alive)
 
@@ -232,67 +235,8 @@ class Connection(asyncio.Protocol):
                 self._paused = False
                 self._transport.resume_reading()
             if self._waiting is not None:
-                self._transport.write(_CONTINUE)
+                self._writer.write(_CONTINUE)
                 self._waiting = None
-
-    # -- replies
-
-    def _refuse(self, text: str) -> None:
-        """Answers what is no HTTP, as all errors are told, and ends the connection. What the client is still sending is
-        skipped for a while: closed at once, the connection would be reset, and the answer lost."""
-        if not self._transport.is_closing():
-            self._refused = _SKIPPED
-            reply = Reply(400, errors.body(text), b"text/plain; charset=utf-8")
-            self._transport.write(reply.head(False) + reply.body)
-            self._transport.write_eof()
-            asyncio.get_running_loop().call_later(_SKIPPING, self._skip, _SKIPPED)
-
-    def _skip(self, size: int) -> None:
-        self._refused -= size
-        if self._refused <= 0:
-            self._refused = 1
-            self._transport.close()
-
-    async def _send(self, request: Request, reply: Reply) -> bool:
-        """Writes a reply; whether the connection goes on."""
-        keep_alive = request.keep_alive and not self._server.stopping
-        headers = request.reply_headers
-        watch = reply.watch
-        if watch is not None:
-            watch.begin()
-        try:
-            if reply.events is not None:
-                self._write(reply.head(keep_alive, headers))
-                await self._send_events(reply.events)
-            elif request.method == "HEAD":
-                self._write(reply.head(keep_alive, headers))
-            elif (whole := reply.whole(keep_alive, headers)) is not None:
-                self._write(whole)
-                await self._drained()
-            else:
-                self._write(reply.head(keep_alive, headers))
-                for piece in (reply.body, *reply.more):
-                    self._write(piece)
-                    await self._drained()
-        finally:
-            if watch is not None:
-                watch.end()
-        return keep_alive
-
-    async def _send_events(self, events: AsyncIterator[bytes]) -> None:
-        async for event in events:
-            self._write(chunk(event))
-            await self._drained()
-        self._write(LAST_CHUNK)
-
-    def _write(self, data: bytes | memoryview) -> None:
-        if not (self._refused or self._transport.is_closing()):  # nobody is there to write to
-            self._transport.write(data)
-
-    async def _drained(self) -> None:
-        """Waits while the client reads too slowly."""
-        if self._writable is not None:
-            await self._writable.wait()
 
 
 async def _given(reply: Reply) -> Reply:

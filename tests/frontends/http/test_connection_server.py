@@ -1,0 +1,216 @@
+"""Connections of a server whose application is the test's: order, ends, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from tests.conformance.raw_http import RawHTTP, read_reply
+from tests.serving import SOON, eventually, in_threads
+from tritonlab.frontends.http.connection_server import ConnectionServer
+from tritonlab.frontends.http.reply import CutOffError, Reply, Watch
+from tritonlab.frontends.http.request_parser import Request
+
+
+class App:
+    """Answers with the path, once `go_on` is set for paths with `held`."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.arrived = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.gone = threading.Event()
+
+    async def __call__(self, request: Request) -> Reply:
+        path = request.path.decode()
+        self.begun.append(path)
+        self.arrived.release()
+        if "held" in path:
+            request.on_gone = self.gone.set
+            while not self.go_on.is_set() and not self.gone.is_set():
+                await asyncio.sleep(0.001)
+        if "wrong" in path:
+            raise ValueError("mine")
+        if "events" in path:
+            return Reply(kind=b"text/event-stream", events=self._events("cut" in path, "late" in path))
+        return Reply(body=path.encode())
+
+    async def _events(self, cut: bool, late: bool) -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield b"event %d" % number
+        if cut:
+            raise CutOffError
+        if late:
+            raise ValueError("mine")
+
+
+@contextmanager
+def serving(**options: Any) -> Iterator[tuple[App, ConnectionServer, RawHTTP]]:
+    app = App()
+    server = ConnectionServer(app, "test", **options)
+    http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    try:
+        yield app, server, http
+    finally:
+        app.go_on.set()
+        server.stop(SOON)
+
+
+def get(path: str, *headers: str, method: str = "GET") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *headers, "", ""]).encode()
+
+
+def test_requests_behind_one_that_takes_long_wait_and_come_in_order() -> None:
+    with serving() as (app, _, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(get("/held") + b"".join(get(f"/{number}") for number in range(500)))
+        assert app.arrived.acquire(timeout=SOON)
+        assert http.get("/other").body == b"/other"
+        assert app.begun == ["/held", "/other"]
+        app.go_on.set()
+        assert [read_reply(stream).body for _ in range(501)] == [b"/held", *(b"/%d" % number for number in range(500))]
+
+
+def test_a_word_to_go_on_comes_when_it_is_the_requests_turn() -> None:
+    with serving() as (app, _, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(get("/held") + get("/a", "Content-Length: 1", "Expect: 100-continue", method="POST"))
+        assert app.arrived.acquire(timeout=SOON)
+        app.go_on.set()
+        assert [read_reply(stream).status for _ in range(2)] == [200, 100]
+        connection.sendall(b"x")
+        assert read_reply(stream).body == b"/a"
+
+
+def test_paths_are_as_they_were_sent_without_what_does_not_belong_to_them() -> None:
+    with serving() as (_, _, http):
+        for sent, path in (("/a%20b", "/a%20b"), ("/a?b=/c", "/a"), ("http://localhost/a/b?c", "/a/b"), ("//a", "//a")):
+            assert http.send(get(sent)).body.decode() == path
+
+
+def test_head_has_no_body() -> None:
+    with serving() as (_, _, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(get("/one", method="HEAD") + get("/two"))
+        lines = [stream.readline() for _ in range(4)]
+        assert lines[0] == b"HTTP/1.1 200 OK\r\n" and b"content-length: 4\r\n" in lines and lines[3] == b"\r\n"
+        assert read_reply(stream).body == b"/two"
+
+
+def test_events_come_in_chunks_and_the_connection_goes_on() -> None:
+    with serving() as (_, _, http), closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        connection.sendall(get("/events") + get("/two"))
+        assert read_reply(stream).chunks == (b"event 0", b"event 1", b"event 2")
+        assert read_reply(stream).body == b"/two"
+
+
+@pytest.mark.parametrize("path", ["/events/cut", "/events/late"])
+def test_events_that_are_cut_off_end_the_connection_without_their_end(path: str) -> None:
+    defects: list[Exception] = []
+
+    def defect(error: Exception) -> Reply:
+        defects.append(error)
+        return Reply(500)
+
+    with serving(defect=defect) as (_, _, http), closing(http.connect()) as connection:
+        connection.sendall(get(path))
+        received = b""
+        while piece := connection.recv(1 << 16):
+            received += piece
+        assert received.endswith(b"7\r\nevent 2\r\n")
+    assert [str(error) for error in defects] == ["mine"] * (path == "/events/late")
+
+
+def test_a_defect_is_told_and_ends_nothing() -> None:
+    told: list[str] = []
+
+    def defect(error: Exception) -> Reply:
+        told.append(str(error))
+        return Reply(500, b"told")
+
+    with serving(defect=defect) as (_, _, http), closing(http.connect()) as connection:
+        connection.sendall(get("/wrong") + get("/two"))
+        with connection.makefile("rb") as stream:
+            replies = [read_reply(stream) for _ in range(2)]
+    assert [(reply.status, reply.body) for reply in replies] == [(500, b"told"), (200, b"/two")]
+    assert told == ["mine"]
+
+
+def test_who_goes_is_noticed_and_what_waits_behind_is_dropped() -> None:
+    with serving() as (app, _, http):
+        with closing(http.connect()) as connection:
+            connection.sendall(get("/held") + get("/two"))
+            assert app.arrived.acquire(timeout=SOON)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert app.gone.wait(SOON)
+        assert http.get("/other").body == b"/other"
+        assert "/two" not in app.begun
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_watch_sees_begin_and_end_whether_the_client_reads_or_not(reads: bool) -> None:
+    seen: list[str] = []
+    over = threading.Event()
+
+    async def app(request: Request) -> Reply:
+        watch = Watch(lambda: seen.append("begin"), lambda: (seen.append("end"), over.set())[0])
+        return Reply(body=b"x", more=[bytes(16 << 20)], watch=watch)
+
+    server = ConnectionServer(app, "test")
+    http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    with closing(http.connect()) as connection:
+        connection.sendall(get("/"))
+        if reads:
+            with connection.makefile("rb") as stream:
+                assert len(read_reply(stream).body) == (16 << 20) + 1
+    assert over.wait(SOON)
+    assert seen == ["begin", "end"]
+    server.stop(0)
+
+
+# the end
+
+
+def test_stop_lets_requests_under_way_end_and_takes_no_more() -> None:
+    with serving() as (app, server, http), closing(http.connect()) as connection:
+        connection.sendall(get("/held") + get("/two"))
+        assert app.arrived.acquire(timeout=SOON)
+        stopping = threading.Thread(target=server.stop, args=(SOON,))
+        stopping.start()
+        eventually(lambda: refuses(http))
+        app.go_on.set()
+        with connection.makefile("rb") as stream:
+            reply = read_reply(stream)
+            assert (reply.body, stream.read()) == (b"/held", b"")
+        stopping.join(SOON)
+        assert not stopping.is_alive()
+    assert app.begun == ["/held"]
+
+
+def test_stop_cuts_off_what_takes_longer_than_it_may() -> None:
+    with serving() as (app, server, http), closing(http.connect()) as connection:
+        connection.sendall(get("/held"))
+        assert app.arrived.acquire(timeout=SOON)
+        server.stop(0.01)
+        with pytest.raises(ConnectionError), connection.makefile("rb") as stream:
+            read_reply(stream)
+
+
+def test_many_connections_come_and_go() -> None:
+    with serving() as (_, server, http):
+        assert in_threads(20, lambda number: [http.get(f"/{number}/{i}").body for i in range(20)]) == [
+            [b"/%d/%d" % (number, i) for i in range(20)] for number in range(20)
+        ]
+        eventually(lambda: not server.connections)
+
+
+def refuses(http: RawHTTP) -> bool:
+    try:
+        http.connect().close()
+    except ConnectionError:
+        return True
+    return False

@@ -1,0 +1,90 @@
+"""Writes replies to one connection: in one piece where they are small, and no faster than the client reads."""
+
+from __future__ import annotations
+
+import asyncio
+
+from . import errors
+from .reply import LAST_CHUNK, Reply, chunk
+from .request_parser import Request
+
+#: Bytes that are skipped, and seconds, after what was no HTTP.
+_SKIPPED, _SKIPPING = 1 << 20, 2.0
+
+
+class ReplyWriter:
+    """The one way out. Nothing is written to a client that is gone, or has sent what is no HTTP."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._readable: asyncio.Event | None = None  # there while the client reads too slowly
+        self._left = _SKIPPED
+        #: the client has sent what is no HTTP
+        self.refused = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the client must read first."""
+        return self._readable is not None
+
+    def pause(self) -> None:
+        self._readable = asyncio.Event()
+
+    def resume(self) -> None:
+        if self._readable is not None:
+            self._readable.set()
+            self._readable = None
+
+    async def _room(self) -> None:
+        if self._readable is not None:
+            await self._readable.wait()
+
+    def write(self, data: bytes | memoryview) -> None:
+        if not (self.refused or self._transport.is_closing()):
+            self._transport.write(data)
+
+    async def send(self, request: Request, reply: Reply, keep_alive: bool) -> None:
+        """Writes a whole reply. Raises CutOffError where it ends before its end."""
+        if reply.watch is None:
+            await self._send(request, reply, keep_alive)
+            return
+        reply.watch.begin()
+        try:
+            await self._send(request, reply, keep_alive)
+        finally:
+            reply.watch.end()
+
+    async def _send(self, request: Request, reply: Reply, keep_alive: bool) -> None:
+        headers = request.reply_headers
+        if reply.events is not None:
+            self.write(reply.head(keep_alive, headers))
+            async for event in reply.events:
+                self.write(chunk(event))
+                await self._room()
+            self.write(LAST_CHUNK)
+        elif request.method == "HEAD":
+            self.write(reply.head(keep_alive, headers))
+        elif (whole := reply.whole(keep_alive, headers)) is not None:
+            self.write(whole)
+            await self._room()
+        else:
+            self.write(reply.head(keep_alive, headers))
+            for piece in (reply.body, *reply.more):
+                self.write(piece)
+                await self._room()
+
+    def refuse(self, text: str) -> None:
+        """Answers what is no HTTP, as all errors are told, and ends the connection. What the client is still sending is
+        skipped for a while: closed at once, the connection would be reset, and the answer lost."""
+        if not self._transport.is_closing():
+            reply = Reply(400, errors.body(text), b"text/plain; charset=utf-8")
+            self.write(reply.head(False) + reply.body)
+            self.refused = True
+            self._transport.write_eof()
+            asyncio.get_running_loop().call_later(_SKIPPING, self._transport.close)
+
+    def skip(self, size: int) -> None:
+        """Bytes came after what was no HTTP."""
+        self._left -= size
+        if self._left <= 0:
+            self._transport.close()
