@@ -54,7 +54,6 @@ LAZY = {
 
 #: Circles of imports for type checkers that are still to be opened: (module, import).
 STILL_CIRCLES = {
-    ("tritonlab.server.api.model", "tritonlab.server.api.server"),
     ("tritonlab.stub._pb_stub.api.bridge", "tritonlab.stub._pb_stub.api.infer_request"),
     ("tritonlab.stub._pb_stub.api.bridge", "tritonlab.stub._pb_stub.api.infer_response"),
 }

@@ -123,7 +123,7 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
     from .notebook.authoring import serving
 
     if server is not None:
-        return serving.open_endpoints(server.core, **options)
+        return serving.open_endpoints(server, **options)
     return default_workspace().serve(**options)
 
 

@@ -227,7 +227,7 @@ def model_loader(server: Server) -> Iterator[Callable[..., Model]]:
     `load("add_sub", source, config=...)` takes a class, a text, or the path of a model.py or model directory;
     `load("models/add_sub")` a model directory alone. The server's first repository must be writable.
     """
-    workspace = Workspace(server, server.core.repository.repositories[0])
+    workspace = Workspace(server, server.repositories[0])
 
     def load(name: str | PathLike[str], source: Source | None = None, **settings: Any) -> Model:
         directory = Path(name)

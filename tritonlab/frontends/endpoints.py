@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from ..core.status import InvalidArgumentError, TritonError
+from ..server.api.server import Server
 from ..server.inference_server import InferenceServer
 from .grpc.grpc_server import GRPCOptions, GRPCServer
 from .http.connection_server import ConnectionServer
@@ -135,6 +136,11 @@ class Endpoints:
         except BaseException:
             self.stop(0)
             raise
+
+    @classmethod
+    def of(cls, server: Server, options: EndpointOptions | None = None) -> Endpoints:
+        """Those of a server in the kernel."""
+        return cls(server.core, options)
 
     @property
     def http(self) -> str:

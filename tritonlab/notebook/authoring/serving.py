@@ -16,13 +16,13 @@ from ...frontends.cli.flags import NOTEBOOK
 from ...frontends.cli.server_options import ENDPOINT_GROUPS, read_endpoint_options
 from ...frontends.endpoints import Endpoints
 from ...frontends.shared.access import AccessRules, new_token
-from ...server.inference_server import InferenceServer
+from ...server.api.server import Server
 from .errors import OptionError
 
 _RULES = {field.name for field in fields(AccessRules)}
 
 
-def open_endpoints(core: InferenceServer, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
+def open_endpoints(server: Server, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
     """`arguments`: flags of `%triton serve`. `options`: what is set of `EndpointOptions` and of `AccessRules`. A token
     that is made here is printed, once.
 
@@ -35,7 +35,7 @@ def open_endpoints(core: InferenceServer, arguments: Sequence[str] = (), **optio
         raise OptionError(str(error)) from None
     rules = {name: options.pop(name) for name in _RULES & options.keys()}
     given = replace(given, access=replace(given.access, **rules), **options)
-    endpoints = Endpoints(core, given)
+    endpoints = Endpoints.of(server, given)
     if given.access.token == token:
         print(_how_to_ask(endpoints))
     return endpoints

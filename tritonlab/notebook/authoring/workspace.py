@@ -206,7 +206,7 @@ class Workspace:
         with self._lock:
             if self.endpoints is None or arguments or options:
                 self.stop_serving()
-                self.endpoints = serving.open_endpoints(self.server.core, arguments, **options)
+                self.endpoints = serving.open_endpoints(self.server, arguments, **options)
             return self.endpoints
 
     def serving_flags(self) -> list[str]:

@@ -188,7 +188,7 @@ def _metrics(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
-    return Text(statistics_text(context.workspace.server.core.statistics(arguments.name or "")))
+    return Text(statistics_text(context.workspace.server.statistics(arguments.name or "")))
 
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:

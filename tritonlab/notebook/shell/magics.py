@@ -208,7 +208,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
-        notice.listen_to(found.server.core.instruments)
+        notice.listen_to(found.server.instruments)
         return found
 
     current()

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import Any, Protocol, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
 from ...core.infer_request import InferenceRequest
+from ...core.instrument import Instruments
 from ...core.model_config import print_pbtxt, to_dict
 from ...core.status import InternalError, TritonError
 from ...ipc.interrupts import shielded
 from ...ipc.stub_log import LogRecord
+from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
 from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
 from .request_check import check_said
 from .request_maker import RequestFields, make_request, make_tensors
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 
-if TYPE_CHECKING:
-    from .server import Server
-
-
 _Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
+
+
+class Host(Protocol):
+    """The `Server` that a model is of, as far as a model needs it."""
+
+    #: (model, input) that lists were cast for, and that was said
+    casts: set[tuple[str, str]]
+
+    @property
+    def core(self) -> InferenceServer: ...
+
+    @property
+    def instruments(self) -> Instruments: ...
+
+    def model(self, name: str, version: int = -1) -> Model: ...
+
+    def logs(self, model: str | None = None) -> list[LogRecord]: ...
 
 
 class Model:
@@ -31,7 +46,7 @@ class Model:
     __signature__ = SignatureOfModel()
     __doc__ = HelpOfModel(__doc__)
 
-    def __init__(self, server: Server, name: str, version: int = -1) -> None:
+    def __init__(self, server: Host, name: str, version: int = -1) -> None:
         self._server = server
         self._core = server.core
         self.name = name
@@ -45,7 +60,7 @@ class Model:
         return "" if self.version == -1 else str(self.version)
 
     @property
-    def server(self) -> Server:
+    def server(self) -> Host:
         return self._server
 
     @property

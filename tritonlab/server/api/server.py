@@ -43,6 +43,11 @@ class Server:
         self.casts: set[tuple[str, str]] = set()
 
     @property
+    def repositories(self) -> list[Path]:
+        """The directories that models are loaded from, in the order they are looked through."""
+        return list(self._core.repository.repositories)
+
+    @property
     def instruments(self) -> Instruments:
         """The hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
         return self._core.instruments
@@ -65,7 +70,7 @@ class Server:
 
     @property
     def core(self) -> InferenceServer:
-        """The core, for frontends and tools; not for notebooks."""
+        """The core, for frontends and facades; all that notebooks and tools need, the server has itself."""
         return self._core
 
     def load(
@@ -147,6 +152,10 @@ class Server:
     def memory(self) -> MemoryUse:
         """Bytes in memory of this process and of those of the models, and what idleness gave back last."""
         return self._core.memory()
+
+    def statistics(self, model: str = "") -> dict[str, Any]:
+        """The statistics of all versions that serve, of one model or all, as Triton's `/v2/models/stats` says them."""
+        return self._core.statistics(model)
 
     def metrics(self) -> str:
         """Prometheus text, as on Triton's /metrics."""
