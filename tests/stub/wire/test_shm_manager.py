@@ -59,6 +59,12 @@ def test_what_is_free_goes_back_and_what_is_used_stays(fd: int) -> None:
     reader.close()
 
 
+def test_a_python_without_ctypes_keeps_its_heap(monkeypatch: pytest.MonkeyPatch) -> None:
+    shm_manager.trim_heap()
+    monkeypatch.setattr(shm_manager, "ctypes", None)
+    shm_manager.trim_heap()
+
+
 def test_a_region_that_is_closed_gives_nothing_back() -> None:
     fd = create_region_file("test")
     region = Region(fd)

@@ -10,7 +10,6 @@ state is shared between the processes.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import mmap
 import os
@@ -20,6 +19,11 @@ from bisect import insort
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
+
+try:
+    import ctypes
+except ImportError:  # a Python that was built without it
+    ctypes = None  # type: ignore[assignment]
 
 from .serialization import WireError
 
@@ -56,7 +60,7 @@ def create_region_file(name: str) -> int:
 
 def trim_heap() -> None:
     """Returns what malloc keeps of freed memory to the system, where it can be told to."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if ctypes is not None else None
     if trim is not None:
         trim(0)
 
