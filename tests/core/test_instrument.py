@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.instrument import HOOKS, Instrument, Instruments
-from tritonlab.core.status import CancelledError
-from tritonlab.testing import RecordingInstrument
 
 
 class LogListener(Instrument):
@@ -102,18 +99,3 @@ def test_a_listener_may_remove_itself_while_it_listens() -> None:
         assert instruments.log is not None
         instruments.log(line)
     assert (once.heard, always.heard) == (["first"], ["first", "second"])
-
-
-def test_a_request_that_nobody_executes_ends_with_its_hooks() -> None:
-    instruments, events = Instruments(), RecordingInstrument()
-    request = InferenceRequest("m", {}, on_response=lambda request, response: events.events.append(("answered",)))
-    instruments.fail(request, 3, CancelledError("gone"), 7)  # nobody listens
-    instruments.add(events)
-    error = CancelledError("gone")
-    other = InferenceRequest("m", {}, request_id="r", on_response=request.on_response)
-    instruments.fail(other, 3, error, 8)
-    assert [event[0] for event in events.events] == ["answered", "response_sent", "answered", "request_released"]
-    ((sent, response, now),) = events.named("response_sent")
-    assert (sent, response.model_version, response.request_id, response.final, now) == (other, 3, "r", True, 8)
-    assert response.error.message == "gone"
-    assert response.error is not error

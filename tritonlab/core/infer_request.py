@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from .execute_times import ExecuteTimes
 from .infer_response import InferenceResponse, ParameterValue
@@ -59,7 +59,8 @@ class InferenceRequest:
     `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by
     policy.
     `correlation_id` is an int or a string. `requested_outputs` empty means all. Times are `Clock.now()` nanoseconds.
-    `on_response` is called once per response, from any thread, the last one with `final`; it must not block.
+    `on_response` is called once per response, from any thread, the last one with `final`; it must not block. Who
+    sends a request sets it before; who stands between the two pushes a callback of its own.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class InferenceRequest:
         "state",
         "timeout",
         "trace",
+        "wrapped",
     )
 
     #: whether this is a NullRequest
@@ -116,6 +118,8 @@ class InferenceRequest:
         self.requested_outputs = requested_outputs
         self.parameters = parameters
         self.on_response = on_response
+        #: what stood below the callbacks that were pushed: (callback, the same for those before), None without any
+        self.wrapped: tuple[ResponseCallback | None, Any] | None = None
         self.batch_size = 1
         self.cancelled = False
         #: hears of `cancel`: an ensemble's request hands it on to its steps
@@ -141,12 +145,31 @@ class InferenceRequest:
         """What Triton puts before most of its messages about a request (rule 5.4.1)."""
         return f"[request id: {self.request_id or '<id_unknown>'}] "
 
+    def push(self, callback: ResponseCallback) -> ResponseCallback | None:
+        """Has the responses go to `callback`, which hands them on, as it likes, to what is returned."""
+        below = self.on_response
+        self.wrapped = below, self.wrapped
+        self.on_response = callback
+        return below
+
+    def pop(self) -> None:
+        """Takes out the callback that was pushed last."""
+        assert self.wrapped is not None
+        self.on_response, self.wrapped = self.wrapped
+
+    def let_go(self) -> None:
+        """No response comes (any more): callbacks mostly lead back to the request, which would stay with its inputs
+        until the collector runs."""
+        self.on_response = self.wrapped = None
+
     def respond(self, response: InferenceResponse) -> None:
-        """Hands one response to the client; the final one releases the request."""
+        """Hands one response to the client; the final one releases the request. Called by `core.delivery`."""
+        callback = self.on_response
         if response.final:
-            self.advance(RequestEvent.RELEASE)
-        if self.on_response is not None:
-            self.on_response(self, response)
+            self.state = TRANSITIONS[self.state, RequestEvent.RELEASE]
+            self.on_response = self.wrapped = None  # as `let_go`; calls cost
+        if callback is not None:
+            callback(self, response)
 
     def respond_error(self, error: TritonError) -> None:
         """Ends the request with `error`."""

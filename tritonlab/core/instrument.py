@@ -7,7 +7,6 @@ error logged. Times are `Clock.now()` nanoseconds.
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -16,7 +15,6 @@ from typing import Any
 from .execute_times import ExecuteTimes
 from .infer_request import InferenceRequest
 from .infer_response import InferenceResponse
-from .status import TritonError
 
 _log = logging.getLogger(__name__)
 
@@ -98,17 +96,6 @@ class Instruments:
         with self._lock:
             self._instruments = tuple(i for i in self._instruments if i is not instrument)
             self._rebuild()
-
-    def fail(self, request: InferenceRequest, version: int, error: TritonError, now: int) -> None:
-        """Ends a request that no instance executes: one that is dropped from a queue, or that nobody can take."""
-        # an exception of its own: one that several threads raise mixes their frames
-        own = copy.copy(error)
-        response = InferenceResponse(request.model_name, version, request.request_id, error=own, final=True)
-        if self.response_sent is not None:
-            self.response_sent(request, response, now)
-        request.respond(response)
-        if self.request_released is not None:
-            self.request_released(request, now)
 
     def __iter__(self) -> Any:
         return iter(self._instruments)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import logging
 import threading
 from collections.abc import Callable, Iterable
 
 from ..core.clock import Clock
+from ..core.delivery import deliver, error_response
 from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_response import InferenceResponse
 from ..core.instrument import Instruments
 from ..core.status import ModelError, TritonError
-
-_log = logging.getLogger(__name__)
 
 
 class InflightRequests(dict[int, InferenceRequest]):
@@ -39,36 +36,19 @@ class InflightRequests(dict[int, InferenceRequest]):
 
     def respond(self, request: InferenceRequest, response: InferenceResponse) -> None:
         """Hands the response to the client; the final one ends the request here."""
-        instruments = self._instruments
-        if response.final:
+        final = response.final
+        if final:
             if self.pop(request.serial, None) is None:
                 return  # it has had its final response
             request.executor = None
-        else:
-            request.responded = self._clock.now()
-        if instruments.response_sent is not None:
-            instruments.response_sent(request, response, self._clock.now())
-        try:
-            request.respond(response)
-        except Exception:
-            _log.exception("the response callback of %r raised", request)
-        if response.final:
-            if instruments.request_released is not None:
-                instruments.request_released(request, self._clock.now())
-            if not self:
-                self.drained.set()
+        deliver(request, response, self._instruments, self._clock)
+        if final and not self:
+            self.drained.set()
 
     def fail(self, requests: Iterable[InferenceRequest], error: TritonError) -> None:
         """Ends those of the requests that are still open with the error."""
         for request in requests:
-            response = InferenceResponse(
-                request.model_name,
-                self._version,
-                request.request_id,
-                error=copy.copy(error),  # its own: an exception that several threads raise mixes their frames
-                final=True,
-            )
-            self.respond(request, response)
+            self.respond(request, error_response(request, self._version, error))
 
     def give_back(self, request: InferenceRequest) -> None:
         """Returns a request that was released with RESCHEDULE to its scheduler; one that it does not take fails."""

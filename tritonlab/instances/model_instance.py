@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ..core.delivery import deliver_error
 from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
@@ -290,7 +291,7 @@ class ModelInstance:
         """Ends the requests of a payload that no stub has got."""
         services = self._services
         for request in payload.requests:
-            services.instruments.fail(request, self.plan.source.version, error, services.clock.now())
+            deliver_error(request, self.plan.source.version, error, services.instruments, services.clock)
 
     def is_linked_by(self, link: StubLink) -> bool:
         """Whether that is the stub's own link, not one of a process that it forked."""

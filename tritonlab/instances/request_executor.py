@@ -146,7 +146,7 @@ class RequestExecutor:
     def _end(self, call: BlsCall) -> None:
         with self._lock:
             self._running.pop((id(call.link), call.ident), None)
-        call.request.on_response = None  # it leads back to the request: its inputs would stay until the collector runs
+        call.request.let_go()  # also if it was refused
         self._blocked.leave(call)
 
     def cancel(self, link: StubLink, ident: int) -> None:

@@ -165,7 +165,7 @@ class WarmupRun:
         for serial, request in enumerate(requests, 1):
             request.serial = serial  # no other requests are at this instance
             request.request_start = request.queue_start = now
-            request.on_response = self._on_response
+            request.push(self._on_response)
         self._errors = []
         self._open = set(range(count + 1))
         self._over.clear()

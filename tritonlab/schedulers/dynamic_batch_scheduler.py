@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from ..core.clock import Clock
+from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
@@ -287,7 +288,7 @@ class DynamicBatchScheduler:
             requests = list(self._queue)
             self._queue.clear()
         for request in requests:
-            self._instruments.fail(request, self.version, error, self._clock.now())
+            deliver_error(request, self.version, error, self._instruments, self._clock)
 
     def wake(self) -> None:
         """Looks at the queue again; the timer calls it, and tests do."""
@@ -400,7 +401,7 @@ class DynamicBatchScheduler:
                 error: TritonError = CancelledError(request.prefix + "Request cancelled")  # rule 3.10.2
             else:
                 error = UnavailableError("Request timeout expired")  # rule 5.5.9
-            self._instruments.fail(request, self.version, error, now)
+            deliver_error(request, self.version, error, self._instruments, self._clock)
 
     def __repr__(self) -> str:
         delay = f" | delay {self.config.delay // 1000}us" if self.config.delay else ""

@@ -7,12 +7,12 @@ batches with those of other clients.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 
 from ..core.clock import Clock
+from ..core.delivery import deliver
 from ..core.ensemble_graph import EnsembleGraph
 from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest, RequestEvent, StepRequest
@@ -24,8 +24,6 @@ from .ensemble_errors import deadlock, failed_step
 from .ensemble_progress import EnsembleProgress, Run, Work
 from .scheduler import STOPPING, Instance
 from .step_limits import StepLimits
-
-_log = logging.getLogger(__name__)
 
 
 class EnsembleScheduler:
@@ -225,8 +223,6 @@ class EnsembleRun:
 
     def _on_response(self, run: Run, request: InferenceRequest, response: InferenceResponse) -> None:
         """A step's model has answered; on any thread."""
-        if response.final:
-            request.on_response = None  # it leads back here: what the step read would stay until the collector runs
         if response.error is not None:
             self._fail_step(run, response.error)
         else:
@@ -296,21 +292,11 @@ class EnsembleRun:
 
     def _send(self, response: InferenceResponse) -> None:
         request, scheduler = self.request, self._scheduler
-        instruments, now = scheduler.instruments, scheduler.clock.now()
         if response.final:
             request.on_cancel = None
             self._record(response)
-        else:
-            request.responded = now
-        if instruments.response_sent is not None:
-            instruments.response_sent(request, response, now)
-        try:
-            request.respond(response)
-        except Exception:
-            _log.exception("the response callback of %r raised", request)
+        deliver(request, response, scheduler.instruments, scheduler.clock)
         if response.final:
-            if instruments.request_released is not None:
-                instruments.request_released(request, scheduler.clock.now())
             scheduler.over(request)
 
     def _record(self, response: InferenceResponse) -> None:

@@ -35,14 +35,13 @@ class ResponseOrder:
     def admit(self, request: InferenceRequest) -> None:
         """Has the request's responses wait from now on for those of all that were admitted before."""
         with self._lock:
-            self._turns[id(request)] = request, _Turn(request.on_response)
-        request.on_response = self._on_response
+            self._turns[id(request)] = request, _Turn(request.push(self._on_response))
 
     def leave(self, request: InferenceRequest) -> None:
         """Lets a request answer at once that will not be executed: Triton does not hold refusals back either."""
         with self._lock:
-            _, turn = self._turns.pop(id(request))
-        request.on_response = turn.callback
+            del self._turns[id(request)]
+        request.pop()
         self._deliver()
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 from ..core.clock import Clock
+from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
@@ -244,7 +245,7 @@ class SequenceBatchScheduler:
             if isinstance(error, (CancelledError, UnavailableError)):
                 reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
                 self._stats.record_rejected(reason, now - request.request_start)
-            self._instruments.fail(request, self.version, error, now)
+            deliver_error(request, self.version, error, self._instruments, self._clock)
         for instance, payload in work.payloads:
             hook = self._instruments.batch_formed
             if hook is not None:

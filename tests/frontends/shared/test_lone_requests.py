@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_request import InferenceRequest, RequestEvent
 from tritonlab.frontends.shared import lone_requests
 from tritonlab.frontends.shared.lone_requests import PAUSE, LoneRequests
 
@@ -55,8 +55,8 @@ class Executor:
 def test_it_polls_until_the_answer_or_for_a_moment() -> None:
     one, executor = request(), Executor()
     LoneRequests.poll(one)  # it waits in a queue
-    one.executor, one.on_response = executor, lambda request, response: None
+    one.executor = executor
     LoneRequests.poll(one)
-    one.on_response = None
+    one.advance(RequestEvent.RELEASE)
     LoneRequests.poll(one)
     assert executor.asked == [(False, False), (True, False)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from ...core.infer_request import InferenceRequest
+from ...core.infer_request import InferenceRequest, RequestState
 
 #: Seconds that every client needs from an answer to its next request; what comes earlier was there before.
 PAUSE = 150e-6
@@ -38,4 +38,4 @@ class LoneRequests:
         """Polls for the answer of a request that is alone, if it is being executed and polling is worth it."""
         executor = request.executor
         if executor is not None:
-            executor.lead(lambda: request.executor is None or request.on_response is None, patient=False)
+            executor.lead(lambda: request.executor is None or request.state is RequestState.RELEASED, patient=False)

@@ -44,8 +44,6 @@ class ResponseIterator(Iterator[InferenceResponse]):
         request.on_response = self._on_response
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        if response.final:
-            request.on_response = None  # it leads back here: request and inputs would stay until the collector runs
         self._responses.append(response)
         waiter = self._waiter
         if waiter is not None and waiter.locked():
@@ -110,8 +108,6 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         request.on_response = self._on_response
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        if response.final:
-            request.on_response = None
         self._loop.call_soon_threadsafe(self._responses.put_nowait, response)
 
     async def __anext__(self) -> InferenceResponse:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ...core.delivery import deliver_error
 from ...core.ensemble_graph import EnsembleGraph
 from ...core.infer_request import InferenceRequest
 from ...core.infer_stats import InferStats
@@ -340,7 +341,7 @@ class ModelVersion:
         if not self.scheduler.withdraw(request):
             return False
         services = self._services.instances
-        services.instruments.fail(request, self.version, error, services.clock.now())
+        deliver_error(request, self.version, error, services.instruments, services.clock)
         return True
 
     def ready(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...core.clock import Clock
+from ...core.delivery import deliver
 from ...core.infer_request import InferenceRequest, ResponseCallback
 from ...core.infer_response import InferenceResponse, ParameterValue
 from ...core.infer_stats import InferStats
@@ -166,12 +167,12 @@ class CachedModel:
         if found is not None:
             self._answer(request, found, took)
             return
-        callback = request.on_response
-        request.on_response = self._storing(key, took, callback)
+        first = _FirstResponse(lambda response: self._store(key, response, took))
+        first.below = request.push(first)
         try:
             self._execute(request)
         except TritonError:
-            request.on_response = callback
+            request.pop()
             raise
 
     def _answer(self, request: InferenceRequest, response: InferenceResponse, took: int) -> None:
@@ -179,27 +180,7 @@ class CachedModel:
         self._stats.record_cache_hit(now - request.request_start, took, took, self._clock.wall() // 1_000_000)
         response.model_name, response.model_version = self._name, self._version
         response.request_id = request.request_id
-        if self._instruments.response_sent is not None:
-            self._instruments.response_sent(request, response, now)
-        request.respond(response)
-        if self._instruments.request_released is not None:
-            self._instruments.request_released(request, now)
-
-    def _storing(self, key: bytes, lookup_ns: int, callback: ResponseCallback | None) -> ResponseCallback:
-        """Passes the request's responses on and keeps the first, which is its only one, but for an empty final one of a
-        model that answers through its sender."""
-
-        first = True
-
-        def on_response(request: InferenceRequest, response: InferenceResponse) -> None:
-            nonlocal first
-            if first:
-                first = False
-                self._store(key, response, lookup_ns)
-            if callback is not None:
-                callback(request, response)
-
-        return on_response
+        deliver(request, response, self._instruments, self._clock)
 
     def _store(self, key: bytes, response: InferenceResponse, lookup_ns: int) -> None:
         started = self._clock.now()
@@ -217,6 +198,22 @@ class CachedModel:
     def close(self) -> None:
         """The version is gone; its answers may not be those of the next one."""
         self._cache.forget(self)
+
+
+class _FirstResponse:
+    """Keeps a request's first response, which is its only one, but for an empty final one of a model that answers
+    through its sender, and passes all on."""
+
+    def __init__(self, keep: Callable[[InferenceResponse], None]) -> None:
+        self.below: ResponseCallback | None = None
+        self._keep: Callable[[InferenceResponse], None] | None = keep
+
+    def __call__(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        keep, self._keep = self._keep, None
+        if keep is not None:
+            keep(response)
+        if self.below is not None:
+            self.below(request, response)
 
 
 def request_key(request: InferenceRequest) -> bytes:

@@ -1,0 +1,44 @@
+"""`deliver` hands a response to its client: hooks, then the client, then the end of the request. It is the only place
+that does, for instances, schedulers, ensembles and the response cache."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+from .clock import Clock
+from .infer_request import InferenceRequest
+from .infer_response import InferenceResponse
+from .instrument import Instruments
+from .status import TritonError
+
+_log = logging.getLogger(__name__)
+
+
+def deliver(request: InferenceRequest, response: InferenceResponse, instruments: Instruments, clock: Clock) -> None:
+    """Hands the response to the client; the final one ends the request. A client's callback that raises is logged."""
+    final = response.final
+    if not final:
+        request.responded = clock.now()
+    if instruments.response_sent is not None:
+        instruments.response_sent(request, response, clock.now())
+    try:
+        request.respond(response)
+    except Exception:
+        _log.exception("the response callback of %r raised", request)
+    if final and instruments.request_released is not None:
+        instruments.request_released(request, clock.now())
+
+
+def deliver_error(
+    request: InferenceRequest, version: int, error: TritonError, instruments: Instruments, clock: Clock
+) -> None:
+    """Ends the request with the error."""
+    deliver(request, error_response(request, version, error), instruments, clock)
+
+
+def error_response(request: InferenceRequest, version: int, error: TritonError) -> InferenceResponse:
+    """The final response that says why the request failed."""
+    # an exception of its own: one that several threads raise mixes their frames
+    own = copy.copy(error)
+    return InferenceResponse(request.model_name, version, request.request_id, error=own, final=True)
