@@ -11,6 +11,7 @@ from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, Script, alive, eventuall
 from tritonlab.core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from tritonlab.instances.instance_state import InstanceState
 from tritonlab.server.api.model import Model
+from tritonlab.testing import collect
 
 NOT_HEALTHY = "Stub process 'script_0_0' is not healthy."
 
@@ -274,8 +275,13 @@ def test_a_model_that_forked_dies_with_its_children(script: Script) -> None:
 
 def test_a_field_that_cannot_be_sent_fails_its_request_only(script: Script) -> None:
     code = {"CODE": [b"return [answer(OUT=np.float32([1]))]"]}
-    with pytest.raises(InvalidArgumentError, match="the request cannot be sent to the model"):
-        list(script.model.infer(inputs=code, correlation_id=object()))  # type: ignore[arg-type]
+    request = script.model.create_request(inputs=code)
+    request.request_id = object()  # type: ignore[assignment]
+    responses = collect(request)
+    script.model.server.core.infer(request)  # past the checks of the API
+    (response,) = responses
+    assert isinstance(response.error, InvalidArgumentError)
+    assert "the request cannot be sent to the model" in response.error.message
     assert script.value("2") == 2
     assert script.instance.stub is not None
     assert script.instance.stub.link.region.used == 0

@@ -115,7 +115,7 @@ def test_a_dead_stub_ends_the_sequences_it_knew(lab: Lab, strategy: str) -> None
     queued = [model.infer(inputs=number(v), correlation_id=1, raise_on_error=False) for v in (99, 7)]
     assert next(killer).error is None
     errors = [next(iterator).error for iterator in queued]
-    assert [type(error) for error in errors] == [ModelError] * 2
+    assert all(isinstance(error, ModelError) for error in errors)
     assert str(errors[0]) == "Stub process 'summing_0_0' is not healthy."
     assert str(errors[1]) == "The sequence's state was lost when a stub process of model 'summing' ended."
     with pytest.raises(InvalidArgumentError, match="must specify the START flag"):

@@ -97,7 +97,6 @@ class ModelInferCall(UnaryCall):
             if not response.final:
                 return
             response = self._earlier.take()
-        request.on_response = None
         self._service.exchange.over(request)
         try:
             message = self._service.writer.response(response, self._wanted) if response.error is None else b""

@@ -54,7 +54,6 @@ class ModelStreamInferCall(StreamCall):
         if not self.over and self._is_due(asked, response):
             self._answer(response, asked)
         if response.final:
-            request.on_response = None
             self._forget(request)
 
     def _is_due(self, asked: Asked, response: InferenceResponse) -> bool:

@@ -37,8 +37,6 @@ class ResponseQueue:
         request.on_response = self._on_response
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        if response.final:
-            request.on_response = None
         if not (response.empty or self.overrun):
             item = _encoded(response)
             self._unsent += len(item[1])

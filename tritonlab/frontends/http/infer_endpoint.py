@@ -67,7 +67,6 @@ class SingleResponse(OneResponse):
         self.add(response)
         if not response.final:
             return
-        request.on_response = None  # it leads back here: request and inputs would stay until the collector runs
         self.over = True
         if self._polling:
             return  # the event loop stops polling before it looks whether it is over
