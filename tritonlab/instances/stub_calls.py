@@ -30,7 +30,7 @@ from .request_executor import RequestExecutor
 _log = logging.getLogger(__name__)
 
 
-class ModelControl(Protocol):
+class ModelLoading(Protocol):
     """The server's model control, as a model may use it (rule 1.15)."""
 
     def load(self, name: str, config: str | None = None, files: dict[str, bytes] | None = None) -> object: ...
@@ -47,7 +47,7 @@ class StubCalls:
     replaced vanish from /metrics.
     """
 
-    def __init__(self, metrics: MetricRegistry, executor: RequestExecutor, control: ModelControl) -> None:
+    def __init__(self, metrics: MetricRegistry, executor: RequestExecutor, control: ModelLoading) -> None:
         self._metrics = metrics
         self._executor = executor
         self._control = control

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from ...core.model_config import ModelConfig, print_pbtxt
 from ...core.scratch_directory import ScratchDirectory
 from ...core.status import ModelError, TritonError
-from ...server.observe.output_check import OutputCheck
 from ...stub._pb_stub.wire.ipc_message import UNCHECKED
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -67,9 +66,7 @@ class Workspace:
 
     def __init__(self, server: Server, repository: Path) -> None:
         self.server = server
-        core = server.core
-        if not any(isinstance(one, OutputCheck) for one in core.instruments):
-            core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
+        server.check_outputs()
         self.repository = repository
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells

@@ -16,6 +16,7 @@ from ...ipc.stub_log import LogRecord
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
 from ..observe.chrome_trace import ChromeTrace
 from ..observe.idle_memory import MemoryUse
+from ..observe.output_check import OutputCheck
 from ..options import Options
 from .model import Model
 
@@ -152,6 +153,13 @@ class Server:
     def memory(self) -> MemoryUse:
         """Bytes in memory of this process and of those of the models, and what idleness gave back last."""
         return self._core.memory()
+
+    def check_outputs(self) -> None:
+        """Has the first responses of every version that becomes READY from now on looked at: `logs()` warns of outputs
+        that the config says otherwise and that Triton passes on all the same."""
+        core = self._core
+        if not any(isinstance(one, OutputCheck) for one in core.instruments):
+            core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
 
     def statistics(self, model: str = "") -> dict[str, Any]:
         """The statistics of all versions that serve, of one model or all, as Triton's `/v2/models/stats` says them."""
