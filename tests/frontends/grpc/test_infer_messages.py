@@ -255,6 +255,27 @@ def test_both_parsers_agree_on_any_bytes(data: bytes) -> None:
     assert outcome(whole=False) == outcome(whole=True)
 
 
+@pytest.mark.parametrize(
+    ("field", "datatype", "values"),
+    [
+        ("fp32_contents", DataType.FP32, np.arange(100_001, dtype=np.float32) / 4),
+        ("int_contents", DataType.INT8, np.arange(-50_000, 50_000, dtype=np.int32)),
+        ("bool_contents", DataType.BOOL, np.arange(70_000) % 3 == 0),
+    ],
+)
+def test_many_elements_are_read_in_pieces_between_which_others_run(
+    monkeypatch: pytest.MonkeyPatch, field: str, datatype: DataType, values: Any
+) -> None:
+    turns: list[None] = []
+    monkeypatch.setattr(infer_request_reader, "give_way", lambda: turns.append(None))
+    message = Request(model_name="m")
+    tensor = message.inputs.add(name="A", datatype=datatype.name, shape=[len(values)])
+    getattr(tensor.contents, field).extend(values.tolist())
+    found = read(message).inputs["A"].data
+    assert np.array_equal(found, values.astype(datatype.numpy)) and found.dtype == datatype.numpy
+    assert len(turns) == len(values) // (1 << 14)
+
+
 @st.composite
 def messages(draw: st.DrawFn) -> Any:
     """Requests for `rules` below that may be wrong in every way a message can be."""

@@ -19,6 +19,7 @@ from ...server.server_metadata import parse_version
 from ...stub._pb_stub.wire.serialization import encode_bytes_tensor
 from ..shared.access import Forwarded
 from ..shared.exchange import OutputPlan
+from ..shared.give_way import give_way
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
 
@@ -46,6 +47,8 @@ _CONTENTS: tuple[tuple[str, str, frozenset[DataType]], ...] = (
     ("fp64_contents", "FP64", frozenset({DataType.FP64})),
     ("bytes_contents", "BYTES", frozenset({DataType.BYTES})),
 )
+#: Numbers that are read without letting other threads run: 1 ms.
+_AT_ONCE = 1 << 14
 #: Elements are read at the width the message has for them, then cut to the datatype's, as Triton does (measured).
 _WIDTHS = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint32)}
 
@@ -310,6 +313,17 @@ def _classes(parameters: Any) -> int:
     return int(value.int64_param)
 
 
+def _numbers(values: Any, width: Any) -> NDArray[Any]:
+    """The elements of a repeated field, in pieces: 5 million at once stopped every other thread for 130 ms."""
+    found = np.empty(len(values), width)
+    for start in range(0, len(values), _AT_ONCE):
+        if start:
+            give_way()
+        piece = values[start : start + _AT_ONCE]
+        found[start : start + len(piece)] = piece
+    return found
+
+
 def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
     """The elements of `contents` (rule 6.7.1)."""
     contents = each.contents
@@ -329,5 +343,5 @@ def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
             found = np.frombuffer(encode_bytes_tensor(elements), np.uint8)
         else:
             width = _WIDTHS.get(name, datatype.numpy)
-            found = np.fromiter(values, width, len(values)).astype(datatype.numpy, copy=False)
+            found = _numbers(values, width).astype(datatype.numpy, copy=False)
     return np.empty(0, WIRE_ELEMENTS[datatype]) if found is None else found

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .large_work import give_way
+from ..shared.give_way import give_way
 
 #: Numbers that are written without letting other threads run: 2 ms.
 _AT_ONCE = 1 << 12

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .large_work import give_way
+from ..shared.give_way import give_way
 
 #: Bytes that are parsed in one go; 64 KB of numbers take 1 ms.
 PIECE = 1 << 16
