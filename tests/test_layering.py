@@ -53,10 +53,7 @@ LAZY = {
 }
 
 #: Circles of imports for type checkers that are still to be opened: (module, import).
-STILL_CIRCLES = {
-    ("tritonlab.stub._pb_stub.api.bridge", "tritonlab.stub._pb_stub.api.infer_request"),
-    ("tritonlab.stub._pb_stub.api.bridge", "tritonlab.stub._pb_stub.api.infer_response"),
-}
+STILL_CIRCLES: set[tuple[str, str]] = set()
 
 #: What the stub may import besides the standard library and itself: it is started by any interpreter that has numpy.
 STUB_MAY_IMPORT = {"numpy"}

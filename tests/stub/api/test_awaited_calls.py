@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tritonlab.stub._pb_stub.api import awaited_calls
-from tritonlab.stub._pb_stub.api.awaited_calls import threads_awaited_by
+from tritonlab.stub._pb_stub.process.needed_calls import threads_awaited_by
 
 
 class Calls:

@@ -238,14 +238,18 @@ def test_who_could_change_what_was_sent() -> None:
         "received": Tensor._received("a", 12, [1], memoryview(bytes(8)), None),
     }
     changeable = [name for name, tensor in tensors.items() if tensor._may_change()]
-    assert changeable == ["the author's array", "a view", "imported"]
+    assert changeable == ["the author's array", "a view", "imported", "nobody's"]
 
 
 @pytest.mark.rule("1.4.7")
-def test_the_array_of_a_sent_tensor_is_a_copy_for_who_had_not_seen_it() -> None:
-    tensor = Tensor("a", np.ones(2))
+@pytest.mark.parametrize("array", [np.ones(2), np.ones((2, 2))[:1, :1], np.array(1.0), np.zeros(0)])
+def test_what_a_small_tensor_has_sent_it_sends_again(array: np.ndarray[Any, Any]) -> None:
+    tensor, before = Tensor("a", array), array.tobytes()
+    assert bytes(tensor._freeze()) == before
     assert not tensor._may_change()
-    array = tensor.as_numpy()
-    assert tensor.as_numpy() is array
-    array[0] = 5
-    assert tensor._wire()[2].tolist() == [1, 1]
+    array[...] = 5
+    assert tensor.as_numpy().tolist() == array.tolist()
+    assert bytes(tensor._wire()[2]) == before
+    assert tensor._wire()[:2] == (12, list(array.shape))
+    if array.size:
+        assert np.from_dlpack(tensor).tobytes() == before

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tritonlab.stub._pb_stub.api import awaited_calls
+from tritonlab.stub._pb_stub.process import needed_calls as needed_calls_module
 from tritonlab.stub._pb_stub.process.needed_calls import AwaitedCoroutine, needed_calls
 
 
@@ -171,3 +172,16 @@ def test_the_coroutine_of_execute_needs_its_loop() -> None:
 
 def test_a_thread_that_is_gone_needs_nothing() -> None:
     assert needed_calls(1, {}) == (set(), {1})
+
+
+def test_a_python_that_shows_less_finds_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked up in the standard library may be gone in a Python to come: then a call is not found, no more."""
+    monkeypatch.setattr(needed_calls_module, "_RUN_WORK", None)
+    world = World()
+    main = world.run(lambda: result(world))
+    while not world.waiting:
+        time.sleep(0.002)
+    assert world.needed(main) == ""
+    world.over.set()
+    main.join(5)
+    assert needed_calls_module.threads_awaited_by(object()) == set()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tritonlab.stub._pb_stub.api import own_threads
 from tritonlab.stub._pb_stub.process import thread_stacks
 from tritonlab.stub._pb_stub.process.errands import Errands
 from tritonlab.stub._pb_stub.process.thread_stacks import all_stacks
@@ -50,10 +51,15 @@ def test_a_thread_is_shown_with_its_name_and_source_lines() -> None:
 def test_our_threads_and_the_asking_one_are_not_shown() -> None:
     errands = Errands()
     errands.start()
-    monitor = Blocked("monitor")
+    over = threading.Event()
+    own_threads.start("monitor", over.wait, 10)
+    own_threads.start("is_ready", over.wait, 10, runs_authors=True)
+    namesake = Blocked("errands")
     text = all_stacks()
-    monitor.over.set()
-    assert "errands" not in text
+    namesake.over.set()
+    over.set()
+    assert text.count("Thread 'errands'") == 1  # the author's, who may choose any name
+    assert "Thread 'is_ready'" in text
     assert "monitor" not in text
     assert "all_stacks" not in text
 

@@ -1,15 +1,12 @@
-"""This module finds out which BLS calls a coroutine waits for, as far as asyncio shows it.
-
-`async_exec` runs `exec` on a thread of the loop's executor. Here is remembered which future belongs to which thread, so
-that from a task that does not move one can tell the calls it needs. Only what is certain counts: a future awaited by
-name, through other tasks, or through `asyncio.gather`.
+"""This module remembers which thread runs the `exec` of which `async_exec`, so that from a task that does not move one
+can tell the calls it needs (`process/needed_calls.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, Callable, Set
+from typing import Any, Callable, Optional
 from weakref import WeakKeyDictionary
 
 
@@ -37,22 +34,6 @@ def start(function: Callable[[bool], Any], decoupled: bool) -> "asyncio.Future[A
     return future
 
 
-def threads_awaited_by(task: Any) -> Set[int]:
-    """The threads whose calls must end before `task` goes on; may be called from any thread, at any time."""
-    future = getattr(task, "_fut_waiter", None)
-    return set() if future is None else _threads(future)
-
-
-def _threads(future: Any) -> Set[int]:
-    if future.done():
-        return set()
-    call = _calls.get(future)
-    if call is not None:
-        return {call.thread} if call.thread else set()
-    if isinstance(future, asyncio.Task):
-        return threads_awaited_by(future)
-    running = [child for child in getattr(future, "_children", ()) if not child.done()]
-    # gather needs all of them unless one raises, which a call does not
-    if len(running) == 1 or all(child in _calls for child in running):
-        return {thread for child in running for thread in _threads(child)}
-    return set()
+def call_of(future: Any) -> Optional[AwaitedCall]:
+    """The call that the future is of, if it is one of these."""
+    return _calls.get(future)

@@ -10,13 +10,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from typing import Any, Iterator
 
 from ..wire.ipc_message import ROW
-
-if TYPE_CHECKING:
-    from .infer_request import InferenceRequest
-    from .infer_response import InferenceResponse
 
 
 class BridgeError(Exception):
@@ -40,7 +36,11 @@ _AUTHORS_WORDS = {
 
 
 class Bridge:
-    """The calls an author's object makes to the server. This base class is the one without a server."""
+    """The calls an author's object makes to the server. This base class is the one without a server.
+
+    A `request` is an InferenceRequest and a `response` an InferenceResponse or None: those modules call this one, which
+    cannot name them.
+    """
 
     #: "import" | "auto_complete" | "construct" | "initialize" | "execute" | "finalize" | "" outside a stub
     phase = ""
@@ -63,7 +63,7 @@ class Bridge:
         self._refuse("is_cancelled()")
         return False
 
-    def send_response(self, handle: int, response: "Optional[InferenceResponse]", flags: int) -> None:
+    def send_response(self, handle: int, response: Any, flags: int) -> None:
         """Sends one response of a received request. The checks of rule 1.9.2 are the sender's."""
         self._refuse("InferenceResponseSender.send()")
 
@@ -71,7 +71,7 @@ class Bridge:
         """The last object that could end a received request is gone; `answered`: after it sent a response. Called by
         destructors, on any thread and in the middle of anything: must neither block nor send."""
 
-    def infer(self, request: "InferenceRequest", decoupled: bool) -> "Iterator[InferenceResponse]":
+    def infer(self, request: Any, decoupled: bool) -> Iterator[Any]:
         """Runs a BLS request; yields its responses as they come. The iterator has `cancel()`."""
         self._refuse("exec()")
         return iter(())

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar, Deque, Dict, List, Optional
 
 from ..wire.ipc_message import MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
-from . import bridge
+from . import bridge, own_threads
 from .argument_check import CAST_ERROR, as_float, as_text, mismatch, no_constructor
 from .bridge import Bridge
 from .enums import MetricKind
@@ -184,8 +184,7 @@ class _Undertaker:
     def bury(self) -> None:
         """Reports all families gone so far; starts the thread on its first call, as the first family is made."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="metric families", daemon=True)
-            self._thread.start()
+            self._thread = own_threads.start("metric families", self._run)
         with self._lock:
             while self._dead:
                 life = self._dead.popleft()

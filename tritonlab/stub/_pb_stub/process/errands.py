@@ -10,6 +10,8 @@ import threading
 from queue import SimpleQueue
 from typing import Callable, Optional
 
+from ..api import own_threads
+
 
 class Errands:
     """Runs functions one after the other. One that raises ends the thread: the link is gone, and nobody is told."""
@@ -21,8 +23,7 @@ class Errands:
     def start(self) -> None:
         """Starts the thread; what was put before is done first. Not for destructors: a thread must not start there."""
         if self.thread is None:
-            self.thread = threading.Thread(target=self._run, name="errands", daemon=True)
-            self.thread.start()
+            self.thread = own_threads.start("errands", self._run)
 
     def put(self, errand: Callable[[], None]) -> None:
         """Has `errand` called soon. May be called anywhere."""

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import os
 import sys
-import threading
 import time
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, Tuple, Type
 
+from ..api import own_threads
 from ..api.errors import TritonModelException
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
@@ -83,7 +83,7 @@ class MainLoop:
 
     def run(self) -> None:
         """Serves commands until FINALIZE, or until the kernel is gone."""
-        threading.Thread(target=self._watch, name="monitor", daemon=True).start()
+        own_threads.start("monitor", self._watch)
         self._bridge.errands.start()
         execute = NUMBER["EXECUTE"]
         while self._running:
@@ -352,8 +352,7 @@ class MainLoop:
                 kind = BY_NUMBER[command].body
                 if kind is IsReady:
                     # on a thread of its own: one that hangs must not keep this one from saying where it hangs
-                    asked = (ident, self._is_ready)
-                    threading.Thread(target=self._answer, args=asked, name="is_ready", daemon=True).start()
+                    own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
                 else:
                     self._answer(ident, self._answers[kind])
         except LinkClosed:

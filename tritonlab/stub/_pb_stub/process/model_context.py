@@ -16,6 +16,7 @@ import sys
 import threading
 from typing import Any, Dict, List, Optional, Set
 
+from ..api import own_threads
 from ..api.bridge import Bridge
 from .needed_calls import AwaitedCoroutine
 
@@ -113,9 +114,7 @@ class ModelContext:
         """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8)."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            run = (self._loop,)
-            self._loop_thread = threading.Thread(target=_run_forever, args=run, name="async execute", daemon=True)
-            self._loop_thread.start()
+            self._loop_thread = own_threads.start("async execute", _run_forever, self._loop, runs_authors=True)
         assert self._loop_thread is not None
         return AwaitedCoroutine(coroutine, self._loop, self._loop_thread.ident or 0)
 

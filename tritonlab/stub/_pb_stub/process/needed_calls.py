@@ -4,6 +4,12 @@ asyncio show it.
 The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. What is found
 here is certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. Asked
 for by the kernel when calls might wait for one another, never in between.
+
+Python tells nobody what a thread or a task waits for. So this module, and no other, looks into the standard library:
+at the arguments of `join`, `result`, `wait` and `run_until_complete` in the frames of threads, at what a worker of a
+ThreadPoolExecutor runs, at the future that a task awaits, and at the futures that `gather` has gathered. A Python in
+which one of these has another form shows less: calls that wait for one another are not found then, and wait as they do
+in Triton.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ import sys
 import threading
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
-from ..api.awaited_calls import threads_awaited_by
+from ..api import awaited_calls
 
 #: INFER id and number of responses it has had
 Call = Tuple[int, int]
@@ -24,7 +30,8 @@ _JOIN = threading.Thread.join.__code__
 _RESULT = concurrent.futures.Future.result.__code__
 _WAIT = concurrent.futures.wait.__code__
 _RUN_UNTIL_COMPLETE = asyncio.BaseEventLoop.run_until_complete.__code__
-_RUN_WORK = concurrent.futures.thread._WorkItem.run.__code__
+#: What a worker of a ThreadPoolExecutor runs: one item, which has the future.
+_RUN_WORK = getattr(getattr(getattr(concurrent.futures.thread, "_WorkItem", None), "run", None), "__code__", None)
 
 
 class AwaitedCoroutine:
@@ -119,6 +126,28 @@ def _runs(frame: Any, future: Any) -> bool:
     while frame is not None:
         if frame.f_code is _RUN_WORK:
             item = frame.f_locals.get("self")
-            return item is not None and item.future is future
+            return item is not None and getattr(item, "future", None) is future
         frame = frame.f_back
     return False
+
+
+def threads_awaited_by(task: Any) -> Set[int]:
+    """The threads whose calls must end before `task` goes on; may be called from any thread, at any time. Only what is
+    certain counts: a future awaited by name, through other tasks, or through `asyncio.gather`."""
+    future = getattr(task, "_fut_waiter", None)
+    return set() if future is None else _threads_of(future)
+
+
+def _threads_of(future: Any) -> Set[int]:
+    if future.done():
+        return set()
+    call = awaited_calls.call_of(future)
+    if call is not None:
+        return {call.thread} if call.thread else set()
+    if isinstance(future, asyncio.Task):
+        return threads_awaited_by(future)
+    running = [child for child in getattr(future, "_children", ()) if not child.done()]
+    # gather needs all of them unless one raises, which a call does not
+    if len(running) == 1 or all(awaited_calls.call_of(child) is not None for child in running):
+        return {thread for child in running for thread in _threads_of(child)}
+    return set()

@@ -13,17 +13,17 @@ import os
 import sys
 import threading
 from collections import deque
-from sys import getrefcount
-from typing import Any, Callable, Container, Deque, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Any, Callable, Deque, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 from weakref import ref
 
 import numpy as np
 
+from ..api import own_threads
 from ..api.bridge import Bridge, BridgeError, stderr_line
 from ..api.errors import TritonError, code_of
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
-from ..api.pb_tensor import Tensor
+from ..api.pb_tensor import SMALL, Tensor
 from ..wire.connection import Connection, LinkClosed, Message
 from ..wire.ipc_message import (
     BY_NUMBER,
@@ -58,8 +58,6 @@ _NOTHING: Any = ()
 _NO_OUTPUT = Output([], None, "")
 #: A tensor whose array somebody else may change, and its header in the block that was packed
 Sent = Tuple["ref[Tensor]", Row]
-#: Threads that never answer a request, by name: the main thread, which asks, and the stub's own.
-_NO_AUTHORS = frozenset(("MainThread", "monitor", "errands", "is_ready", "metric families", "async execute"))
 
 
 class StubBridge(Bridge):
@@ -223,9 +221,8 @@ class StubBridge(Bridge):
                 for tensor in response._tensors:
                     if tensor._name in requested:
                         datatype, shape, data = tensor._wire()
-                        # mostly nobody but the tensor has the array, and nothing need be kept (`Tensor._may_change`)
-                        if type(data) is _ndarray and data.base is None and getrefcount(data) <= 4:
-                            tensor._array = None
+                        if type(data) is _ndarray and data.nbytes < SMALL:
+                            data = tensor._freeze()
                         elif tensor._may_change():
                             kept.append((len(wires), ref(tensor)))
                         wires.append((tensor._name, datatype, shape, data))
@@ -270,8 +267,15 @@ class StubBridge(Bridge):
     # -- BLS
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> "InferCall":
-        kept = [(index, ref(tensor)) for index, tensor in enumerate(request._inputs) if tensor._may_change()]
-        inputs = [(tensor._name, *tensor._wire()) for tensor in request._inputs]
+        inputs: List[Wire] = []
+        kept = []
+        for index, tensor in enumerate(request._inputs):
+            datatype, shape, data = tensor._wire()
+            if type(data) is _ndarray and data.nbytes < SMALL:
+                data = tensor._freeze()
+            elif tensor._may_change():
+                kept.append((index, ref(tensor)))
+            inputs.append((tensor._name, datatype, shape, data))
         try:
             block, tensors = pack_tensors(self.region, inputs)
         except SharedMemoryError as failure:
@@ -287,7 +291,7 @@ class StubBridge(Bridge):
     def wait_kind(self) -> int:
         """What it means for the running `execute` that this thread waits now; see INFER in the COMMANDS table."""
         executing = self.executing
-        return 0 if executing is None or threading.get_ident() != self._main else _kind(executing, ())
+        return 0 if executing is None or threading.get_ident() != self._main else self._kind(executing, frozenset())
 
     def waits(self) -> Needs:
         """The answer to WAITS. So the kernel finds calls that wait for themselves (rule 4.4.1)."""
@@ -295,15 +299,15 @@ class StubBridge(Bridge):
         if executing is None:
             return Needs(0, [])
         calls, threads = needed_calls(self._main, self.waiting.copy(), self.awaited)
-        return Needs(_kind(executing, threads), [NeededCall(*call) for call in sorted(calls)])
+        return Needs(self._kind(executing, threads), [NeededCall(*call) for call in sorted(calls)])
 
-
-def _kind(executing: Sequence[InferenceRequest], waiting: Container[int]) -> int:
-    """2 if nothing but what `execute` returns could answer its requests while these threads wait, else 1."""
-    if all(request._sender is None for request in executing):
-        return 2
-    others = [t for t in threading.enumerate() if t.ident not in waiting and t.name not in _NO_AUTHORS]
-    return 1 if others else 2
+    def _kind(self, executing: Sequence[InferenceRequest], waiting: AbstractSet[int]) -> int:
+        """2 if nothing but what `execute` returns could answer its requests while these threads wait, else 1."""
+        if all(request._sender is None for request in executing):
+            return 2
+        # the main thread is the one that asks, and the stub's own never answer a request
+        never = {self._main, *own_threads.own(), *waiting}
+        return 1 if any(thread.ident not in never for thread in threading.enumerate()) else 2
 
 
 class InferCall:

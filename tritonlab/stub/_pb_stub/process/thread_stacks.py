@@ -9,6 +9,7 @@ import threading
 import traceback
 from typing import Any, List, Optional, Tuple
 
+from ..api import own_threads
 from ..wire.serialization import bounded
 from .author_error import STUB_DIRECTORY
 
@@ -16,20 +17,17 @@ _OURS = STUB_DIRECTORY + os.sep
 _LIBRARY = os.path.dirname(threading.__file__) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
-#: Our own threads, by name; they never do anything of the author's.
-OWN_THREADS = frozenset(("monitor", "errands", "metric families"))
-
 
 def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
     """The stacks of all threads, the main thread first, and of the tasks of `loop`; outermost call first, as in a
     traceback."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    main = threading.main_thread().ident
+    main, ours = threading.main_thread().ident, own_threads.without_authors()
     frames = sorted(sys._current_frames().items(), key=lambda item: (item[0] != main, item[0]))
     parts = [
         _part("Thread '%s'" % names.get(ident, "not of Python's"), _summaries(frame))
         for ident, frame in frames
-        if names.get(ident) not in OWN_THREADS and ident != threading.get_ident()
+        if ident not in ours and ident != threading.get_ident()
     ]
     for task in _tasks(loop):
         parts.append(_part("Task '%s'" % task.get_name(), _task_stack(task)))

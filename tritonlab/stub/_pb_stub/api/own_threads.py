@@ -1,0 +1,39 @@
+"""The stub's own threads, by ident, so that nobody takes one for the author's."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable, Dict, FrozenSet
+
+#: ident -> whether the author's code may run there
+_running: Dict[int, bool] = {}
+
+
+def start(name: str, function: Callable[..., Any], *args: Any, runs_authors: bool = False) -> threading.Thread:
+    """Starts a daemon thread of ours. `runs_authors`: it may call the author's code."""
+
+    def run() -> None:
+        ident = threading.get_ident()
+        _running[ident] = runs_authors
+        try:
+            function(*args)
+        finally:
+            del _running[ident]
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def own() -> FrozenSet[int]:
+    """The idents of our threads."""
+    return frozenset(_running.copy())
+
+
+def without_authors() -> FrozenSet[int]:
+    """Those of them that never call the author's code."""
+    return frozenset(ident for ident, runs_authors in _running.copy().items() if not runs_authors)
+
+
+os.register_at_fork(after_in_child=_running.clear)  # a forked process has none of them, and may use their idents again
