@@ -1,8 +1,9 @@
 """These functions add to a configuration what the server adds before a model gets it: defaults, normal forms, merged
 auto-complete, instances.
 
-Order on a load (rule 2.2): `autofill` -> `validate_poll` -> the author's auto_complete_config -> `merge_auto_complete`
--> `normalize_instance_groups` -> `validate_final` -> one stub per `instance_specs`. Each returns a new message.
+Order on a load (rule 2.2): `polled` (`autofill`, `validate_poll`) -> the author's auto_complete_config ->
+`merge_auto_complete` -> `final` (`normalize_instance_groups`, `validate_final`) -> one stub per `instance_specs`. Each
+returns a new message.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ __all__ = [
     "InstanceSpec",
     "autofill",
     "config_differs",
+    "final",
     "instance_args",
     "instance_specs",
     "is_decoupled",
     "is_ensemble",
     "merge_auto_complete",
     "normalize_instance_groups",
+    "polled",
     "validate_final",
     "validate_poll",
 ]
@@ -66,6 +69,20 @@ def identifier(name: str, namespace: str = "") -> str:
 def step_model(step: Any) -> str:
     """The identifier of the model that a step of an ensemble names."""
     return identifier(step.model_name, step.model_namespace)
+
+
+def polled(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
+    """What a server makes of a configuration when it reads it (table 5.3.1). Raises ConfigError."""
+    filled = autofill(config, model_name=model_name, files=files)
+    validate_poll(filled, model_name=model_name)
+    return filled
+
+
+def final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
+    """What a model runs with, after its auto_complete_config (table 5.3.2). Raises ConfigError."""
+    grouped = normalize_instance_groups(config, gpu_ids=gpu_ids)
+    validate_final(grouped, gpu_ids=gpu_ids)
+    return grouped
 
 
 def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:

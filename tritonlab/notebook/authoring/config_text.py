@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.model_config import ConfigError, ModelConfig, parse_pbtxt
-from ...core.model_config_rules import autofill
-from ...core.model_config_validation import validate_poll
+from ...core.model_config_rules import polled
 
 _PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
 _NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
@@ -32,7 +31,7 @@ class ConfigText:
         """The message. Raises ConfigTextError for what the server would refuse when it reads the file (table 5.3.1)."""
         try:
             config = parse_pbtxt(self.text, f"{model}/config.pbtxt")
-            validate_poll(autofill(config, model_name=model, files={"model.py"}), model_name=model)
+            polled(config, model_name=model, files={"model.py"})
         except ConfigError as error:
             raise ConfigTextError(error, self) from None
         return config

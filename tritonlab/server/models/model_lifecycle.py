@@ -23,12 +23,12 @@ from ...core.infer_stats import InferStats
 from ...core.latency_stats import Histogram
 from ...core.model_config import ConfigError, ModelConfig, to_json
 from ...core.model_config_rules import (
+    final,
     instance_specs,
     is_ensemble,
     merge_auto_complete,
     normalize_instance_groups,
     step_model,
-    validate_final,
 )
 from ...core.request_rules import RequestRules
 from ...core.status import NotFoundError, TritonError, UnavailableError
@@ -236,13 +236,10 @@ class ModelVersion:
 
     @staticmethod
     def _normalized(config: ModelConfig) -> ModelConfig:
-        gpus = visible_gpus()
         try:
-            config = normalize_instance_groups(config, gpu_ids=gpus)
-            validate_final(config, gpu_ids=gpus)
+            return final(config, gpu_ids=visible_gpus())
         except ConfigError as error:
             raise TritonError.of(error.code, error.reason) from error
-        return config
 
     def _merged(self, config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.model_config import ConfigError, ModelConfig, from_json, parse_pbtxt, print_pbtxt
-from ...core.model_config_rules import autofill, identifier, validate_poll
+from ...core.model_config_rules import identifier, polled
 from ...core.scratch_directory import ScratchDirectory
 from ...core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 
@@ -215,25 +215,25 @@ class ModelRepositoryManager:
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)
         override = json.dumps(config) if isinstance(config, dict) else config
+        given = None if override is None else from_json(override)
         temporary = None
         if files:
-            if override is None:
+            if given is None:
                 raise _poll_failure(name, "Load parameter 'config' must be specified for model file override")
             temporary = ScratchDirectory("model-")
             directory = temporary.path
             _write_files(directory, files)
             # as Triton does: the model finds its configuration there, whatever the files say
-            (directory / CONFIG_FILE).write_text(print_pbtxt(from_json(override)), encoding="utf-8")
+            (directory / CONFIG_FILE).write_text(print_pbtxt(given), encoding="utf-8")
         else:
             directory = self._directory(identifier)
         before = fingerprint(directory)  # first: what changes while the model loads is a change for the next load
         config_file = self._config_file(directory)
-        found = self._config(directory / config_file, override)
+        found = self._read_config(directory / config_file) if given is None else given
         versions = _version_directories(directory)
         first = sorted(str(version) for version in versions)[:1]
         names = [p.name + "/" * p.is_dir() for p in (directory / first[0]).iterdir()] if first else []
-        filled = autofill(found, model_name=name, files=names)
-        validate_poll(filled, model_name=name)
+        filled = polled(found, model_name=name, files=names)
         chosen = _select(filled, versions)
         return ModelFiles(name, directory, filled, chosen, before, override, temporary, config_file, namespace)
 
@@ -241,9 +241,7 @@ class ModelRepositoryManager:
         named = f"{CONFIGS}/{self._config_name}.pbtxt"
         return named if self._config_name and os.path.isfile(directory / named) else CONFIG_FILE
 
-    def _config(self, path: Path, override: str | None) -> ModelConfig:
-        if override is not None:
-            return from_json(override)
+    def _read_config(self, path: Path) -> ModelConfig:
         if not path.is_file():
             if self._strict:
                 raise ConfigError(f"failed to open text file for read {path}: No such file or directory")
