@@ -186,7 +186,12 @@ def test_help_says_what_every_option_is_for(notebook: Any) -> None:
     assert "%triton unload" in notebook.shell.find_line_magic("triton").__doc__
 
 
-@pytest.mark.parametrize("command", ["status", "logs", "load", "config", "edit", "metrics", "export", "playground"])
+COMMANDS_OF_MODELS = [
+    "status", "logs", "load", "unload", "config", "edit", "metrics", "statistics", "export", "playground"
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS_OF_MODELS)
 def test_a_name_that_is_nearly_one_is_said(notebook: Any, command: str) -> None:
     notebook.run(f"%%triton_model add_sub {OPTIONS} --quiet\n{ADD}")
     result = notebook.run(f"%triton {command} ad_sub")

@@ -12,6 +12,7 @@ from ...core.data_type import DataType
 from ...core.model_config import ModelConfig
 from .config_text import ConfigText
 from .errors import OptionError
+from .hints import did_you_mean
 
 KINDS = ("auto", "cpu", "gpu", "model")
 
@@ -53,7 +54,9 @@ class ConfigOptions:
         known = [f.name for f in fields(ConfigOptions)]
         for name in options:
             if name not in known:
-                raise TypeError(f"there is no option {name!r}; a model takes {', '.join(known)}")
+                nearest = did_you_mean(name, known)
+                takes = f"a model takes {', '.join(known)}"
+                raise TypeError(f"there is no option {name!r}; {takes}{': ' + nearest if nearest else ''}")
         for name in ("inputs", "outputs"):
             if isinstance(options.get(name), str):
                 options[name] = (options[name],)

@@ -80,6 +80,8 @@ def _load(context: Context, arguments: argparse.Namespace) -> None:
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> None:
+    if arguments.name not in context.workspace.names():
+        context.model(arguments.name)  # raises; the server would say nothing, as Triton does
     context.workspace.unload(arguments.name, unload_dependents=arguments.dependents, timeout=arguments.timeout)
 
 
@@ -188,6 +190,8 @@ def _metrics(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
+    if arguments.name is not None:
+        context.model(arguments.name)
     return Text(statistics_text(context.workspace.server.statistics(arguments.name or "")))
 
 
