@@ -190,7 +190,8 @@ class Bench:
 
     def record(self, payload: Payload) -> None:
         count = len(payload.requests)
-        self.run.stats.record_batch(payload.size, [0] * count, [0] * count, ExecuteTimes(0, 0, 0), 0, 1, 0)
+        assert payload.stats is not None
+        payload.stats.record_batch(payload.size, [0] * count, [0] * count, ExecuteTimes(0, 0, 0), 0, 1, 0)
 
     def executions(self) -> int:
         return int(self.stats.to_dict("m", 1)["execution_count"])

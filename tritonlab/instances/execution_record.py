@@ -11,7 +11,7 @@ from .payload import Payload
 
 
 class ExecutionRecord:
-    """Of one instance. `stats` may be replaced between two executions."""
+    """Of one instance. `stats`: those of its model; a payload may bring its own."""
 
     def __init__(self, instance: str, stats: InferStats, clock: Clock, instruments: Instruments) -> None:
         self.stats = stats
@@ -23,7 +23,8 @@ class ExecutionRecord:
         """The `execute` call of the payload has ended."""
         now = self._clock.now()
         requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
-        self.stats.record_batch(
+        stats = self.stats if payload.stats is None else payload.stats
+        stats.record_batch(
             payload.size,
             [r.execute_start - r.queue_start for r in requests],
             [now - r.request_start for r in requests],
@@ -32,7 +33,7 @@ class ExecutionRecord:
             self._clock.wall() // 1_000_000,
             payload.nulls,
         )
-        if self.stats.composing:
+        if stats.composing:
             for request in requests:
                 if isinstance(request, StepRequest):
                     request.on_executed(times)

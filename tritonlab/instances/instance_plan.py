@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..core.clock import Clock
@@ -76,3 +77,13 @@ class InstanceEvents(Generic[InstanceT]):
     iterative: bool = False
     #: whether waiting callers may read the stub's answers; not where responses are held back for others (rule 5.5.7)
     leads: bool = True
+
+
+class BoundEvents(Generic[InstanceT]):
+    """The events of one instance."""
+
+    def __init__(self, instance: InstanceT, events: InstanceEvents[InstanceT]) -> None:
+        self.away = partial(events.away, instance)
+        self.idle = partial(events.idle, instance)
+        self.gone = partial(events.gone, instance)
+        self.ready = partial(events.ready, instance)

@@ -16,7 +16,7 @@ from ..ipc.spin import SPIN_US, STUB_SPIN_US
 from ..ipc.stub_link import RESCHEDULED, Executed, Log, PackedBatch, Raised, Response, SharedMemoryError, StubLink
 from .execution_record import ExecutionRecord
 from .inflight_requests import InflightRequests
-from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
+from .instance_plan import BoundEvents, InstanceEvents, InstancePlan, InstanceServices
 from .instance_state import TRANSITIONS, InstanceEvent, InstanceState
 from .model_stub import ModelStub
 from .payload import Payload
@@ -49,7 +49,7 @@ class ModelInstance:
         self._executions = ExecutionRecord(plan.name, stats, services.clock, services.instruments)
         self._events = events
         self._idle: Callable[[ModelInstance], None] = events.idle
-        self.replacement = StubReplacement(self, _Bound(self, events), services.clock, services.later)
+        self.replacement = StubReplacement(self, BoundEvents(self, events), services.clock, services.later)
         self._leaving = False
         #: the models that its BLS calls named
         self.called: set[str] = set()
@@ -97,21 +97,19 @@ class ModelInstance:
 
     def _warm_up(self, warmup: Warmup, stub: ModelStub) -> None:
         """While no scheduler gives this instance anything. Raises TritonError (rule 5.8.4)."""
-        stats, batches = self._executions.stats, self._batches
         run = WarmupRun(
             warmup,
             self.plan.name,
             self._services.clock,
-            stats,
-            partial(self.execute, warming=True),
+            self._executions.stats,
+            self.execute,
             lambda: stub.unhealthy() if stub.link.lost else None,
         )
-        self._executions.stats, self._idle = run.stats, _nobody
+        batches = self._batches
         try:
             run.run()
         finally:
-            self._executions.stats, self._idle = stats, self._events.idle
-            self._batches = batches  # an instance that dies again and again without a request is given up
+            self._batches = batches  # a stub that dies again and again without a request starts after pauses
             self._payload = None
             self.inflight.clear()
 
@@ -225,19 +223,19 @@ class ModelInstance:
 
     # -- execution
 
-    def execute(self, payload: Payload, warming: bool = False) -> None:
-        """Sends the batch to the stub. Never blocks; errors reach the requests, not the caller. `warming`: before the
-        instance is READY."""
+    def execute(self, payload: Payload) -> None:
+        """Sends the batch to the stub. Never blocks; errors reach the requests, not the caller. A warm-up's payload
+        comes before the instance is READY."""
         services = self._services
         now = services.clock.now()
-        stub = self._stub if warming or self.state is InstanceState.READY else None
+        stub = self._stub if self.state is InstanceState.READY or payload.stats is not None else None
         packed, error = _pack(payload, stub) if stub is not None else (None, None)
         if payload.late is not None and (late := payload.late(payload.requests)):
             if stub is not None and packed is not None:
                 stub.link.drop(packed)
             self._go_on_without(late, payload)
             return
-        if not self._begin(payload, stub, now, warming):
+        if not self._begin(payload, stub, now):
             return
         assert stub is not None
         stub.executing_ids = tuple([request.request_id for request in payload.requests])
@@ -254,11 +252,11 @@ class ModelInstance:
         if stub.link.lost:
             self._on_lost(stub)
 
-    def _begin(self, payload: Payload, stub: ModelStub | None, now: int, warming: bool) -> bool:
+    def _begin(self, payload: Payload, stub: ModelStub | None, now: int) -> bool:
         """Makes the payload the one in execution; False if `stub` cannot take it, and something else became of it."""
         executor = self if self._events.leads else None
         with self._lock:
-            current = self._stub if warming or self.state is InstanceState.READY else None
+            current = self._stub if self.state is InstanceState.READY or payload.stats is not None else None
             if current is not None and current is stub:
                 self._batches += 1
                 payload.batch_id = self._batches
@@ -274,7 +272,7 @@ class ModelInstance:
             if self.state is InstanceState.RESTARTING and self.replacement.hold(payload):
                 return False
         if current is not None:
-            self.execute(payload, warming)  # it was replaced meanwhile
+            self.execute(payload)  # it was replaced meanwhile
         else:
             self.refuse(payload, ModelError(f"Stub process '{self.plan.name}' is not healthy."))
         return False
@@ -389,7 +387,8 @@ class ModelInstance:
         if self._stub is not None:
             self._stub.executing_ids = ()
         self._services.spin.leave(id(self))
-        self._idle(self)
+        if payload.stats is None:
+            self._idle(self)
         return True
 
     def _finish(self, payload: Payload, error: TritonError, times: ExecuteTimes | None) -> None:
@@ -442,16 +441,6 @@ class ModelInstance:
         )
 
 
-class _Bound:
-    """The events of one instance."""
-
-    def __init__(self, instance: ModelInstance, events: InstanceEvents[ModelInstance]) -> None:
-        self.away = partial(events.away, instance)
-        self.idle = partial(events.idle, instance)
-        self.gone = partial(events.gone, instance)
-        self.ready = partial(events.ready, instance)
-
-
 def _pack(payload: Payload, stub: ModelStub) -> tuple[PackedBatch | None, TritonError | None]:
     """The inputs in the stub's region, or why that failed."""
     try:
@@ -464,7 +453,3 @@ def _pack(payload: Payload, stub: ModelStub) -> tuple[PackedBatch | None, Triton
 
 def _unsent(error: Exception) -> TritonError:
     return InvalidArgumentError(f"the request cannot be sent to the model: {error}")
-
-
-def _nobody(instance: ModelInstance) -> None:
-    """Who hears that an instance is idle before its scheduler knows of it."""

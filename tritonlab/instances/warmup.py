@@ -126,7 +126,7 @@ class Warmup:
 class WarmupRun:
     """One instance's warmup. `execute` sends a payload to its stub; `died` is the error of a stub that answers no more.
 
-    The instance records its executions in `stats` meanwhile: that is how the end of a call is noticed whose requests
+    Its payloads bring the statistics that they are recorded in: that is how the end of a call is noticed whose requests
     were all answered through their senders.
     """
 
@@ -139,7 +139,7 @@ class WarmupRun:
         execute: Callable[[Payload], None],
         died: Callable[[], ModelError | None],
     ) -> None:
-        self.stats: InferStats = _Recorder(stats if warmup.counted else None, self._on_recorded)
+        self._stats = _Recorder(stats if warmup.counted else None, self._on_recorded)
         self._warmup = warmup
         self._instance = instance
         self._clock = clock
@@ -169,7 +169,7 @@ class WarmupRun:
         self._errors = []
         self._open = set(range(count + 1))
         self._over.clear()
-        self._execute(Payload(requests, count, "warmup"))
+        self._execute(Payload(requests, count, "warmup", stats=self._stats))
         while not self._over.wait(_LOOK):
             if (error := self._died()) is not None:
                 return [error] * count
