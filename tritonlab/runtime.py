@@ -21,7 +21,7 @@ The way of a request, names = modules:
       v
     response_factory                        instances/                   one / many / final / RESCHEDULE / error
       v
-    deliver                                 core/delivery.py             hooks, then the waiting caller, an asyncio queue
+    deliver                                 core/delivery.py             hooks, the waiting caller or an asyncio queue
 """
 
 from __future__ import annotations
