@@ -14,10 +14,8 @@ from tritonlab.instances.response_factory import build_response, error_of, failu
 from tritonlab.ipc.block_reader import COPY_BELOW, BlockReader
 from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.stub._pb_stub.wire.ipc_message import (
-    ROW,
     Failure,
     Output,
-    Response,
     ResponseError,
     TensorHeader,
 )
@@ -42,7 +40,7 @@ def read(stub: FakeStub, *wires: Any) -> tuple[list[Any], int]:
     block, headers = pack_tensors(stub.region, wires)
     assert block is not None
     reader = BlockReader(stub.link, block)
-    tensors = [reader.tensor(TensorHeader._make(row)) for row in headers]
+    tensors = list(reader.tensors(headers).values())
     reader.finish()
     return tensors, block
 
@@ -91,7 +89,7 @@ def test_datatypes(stub: FakeStub) -> None:
 
 def test_without_a_block_there_is_nothing_to_give_back(stub: FakeStub) -> None:
     reader = BlockReader(stub.link, None)
-    tensor = reader.tensor(TensorHeader("E", FP32, [0], 0, 0, 0, 0))
+    tensor = reader.tensors([TensorHeader("E", FP32, [0], 0, 0, 0, 0)])["E"]
     reader.finish()
     assert tensor.shape == (0,)
     assert stub.link.freed == []
@@ -113,16 +111,14 @@ def test_without_a_block_there_is_nothing_to_give_back(stub: FakeStub) -> None:
 )
 def test_headers_of_no_honest_stub(stub: FakeStub, header: Any) -> None:
     with pytest.raises((WireError, TypeError, ValueError)):
-        (read_header,) = ROW[Response].read([0, 0, [header], None, ""]).tensors
-        BlockReader(stub.link, 0).tensor(read_header)
+        BlockReader(stub.link, 0).tensors([header])
 
 
 def test_a_response_is_that_of_its_request(stub: FakeStub) -> None:
     request = InferenceRequest("m", {}, request_id="r")
     block, headers = pack_tensors(stub.region, [("OUT", FP32, [1], np.ones(1, np.float32))])
     reader = BlockReader(stub.link, block)
-    tensors = [TensorHeader._make(row) for row in headers]
-    response = build_response(request, reader, Output(tensors, None, '{"a":1}'), 3, final=False)
+    response = build_response(request, reader, Output(headers, None, '{"a":1}'), 3, final=False)
     assert (response.model_name, response.model_version, response.request_id) == ("m", 3, "r")
     assert (response.parameters, response.final, response.error) == ({"a": 1}, False, None)
     assert response.outputs["OUT"].numpy() == [1]

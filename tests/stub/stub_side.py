@@ -59,7 +59,7 @@ class StubSide:
         """Runs the batch."""
         wires: Any = [wire for entry in entries for wire in entry.tensors]
         block, headers = pack_tensors(self.region, wires)
-        left = map(TensorHeader._make, headers)
+        left = iter(headers)
         placed = [entry._replace(tensors=[next(left) for _ in entry.tensors]) for entry in entries]
         self.loop._execute(ident, Execute(0, block, placed))
         executed: Executed = self.expect("EXECUTED", ident)
@@ -75,7 +75,8 @@ class StubSide:
         assert (BY_NUMBER[message[0]].name, message[1]) == (command, ident)
         return BY_NUMBER[message[0]].read(message[2])
 
-    def output(self, header: TensorHeader) -> np.ndarray[Any, Any]:
+    def output(self, row: Any) -> np.ndarray[Any, Any]:
+        header = TensorHeader._make(row)
         return np.frombuffer(self.reader.view(header.offset, header.size), np.float32).reshape(header.shape)
 
     def close(self) -> None:

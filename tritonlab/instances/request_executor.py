@@ -52,7 +52,7 @@ class RequestExecutor:
         """Runs the INFER `ident` of the stub behind `link`; every outcome is an INFER_RESPONSE, never an exception
         (rule 4.2)."""
         reader = BlockReader(link, infer.block)
-        inputs = {header.name: reader.tensor(header) for header in infer.tensors}
+        inputs = reader.tensors(infer.tensors)
         reader.finish()
         # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU
         # Triton answers an error of its allocator instead (rule 1.12.2).

@@ -27,8 +27,8 @@ def build_response(
     if output.error is not None:
         response.error = error_of(output.error)
         return response
-    for header in output.tensors:
-        response.outputs[header.name] = reader.tensor(header)
+    if output.tensors:
+        response.outputs = reader.tensors(output.tensors)
     if reshapes is not None:
         reshapes.apply(response.outputs)
     if output.parameters:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.data_type import DataType
 from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.ipc_message import TensorHeader
+from ..stub._pb_stub.wire.ipc_message import Row
 from ..stub._pb_stub.wire.serialization import ELEMENT_DTYPES, WireError
 from ..stub._pb_stub.wire.shm_manager import Lease
+from ..stub._pb_stub.wire.tensor_block import check_header
 from .stub_connection import StubConnection
 
 #: Outputs below this many bytes are copied, so that their block goes back at once; above, the caller gets a view
@@ -30,9 +32,16 @@ class BlockReader:
         self._block = block
         self._lease: Lease | None = None
 
-    def tensor(self, header: TensorHeader) -> Tensor:
-        """Raises WireError for a range or shape that no honest stub sends."""
-        _, number, shape, _, _, offset, nbytes = header
+    def tensors(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """The tensors of these headers, by name. Raises WireError or ValueError for what no honest stub sends."""
+        found = {}
+        for row in rows:
+            check_header(row)
+            name, number, shape, _, _, offset, nbytes = row
+            found[name] = self._tensor(number, shape, offset, nbytes)
+        return found
+
+    def _tensor(self, number: int, shape: list[int], offset: int, nbytes: int) -> Tensor:
         memory: Any
         if nbytes < COPY_BELOW:
             memory = bytearray(self._region.view(offset, nbytes))
@@ -43,7 +52,7 @@ class BlockReader:
         dtype = ELEMENT_DTYPES[number]
         if dtype is None:
             if not all(type(dim) is int and dim >= 0 for dim in shape):
-                raise WireError(f"tensor header {header!r}")
+                raise WireError(f"a tensor of shape {shape!r:.200}")
             return Tensor(DataType.BYTES, tuple(shape), np.ndarray((nbytes,), np.uint8, memory))
         array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory)  # raises for a shape that the bytes do not fill
         return Tensor(_TYPES[number], array.shape, array)

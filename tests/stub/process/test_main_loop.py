@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.stub.stub_side import MIB, StubSide
-from tritonlab.stub._pb_stub.wire.ipc_message import Execute, Failure
+from tritonlab.stub._pb_stub.wire.ipc_message import Execute, Failure, TensorHeader
 
 FAILED = "Failed to process the request(s) for model 'm_0_0', message: "
 X = np.arange(3, dtype=np.float32)
@@ -42,7 +42,7 @@ def test_a_batch_goes_in_and_comes_out(side: StubSide, pb_utils: ModuleType) -> 
     assert error is None
     assert min(input_ns, infer_ns, output_ns) >= 0
     assert [side.output(tensors[0]).tolist() for tensors, _, _ in responses] == [[0, 2, 4], [20, 22, 24]]
-    assert block == responses[0].tensors[0].offset
+    assert block == TensorHeader._make(responses[0].tensors[0]).offset
     assert side.region.used == 0  # the inputs came back with the answer
     assert side.bridge.open_requests == {}
 
@@ -67,7 +67,7 @@ def test_only_requested_outputs_are_sent(side: StubSide, pb_utils: ModuleType) -
 
     side.serve(Model(both), ("A", "B", "MISSING"))
     *_, responses = side.execute(side.entry(1, outputs=["B"]), side.entry(2), side.entry(3, outputs=["MISSING"]))
-    assert [[header.name for header in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
+    assert [[TensorHeader._make(row).name for row in tensors] for tensors, _, _ in responses] == [["B"], ["A", "B"], []]
     side.execute(side.entry(4), ident=2)
     # once, and of no output that was only not asked for
     text = "Triton checks no outputs: 'UNKNOWN' is no output of the config and was dropped."

@@ -46,8 +46,6 @@ def is_body(kind: Any) -> bool:
 
 def example(kind: Any, *, full: bool) -> Any:
     """A value of the type, with all that may be there (`full`) or as little as may be."""
-    if kind is TensorHeader:
-        return TensorHeader("é\ud800", 11, [2, 3], 0, 0, 64, 24)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_body(kind):
         hints = get_type_hints(kind, vars(ipc_message))
@@ -79,6 +77,13 @@ def types_of(value: Any) -> Any:
     """The types of a value and of all that is in it."""
     inner = [types_of(part) for part in value] if isinstance(value, (list, tuple)) else []
     return [type(value), *inner]
+
+
+def test_a_header_crosses_as_its_fields() -> None:
+    header = TensorHeader("é\ud800", 11, [2, 3], 0, 0, 64, 24)
+    output = Output([header], None, "")
+    (row,) = ROW[Executed].read(crossed(Executed(1, 2, 3, None, 64, [output]))).outputs[0].tensors
+    assert TensorHeader._make(row) == header
 
 
 def test_what_stands_in_an_executed() -> None:
@@ -140,7 +145,7 @@ def test_every_message_type_has_a_row_or_is_part_of_one() -> None:
         return inner.union(*[parts(part) for part in inner])
 
     used = set(ROW).union(*[parts(kind) for kind in ROW]) | {row.answer for row in COMMANDS if is_body(row.answer)}
-    used |= {part for kind in list(used) for part in parts(kind)} | {Command, Output}
+    used |= {part for kind in list(used) for part in parts(kind)} | {Command, Output, TensorHeader}
     assert kinds == used
 
 

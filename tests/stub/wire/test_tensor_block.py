@@ -10,7 +10,7 @@ import pytest
 from tritonlab.stub._pb_stub.wire.ipc_message import ROW, Response, TensorHeader
 from tritonlab.stub._pb_stub.wire.serialization import MEMORY_GPU, WireError
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError, create_region_file
-from tritonlab.stub._pb_stub.wire.tensor_block import map_block, pack_tensors
+from tritonlab.stub._pb_stub.wire.tensor_block import check_header, map_block, pack_tensors
 
 MIB = 1 << 20
 FP32, BYTES, INT8 = 11, 13, 6
@@ -101,9 +101,10 @@ def test_a_tensor_that_cannot_be_written_keeps_nothing(shared: Shared, monkeypat
 
 
 def read_headers(rows: list[Any]) -> list[TensorHeader]:
-    """As they come out of a message."""
-    found: list[TensorHeader] = ROW[Response].read([0, None, rows, None, ""]).tensors
-    return found
+    """As they come out of a message, checked."""
+    for row in ROW[Response].read([0, None, rows, None, ""]).tensors:
+        check_header(row)
+    return [TensorHeader._make(row) for row in rows]
 
 
 GOOD = TensorHeader("A", FP32, [1, 2], 0, 0, 64, 8)

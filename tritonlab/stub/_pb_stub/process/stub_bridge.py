@@ -42,11 +42,12 @@ from ..wire.ipc_message import (
     Reply,
     Response,
     ResponseError,
+    Row,
     TensorHeader,
 )
 from ..wire.serialization import bounded
 from ..wire.shm_manager import Hold, Lease, Region, RegionReader, SharedMemoryError
-from ..wire.tensor_block import Row, Wire, map_block, pack_tensors
+from ..wire.tensor_block import Wire, map_block, pack_tensors
 from .errands import Errands
 from .needed_calls import AwaitedCoroutine, needed_calls
 
@@ -373,10 +374,13 @@ class InferCall:
                     self._bridge.connection.freed.append(response.block)
 
 
-def received_tensors(bridge: StubBridge, block: Optional[int], headers: List[TensorHeader]) -> List[Tensor]:
+def received_tensors(bridge: StubBridge, block: Optional[int], rows: List[Row]) -> List[Tensor]:
     """Tensor objects over a block of the kernel's region; the block goes back when the last of them is gone."""
     # first of all, so that the block goes back whatever fails
     lease = None if block is None else Lease(bridge.connection.freed, block, bridge.reader)
-    map_block(bridge.reader, headers)
+    map_block(bridge.reader, rows)
     view = bridge.reader.view
-    return [Tensor._received(h.name, h.datatype, h.shape, view(h.offset, h.size), lease) for h in headers]
+    received = Tensor._received
+    return [
+        received(name, datatype, shape, view(offset, size), lease) for name, datatype, shape, _, _, offset, size in rows
+    ]

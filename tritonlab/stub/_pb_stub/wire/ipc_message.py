@@ -16,7 +16,7 @@ import signal
 import struct
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
 
-from .serialization import MEMORY_CPU, WireError
+from .serialization import WireError
 
 #: A stub whose monitor thread cannot run, because C code holds the interpreter's lock, answers this signal with the
 #: stacks of its threads on stderr (faulthandler). None where there are no such signals.
@@ -47,6 +47,11 @@ class TensorHeader(NamedTuple):
     size: int
 
 
+#: The list of a TensorHeader's fields. Headers cross as that and are not made into the type, which would cost a request
+#: of four tensors 4 us: whoever reads them unpacks them (`tensor_block.check_header`).
+Row = Any
+
+
 class Failure(NamedTuple):
     """Why something failed: Triton's text and error code, and `core.status.RemoteException` as plain data."""
 
@@ -67,7 +72,7 @@ class ResponseError(NamedTuple):
 class Output(NamedTuple):
     """What a model answered to one request of a batch. `parameters` is JSON text, or empty."""
 
-    tensors: List[TensorHeader]
+    tensors: List[Row]
     error: Optional[ResponseError]
     parameters: str
 
@@ -89,7 +94,7 @@ class Entry(NamedTuple):
     timeout: int
     parameters: str
     outputs: Optional[List[str]]
-    tensors: List[TensorHeader]
+    tensors: List[Row]
     trace: Optional[Trace]
 
 
@@ -196,7 +201,7 @@ class InferResponse(NamedTuple):
 
     final: bool
     block: Optional[int]
-    tensors: List[TensorHeader]
+    tensors: List[Row]
     error: Optional[ResponseError]
     parameters: str
 
@@ -238,7 +243,7 @@ class Response(NamedTuple):
 
     flags: int
     block: Optional[int]
-    tensors: List[TensorHeader]
+    tensors: List[Row]
     error: Optional[ResponseError]
     parameters: str
 
@@ -329,7 +334,7 @@ class Infer(NamedTuple):
     request: BlsRequest
     decoupled: bool
     block: Optional[int]
-    tensors: List[TensorHeader]
+    tensors: List[Row]
     wait: int
 
 
@@ -388,62 +393,26 @@ def _other_layout(kind: Type[Any], fields: Any) -> WireError:
     return WireError("%s of another layout: %.200r" % (kind.__name__, fields))
 
 
-def _tensors(rows: Any) -> List[TensorHeader]:
-    """The headers, whose fields are of their types. Their ranges are checked when they are mapped."""
-    headers = []
-    for row in rows:
-        try:
-            name, datatype, shape, memory_type, device_id, offset, size = row
-        except (TypeError, ValueError):
-            raise WireError("tensor header %.200r" % (row,)) from None
-        if (
-            type(name) is not str
-            or type(datatype) is not int
-            or type(shape) is not list
-            or type(offset) is not int
-            or type(size) is not int
-            or not 0 < datatype < 15
-            or memory_type != MEMORY_CPU
-            or device_id != 0
-        ):
-            raise WireError("tensor header %.200r" % (row,))
-        headers.append(_new(TensorHeader, row))
-    return headers
-
-
 def _each(read: Read) -> Read:
     return lambda rows: [read(row) for row in rows]
 
 
 _error, _failure, _trace = _reader(ResponseError), _reader(Failure), _reader(Trace)
-_FIELDS_OF_ENTRY, _FIELDS_OF_OUTPUT = len(Entry._fields), len(Output._fields)
-
-
-def _entry(fields: Any) -> Any:
-    """As a reader of _reader, in two thirds of the time: there is one for each request."""
-    if type(fields) is not list or len(fields) != _FIELDS_OF_ENTRY:
-        raise _other_layout(Entry, fields)
-    *plain, tensors, trace = fields
-    return _new(Entry, (*plain, _tensors(tensors), None if trace is None else _trace(trace)))
+_read_entry = _reader(Entry, trace=_trace)
+_read_output = _reader(Output, error=_error)
 
 
 def _output(fields: Any) -> Any:
-    """One for each request, too."""
-    if fields is None or fields == RESCHEDULED:
-        return fields
-    if type(fields) is not list or len(fields) != _FIELDS_OF_OUTPUT:
-        raise _other_layout(Output, fields)
-    tensors, error, parameters = fields
-    return _new(Output, (_tensors(tensors), None if error is None else _error(error), parameters))
+    return fields if fields is None or fields == RESCHEDULED else _read_output(fields)
 
 
 #: Of the types that are more than plain data.
 _READERS: Dict[Type[Any], Read] = {
-    Execute: _reader(Execute, entries=_each(_entry)),
+    Execute: _reader(Execute, entries=_each(_read_entry)),
     Executed: _reader(Executed, failure=_failure, outputs=_each(_output)),
-    Response: _reader(Response, tensors=_tensors, error=_error),
-    Infer: _reader(Infer, request=_reader(BlsRequest, trace=_trace), tensors=_tensors),
-    InferResponse: _reader(InferResponse, tensors=_tensors, error=_error),
+    Response: _reader(Response, error=_error),
+    Infer: _reader(Infer, request=_reader(BlsRequest, trace=_trace)),
+    InferResponse: _reader(InferResponse, error=_error),
     Result: _reader(Result, failure=_failure),
     Reply: _reader(Reply, failure=_failure),
     Needs: _reader(Needs, calls=_each(_reader(NeededCall))),

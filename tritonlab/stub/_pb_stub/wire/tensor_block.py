@@ -6,15 +6,12 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .ipc_message import TensorHeader
-from .serialization import MEMORY_CPU
+from .ipc_message import Row
+from .serialization import MEMORY_CPU, WireError
 from .shm_manager import Region, RegionReader
 
 #: (name, datatype, shape as a sequence of int, C-contiguous ndarray or bytes)
 Wire = Tuple[str, int, Any, Any]
-#: The list of a TensorHeader's fields. Whoever sends many of them leaves it at that: the type is for who reads, and
-#: would cost a request of four tensors 1 us (Python 3.11).
-Row = Any
 
 
 def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], List[Row]]:
@@ -44,8 +41,27 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
     return block, headers
 
 
-def map_block(reader: RegionReader, headers: Sequence[TensorHeader]) -> None:
+def check_header(row: Row) -> None:
+    """Raises WireError unless these are the fields of a TensorHeader; its range is checked when it is mapped."""
+    try:
+        name, datatype, shape, memory_type, device_id, offset, size = row
+    except (TypeError, ValueError):
+        raise WireError("tensor header %.200r" % (row,)) from None
+    if (
+        type(name) is not str
+        or type(datatype) is not int
+        or type(shape) is not list
+        or type(offset) is not int
+        or type(size) is not int
+        or not 0 < datatype < 15
+        or memory_type != MEMORY_CPU
+        or device_id != 0
+    ):
+        raise WireError("tensor header %.200r" % (row,))
+
+
+def map_block(reader: RegionReader, rows: Sequence[Row]) -> None:
     """Maps the region far enough for all of a block's tensors at once, so that their views share one mapping."""
-    if headers:
-        last = headers[-1]  # pack_tensors lays them out in their order
-        reader.view(0, last.offset + last.size)
+    if rows:
+        _, _, _, _, _, offset, size = rows[-1]  # pack_tensors lays them out in their order
+        reader.view(0, offset + size)
