@@ -9,7 +9,8 @@ from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.instances.instance_plan import InstanceEvents
 from tritonlab.instances.rate_limiter import RateLimiter, make_rate_limiter
-from tritonlab.schedulers.dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
+from tritonlab.schedulers.dynamic_batch import BatchConfig
+from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.schedulers.scheduler import Scheduler
 from tritonlab.schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from tritonlab.schedulers.sequence_config import SequenceConfig

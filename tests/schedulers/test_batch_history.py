@@ -10,7 +10,8 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.tensor import Tensor
 from tritonlab.schedulers.batch_history import BatchHistory, FormedBatch, Place, why_apart
-from tritonlab.schedulers.dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
+from tritonlab.schedulers.dynamic_batch import BatchConfig
+from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy
 from tritonlab.testing import MS, FakeInstance, FakeTimer, MockClock
 

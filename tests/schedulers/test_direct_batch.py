@@ -7,7 +7,7 @@ from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.tensor import Tensor
 from tritonlab.schedulers.direct_batch import SlotBatch, take_slots
-from tritonlab.schedulers.dynamic_batch_scheduler import BatchConfig, Wait
+from tritonlab.schedulers.dynamic_batch import BatchConfig, Wait
 from tritonlab.schedulers.sequence_config import SequenceConfig
 from tritonlab.schedulers.sequence_table import Slot
 from tritonlab.testing import MS

@@ -10,7 +10,8 @@ from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.status import UnavailableError
-from tritonlab.schedulers.dynamic_batch_scheduler import Batch, BatchConfig, DynamicBatchScheduler, Wait, take_batch
+from tritonlab.schedulers.dynamic_batch import Batch, BatchConfig, Wait, take_batch
+from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy
 from tritonlab.testing import MS, FakeInstance, FakeTimer, MockClock, collect
 

@@ -13,7 +13,7 @@ from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError, UnavailableError
-from tritonlab.schedulers.dynamic_batch_scheduler import BatchConfig
+from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.sequence_batch_scheduler import SequenceBatchScheduler
 from tritonlab.schedulers.sequence_config import SequenceConfig
 from tritonlab.schedulers.sequence_inputs import SequenceInputs

@@ -4,7 +4,7 @@ import pytest
 
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.model_config_rules import autofill
-from tritonlab.schedulers.dynamic_batch_scheduler import BatchConfig
+from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.sequence_config import SequenceConfig
 
 SECOND = 1_000_000_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instrument
-from .dynamic_batch_scheduler import BatchConfig
+from .dynamic_batch import BatchConfig
 
 _CLOSED = {
     "full": "was full",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .dynamic_batch_scheduler import Wait, batch_key
+from .dynamic_batch import Wait, batch_key
 from .sequence_config import SequenceConfig
 from .sequence_table import Slot
 

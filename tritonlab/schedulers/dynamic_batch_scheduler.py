@@ -1,4 +1,4 @@
-"""The default scheduler and the dynamic batcher: a pure decision, `take_batch`, and a thin shell with a lock.
+"""The default scheduler and the dynamic batcher: a thin shell with a lock around the pure decision, `take_batch`.
 
 Without `dynamic_batching` a batch is one request (rule 5.5.1): the same code with another `BatchConfig`.
 """
@@ -8,146 +8,25 @@ from __future__ import annotations
 import copy
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
 
 from ..core.clock import Clock
 from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
-from ..core.model_config import ModelConfig
 from ..core.status import CancelledError, ModelError, TritonError, UnavailableError
-from ..core.tensor import Tensor
 from ..instances.payload import Payload
 from ..instances.rate_limiter import RateLimiter
+from .dynamic_batch import Batch, BatchConfig, Wait, take_batch
 from .policy_queue import PolicyQueue, QueuePolicies
 from .response_order import ResponseOrder
 from .scheduler import STOPPING, Instance, WakeUp
 
-
-@dataclass(frozen=True)
-class BatchConfig:
-    """The part of a model's configuration that decides about its batches. `delay` in nanoseconds."""
-
-    max_batch_size: int = 0
-    dynamic: bool = False
-    preferred: tuple[int, ...] = ()
-    delay: int = 0
-    #: inputs whose shapes must be equal within a batch (rule 5.5.5); empty if shapes cannot differ
-    equal_shape_inputs: tuple[str, ...] = ()
-    #: whether requests may differ in which inputs they carry (rule 5.5.6)
-    optional_inputs: bool = False
-    #: whether younger requests may stand before older ones: priorities, delayed requests
-    ranked: bool = False
-
-    @staticmethod
-    def of(config: ModelConfig) -> BatchConfig:
-        """The batching rules of a normalised configuration."""
-        if not config.HasField("dynamic_batching") or config.max_batch_size == 0:
-            return BatchConfig(config.max_batch_size)  # rule 5.5.12
-        batching = config.dynamic_batching
-        return BatchConfig(
-            max_batch_size=config.max_batch_size,
-            dynamic=True,
-            preferred=tuple(sorted(set(batching.preferred_batch_size))) or (config.max_batch_size,),
-            delay=batching.max_queue_delay_microseconds * 1000,
-            equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
-            optional_inputs=any(i.optional for i in config.input),
-            ranked=QueuePolicies.of(config) is not None,
-        )
-
-
-@dataclass(slots=True)  # not frozen: that would triple the time to make one
-class Batch:
-    """The first `count` requests of the queue go now; `reason` is why no more of them do."""
-
-    count: int
-    size: int
-    reason: str
-
-
 _CANCEL = Batch(0, 0, "cancel")
 _TIMEOUT = Batch(0, 0, "timeout")
-
-
-@dataclass(slots=True)
-class Wait:
-    """Nothing goes before `until`, unless another request comes."""
-
-    until: int
-
-
-class Batchable(Protocol):
-    """What a batch is decided by: a request, or a sequence's candidate. `queue_start`: when it came to the batcher."""
-
-    batch_size: int
-    queue_start: int
-    inputs: dict[str, Tensor]
-
-
-def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | Wait | None:
-    """What an idle instance should do with the queue, oldest request first; None if it is empty (rules 5.5.2-5.5.6).
-
-    With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size` with
-    the next request, or the next one does not fit it, or its oldest request has waited that long; without one, what is
-    there goes.
-    """
-    first: Batchable | None = None
-    key: tuple[Any, Any] = (None, None)
-    count = size = 0
-    reason = ""
-    preferred: Batch | None = None
-    largest = config.preferred[-1] if config.preferred else 0
-    comparable = bool(config.equal_shape_inputs) or config.optional_inputs
-    for request in queue:
-        if first is None:
-            first = request
-            if not config.dynamic:
-                return Batch(1, request.batch_size, "no dynamic batching")
-            key = batch_key(request, config) if comparable else key
-        else:
-            if size + request.batch_size > largest and preferred is None:
-                full = size + request.batch_size > config.max_batch_size
-                preferred = Batch(count, size, "full" if full else "next exceeds preferred")
-            if size + request.batch_size > config.max_batch_size:
-                reason = "full"
-                break
-            other = batch_key(request, config) if comparable else key
-            if other != key:
-                reason = "optional inputs" if other[0] != key[0] else "shape"
-                break
-        count += 1
-        size += request.batch_size
-        if size in config.preferred:
-            preferred = Batch(count, size, "full" if size == config.max_batch_size else "preferred")
-    if first is None:
-        return None
-    due = first.queue_start + config.delay
-    if config.ranked:
-        due = min(request.queue_start for request in islice(queue, count)) + config.delay
-    expired = config.delay > 0 and now >= due
-    if preferred is not None and not expired:
-        return preferred
-    if reason or size >= config.max_batch_size:
-        return Batch(count, size, reason or "full")
-    if expired:
-        return Batch(count, size, "delay")
-    if size >= largest:
-        return Batch(count, size, "exceeds preferred")
-    return Batch(count, size, "no delay") if config.delay == 0 else Wait(due)
-
-
-def batch_key(request: Batchable, config: BatchConfig) -> tuple[Any, Any]:
-    """Requests with equal keys may share a batch: (present inputs, shapes beyond the batch dimension)."""
-    inputs = request.inputs
-    present = frozenset(inputs) if config.optional_inputs else None
-    if not config.equal_shape_inputs:
-        return present, None
-    return present, tuple([inputs[n].shape[1:] if n in inputs else None for n in config.equal_shape_inputs])
 
 
 class DynamicBatchScheduler:

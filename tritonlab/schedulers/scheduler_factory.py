@@ -12,7 +12,8 @@ from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.model_config import ModelConfig
 from ..instances.rate_limiter import RateLimiter
-from .dynamic_batch_scheduler import BatchConfig, DynamicBatchScheduler
+from .dynamic_batch import BatchConfig
+from .dynamic_batch_scheduler import DynamicBatchScheduler
 from .policy_queue import QueuePolicies
 from .scheduler import Scheduler, WakeUp
 from .sequence_batch_scheduler import SequenceBatchScheduler

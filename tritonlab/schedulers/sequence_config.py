@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..core.model_config import ModelConfig
-from .dynamic_batch_scheduler import BatchConfig
+from .dynamic_batch import BatchConfig
 
 
 @dataclass(frozen=True)

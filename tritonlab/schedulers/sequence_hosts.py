@@ -14,7 +14,7 @@ from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.status import CancelledError, TritonError
 from ..instances.payload import Payload
 from .direct_batch import SlotBatch, take_slots
-from .dynamic_batch_scheduler import Batch, Wait, take_batch
+from .dynamic_batch import Batch, Wait, take_batch
 from .response_order import ResponseOrder
 from .scheduler import Instance
 from .sequence_config import SequenceConfig
