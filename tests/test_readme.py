@@ -59,3 +59,16 @@ def test_what_it_calls_public_is_public() -> None:
     documented = (runtime.load.__doc__ or "") + (runtime.serve.__doc__ or "")
     for name in re.findall(r"fields? of `(\w+)`", documented):
         assert name in tritonlab.__all__
+
+
+def test_the_way_of_a_request_is_drawn_as_in_runtime_and_names_what_is_there() -> None:
+    drawing = next(block for block in TEXT.split("```\n") if "process border" in block)
+    assert drawing in (runtime.__doc__ or "").replace("\n    ", "\n")
+    rows = re.findall(r"^(?:  \| )?([\w., ()]+?)  +((?:\w+/)+(?:\w+\.py)?)", drawing, re.MULTILINE)
+    assert len(rows) > 8
+    for names, place in rows:
+        path = ROOT / "tritonlab" / place
+        files = [path] if path.is_file() else sorted(path.rglob("*.py"))
+        code = "\n".join(file.read_text(encoding="utf-8") for file in files)
+        for name in re.findall(r"[A-Z]\w+|(?<=\.)\w+|\w+_\w+|deliver", names):
+            assert name in {"HTTP", "RPC"} or re.search(rf"(class|def) {name}\b", code), (name, place)

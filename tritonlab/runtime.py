@@ -1,27 +1,27 @@
-"""The notebook's own server: one per process, made at first use, ended with the process.
+"""The notebook has a server of its own: one per process, made at first use, ended with the process.
 
 The way of a request, names = modules:
 
-    cell / playground                       notebook/
-      | Model.infer                         server/api/model.py              caller's thread
+    cell, playground             notebook/
+      | Model.infer              server/api/model.py                caller's thread; finds the version, once
+    HTTP, gRPC                   frontends/
+      | Exchange.submit          frontends/shared/exchange.py       the same for every protocol
       v
-    InferenceServer.infer                   server/inference_server.py   find the version, check the request
+    InferenceServer.infer        server/inference_server.py         checks the request against the configuration
       v
-    DynamicBatchScheduler.enqueue           schedulers/                  under one lock the pure take_batch decides;
-    I/O after the lock
+    Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
       v
-    ModelInstance.execute                   instances/                   tensors into the instance's region, EXECUTE
-    ======================= process border: one control socket, two shared-memory regions =======================
-    MainLoop -> ModelContext                stub/_pb_stub/               headers -> InferenceRequest objects with
-    numpy views
+    ModelInstance.execute        instances/model_instance.py        tensors into the instance's region, EXECUTE
+    ============ process border: one control socket, two shared-memory regions, a version byte ============
+    MainLoop, ModelContext       stub/_pb_stub/process/             headers into requests with numpy views
       v
-    model.execute(requests)                 the author's code; may call back: LOG, METRIC, INFER (BLS), RESPONSE
-    ==============================================================================================================
-    StubLink                                ipc/                         read by the waiting caller or the link reader
+    model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
+    =======================================================================================================
+    StubLink                     ipc/stub_link.py                   read by the waiting caller or the link reader
       v
-    response_factory                        instances/                   one / many / final / RESCHEDULE / error
+    build_response               instances/response_factory.py      one, many, final, RESCHEDULE or an error
       v
-    deliver                                 core/delivery.py             hooks, the waiting caller or an asyncio queue
+    deliver                      core/delivery.py                   hooks, the client, the end of the request
 """
 
 from __future__ import annotations

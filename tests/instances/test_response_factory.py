@@ -15,7 +15,6 @@ from tritonlab.ipc.block_reader import COPY_BELOW, BlockReader
 from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.stub._pb_stub.wire.ipc_message import (
     Failure,
-    Output,
     ResponseError,
     TensorHeader,
 )
@@ -118,11 +117,11 @@ def test_a_response_is_that_of_its_request(stub: FakeStub) -> None:
     request = InferenceRequest("m", {}, request_id="r")
     block, headers = pack_tensors(stub.region, [("OUT", FP32, [1], np.ones(1, np.float32))])
     reader = BlockReader(stub.link, block)
-    response = build_response(request, reader, Output(headers, None, '{"a":1}'), 3, final=False)
+    response = build_response(request, reader, [headers, None, '{"a":1}'], 3, final=False)
     assert (response.model_name, response.model_version, response.request_id) == ("m", 3, "r")
     assert (response.parameters, response.final, response.error) == ({"a": 1}, False, None)
     assert response.outputs["OUT"].numpy() == [1]
-    failed = build_response(request, reader, Output(headers, ResponseError(2, "not there"), ""), 3, final=True)
+    failed = build_response(request, reader, [headers, [2, "not there"], ""], 3, final=True)
     assert isinstance(failed.error, NotFoundError)
     assert (failed.error.message, failed.outputs, failed.final) == ("not there", {}, True)
 

@@ -13,7 +13,15 @@ from tritonlab.stub._pb_stub.process.main_loop import MainLoop
 from tritonlab.stub._pb_stub.process.model_context import ModelContext
 from tritonlab.stub._pb_stub.process.stub_bridge import StubBridge
 from tritonlab.stub._pb_stub.wire.connection import Connection
-from tritonlab.stub._pb_stub.wire.ipc_message import BY_NUMBER, Entry, Execute, Executed, Initialize, TensorHeader
+from tritonlab.stub._pb_stub.wire.ipc_message import (
+    BY_NUMBER,
+    Entry,
+    Execute,
+    Executed,
+    Initialize,
+    Output,
+    TensorHeader,
+)
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
 from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
 
@@ -63,7 +71,8 @@ class StubSide:
         placed = [entry._replace(tensors=[next(left) for _ in entry.tensors]) for entry in entries]
         self.loop._execute(ident, Execute(0, block, placed))
         executed: Executed = self.expect("EXECUTED", ident)
-        return executed
+        outputs = [Output(*output) if isinstance(output, list) else output for output in executed.outputs]
+        return executed._replace(outputs=outputs)
 
     def expect(self, command: str, ident: int) -> Any:
         """The body of the stub's next message, which must be this one."""

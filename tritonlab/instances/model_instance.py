@@ -348,7 +348,7 @@ class ModelInstance:
         for request, output in zip(requests, outputs, strict=True):
             if output is None:
                 continue  # through its sender, before or later
-            if output == RESCHEDULED:
+            if output.__class__ is str:  # RESCHEDULED
                 if not recorded:
                     self.inflight.give_back(request)
                 continue
@@ -369,7 +369,8 @@ class ModelInstance:
             stub.process.drain_output()
             final = bool(sent.flags)
             version, reshapes = self.plan.source.version, self.plan.reshapes
-            response = build_response(request, reader, sent, version, final=final, reshapes=reshapes)
+            output = [sent.tensors, sent.error, sent.parameters]
+            response = build_response(request, reader, output, version, final=final, reshapes=reshapes)
             response.empty = sent.error is None and sent.block is None and not sent.tensors and final
             if isinstance(response.error, ModelError):
                 response.error.log = stub.last_lines()

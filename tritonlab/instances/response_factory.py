@@ -10,29 +10,30 @@ from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.output_reshape import OutputReshapes
 from ..core.status import Code, ModelError, RemoteException, TritonError
 from ..ipc.block_reader import BlockReader
-from ..ipc.stub_link import Failure, Output, Response, ResponseError
+from ..ipc.stub_link import Failure, ResponseError, Row
 
 
 def build_response(
     request: InferenceRequest,
     reader: BlockReader,
-    output: Output | Response,
+    output: Row,
     version: int,
     *,
     final: bool,
     reshapes: OutputReshapes | None = None,
 ) -> InferenceResponse:
-    """The response that the stub has answered."""
+    """The response that the stub has answered. `output`: tensors, error and parameters, as the row of an Output."""
+    tensors, error, parameters = output
     response = InferenceResponse(request.model_name, version, request.request_id, final=final)
-    if output.error is not None:
-        response.error = error_of(output.error)
+    if error is not None:
+        response.error = error_of(ResponseError(*error))
         return response
-    if output.tensors:
-        response.outputs = reader.tensors(output.tensors)
+    if tensors:
+        response.outputs = reader.tensors(tensors)
     if reshapes is not None:
         reshapes.apply(response.outputs)
-    if output.parameters:
-        response.parameters = parse_parameters(output.parameters)
+    if parameters:
+        response.parameters = parse_parameters(parameters)
     return response
 
 

@@ -9,13 +9,12 @@ from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
 from ..stub._pb_stub.wire.ipc_message import (
     CALLS,
+    NUMBER,
     RESCHEDULED,
     ROW,
     AutoComplete,
     Awake,
     DumpStacks,
-    Entry,
-    Execute,
     Executed,
     Failure,
     Finalize,
@@ -36,12 +35,11 @@ from ..stub._pb_stub.wire.ipc_message import (
     MetricOp,
     NeededCall,
     Needs,
-    Output,
     Raised,
     Reply,
     Response,
     ResponseError,
-    Trace,
+    Row,
     UnloadModel,
     Waits,
     Wake,
@@ -68,24 +66,25 @@ __all__ = [
     "MonitorLink",
     "NeededCall",
     "Needs",
-    "Output",
     "PackedBatch",
     "Raised",
     "Response",
     "ResponseError",
+    "Row",
     "SharedMemoryError",
     "StubLink",
     "UnloadModel",
 ]
 
 M = TypeVar("M")
+_EXECUTE = NUMBER["EXECUTE"]
 
 
 class PackedBatch(NamedTuple):
     """A batch whose inputs are in the region."""
 
     block: int | None
-    entries: list[Entry]
+    entries: list[Row]
 
 
 class StubLink(StubConnection):
@@ -139,8 +138,8 @@ class StubLink(StubConnection):
             position = 0
             for request in requests:
                 end = position + len(request.inputs)
-                entries.append(
-                    Entry(
+                entries.append(  # an Entry, as its row
+                    [
                         request.serial,
                         request.request_id,
                         request.correlation_id,
@@ -149,8 +148,8 @@ class StubLink(StubConnection):
                         encode_parameters(request.parameters),
                         list(request.requested_outputs) if request.requested_outputs or request.null else None,
                         headers[position:end],
-                        None if request.trace is None else Trace(*request.trace.wire()),
-                    )
+                        None if request.trace is None else request.trace.wire(),
+                    ]
                 )
                 position = end
         except Exception:
@@ -163,7 +162,7 @@ class StubLink(StubConnection):
         """Sends a batch; EXECUTED of that number answers it. Raises whatever a field raises that has no wire form; then
         nothing was sent."""
         try:
-            self.tell(Execute(spin_us, packed.block, packed.entries), batch)
+            self.post(_EXECUTE, batch, [spin_us, packed.block, packed.entries])  # an Execute, as its row
         except Exception:
             self.drop(packed)
             raise

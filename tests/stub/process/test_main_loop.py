@@ -79,7 +79,7 @@ def test_an_error_response_keeps_its_tensors(side: StubSide, pb_utils: ModuleTyp
     response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", X)], error)
     side.serve(Model(lambda requests: [response]))
     *_, block, responses = side.execute(side.entry(1))
-    assert (block, responses) == (None, [([], (4, "no", None), "")])
+    assert (block, responses) == (None, [([], [4, "no", None], "")])
 
 
 def failing(function: Callable[[list[Any]], Any], side: StubSide, **options: Any) -> Failure:
@@ -185,7 +185,8 @@ def test_an_answer_through_the_sender_goes_first(side: StubSide, pb_utils: Modul
     *_, error, _, responses = side.expect("EXECUTED", 5)
     assert error is None
     assert responses[0] is None
-    assert side.output(responses[1].tensors[0]).tolist() == (X + 1).tolist()
+    (header,), *_ = responses[1]
+    assert side.output(header).tolist() == (X + 1).tolist()
 
 
 def test_a_decoupled_request_stays_open_until_its_final(side: StubSide, pb_utils: ModuleType) -> None:

@@ -1,9 +1,9 @@
 """A model version's life: from files to READY, and to its end.
 
-load:    import in two stubs at once -> auto_complete_config in the one that is thrown away -> merge, check ->
-initialize -> READY
-reload:  the same beside the running version; only when the new one is READY it takes over, and the old one finishes
-and finalizes
+load:    import in two stubs at once -> auto_complete_config in the one that is thrown away
+         -> merge, check -> initialize -> READY
+reload:  the same beside the running version; only when the new one is READY it takes over,
+         and the old one finishes and finalizes
 unload:  no new requests, requests in flight end, finalize, process ends
 """
 

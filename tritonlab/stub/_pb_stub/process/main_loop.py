@@ -22,9 +22,7 @@ from ..wire.ipc_message import (
     AutoComplete,
     Awake,
     DumpStacks,
-    Entry,
     Execute,
-    Executed,
     Failure,
     Finalize,
     GiveBack,
@@ -35,6 +33,7 @@ from ..wire.ipc_message import (
     Response,
     ResponseError,
     Result,
+    Row,
     Waits,
     Wake,
 )
@@ -46,6 +45,7 @@ from .stub_bridge import Sent, StubBridge, received_tensors
 from .thread_stacks import all_stacks
 
 _RESCHEDULE = 2
+_EXECUTED = NUMBER["EXECUTED"]
 _FINAL = 1
 #: Seconds of polling for the next command, where it pays at all.
 _LEAST_SPIN = 2e-4
@@ -161,10 +161,10 @@ class MainLoop:
             error = self._broke_a_rule(failure)
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
             error = self._raised(failure)
-        for index, entry in enumerate(body.entries):
+        for index, (handle, *_) in enumerate(body.entries):
             # what stays open is answered later, through its sender
             if error is not None or outputs[index] is not None:
-                self._bridge.open_requests.pop(entry.handle, None)
+                self._bridge.open_requests.pop(handle, None)
         # the inputs go back to the kernel with this very message, unless the author kept one
         del requests, given, returned
         if self._sent:
@@ -172,32 +172,35 @@ class MainLoop:
             self._sent = ()
         _flush()
         done = time.perf_counter_ns()
-        executed = Executed(called - started, finished - called, done - finished, error, packed, outputs)
-        self._bridge.tell(executed, ident)
+        # an Executed, as its row
+        executed = [called - started, finished - called, done - finished, error, packed, outputs]
+        self._bridge.connection.send(_EXECUTED, ident, executed)
 
-    def _receive_requests(self, block: Optional[int], entries: List[Entry]) -> List[InferenceRequest]:
-        tensors = received_tensors(self._bridge, block, [header for entry in entries for header in entry.tensors])
+    def _receive_requests(self, block: Optional[int], entries: List[Row]) -> List[InferenceRequest]:
+        headers = [header for _, _, _, _, _, _, _, rows, _ in entries for header in rows]
+        tensors = received_tensors(self._bridge, block, headers)
         requests = []
         position = 0
-        for entry in entries:
-            requested = self._outputs if entry.outputs is None else frozenset(entry.outputs)
-            self._bridge.open_requests[entry.handle] = requested
-            end = position + len(entry.tensors)
+        for handle, request_id, correlation_id, flags, timeout, parameters, outputs, rows, trace in entries:
+            requested = self._outputs if outputs is None else frozenset(outputs)
+            self._bridge.open_requests[handle] = requested
+            end = position + len(rows)
             request = InferenceRequest._received(
-                entry.handle,
-                entry.request_id,
-                entry.correlation_id,
-                entry.flags,
-                entry.timeout,
-                entry.parameters,
+                handle,
+                request_id,
+                correlation_id,
+                flags,
+                timeout,
+                parameters,
                 requested,
                 tensors[position:end],
                 self._model_name,
                 self._model_version,
                 self._decoupled,
             )
-            if entry.trace is not None:
-                request._trace = InferenceTrace._of(entry.trace.context, entry.trace.number)
+            if trace is not None:
+                number, context = trace
+                request._trace = InferenceTrace._of(context, number)
             if self._decoupled:
                 request.get_response_sender()  # it tells when request and sender are gone without the final flag
             requests.append(request)

@@ -38,7 +38,6 @@ from ..wire.ipc_message import (
     Log,
     NeededCall,
     Needs,
-    Output,
     Reply,
     Response,
     ResponseError,
@@ -56,7 +55,7 @@ _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 _FINAL = 1
 _ndarray = np.ndarray
 _NOTHING: Any = ()
-_NO_OUTPUT = Output([], None, "")
+_NO_OUTPUT: Row = [[], None, ""]
 #: A tensor whose array somebody else may change, and its header in the block that was packed
 Sent = Tuple["ref[Tensor]", Row]
 
@@ -187,7 +186,7 @@ class StubBridge(Bridge):
                 self.keep_sent(block, sent)
         if flags:
             self.open_requests.pop(handle, None)
-        self.tell(Response(flags, block, output.tensors, output.error, output.parameters), handle)
+        self.tell(Response(flags, block, *output), handle)
 
     def forgotten(self, handle: int, answered: bool) -> None:
         if handle in self.shared_requests:
@@ -209,7 +208,7 @@ class StubBridge(Bridge):
 
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
-    ) -> Tuple[Optional[int], List[Output], "Sequence[Sent]"]:
+    ) -> Tuple[Optional[int], List[Row], "Sequence[Sent]"]:
         """One block with the outputs of all `responses` that were asked for, what is to be said of each (rules 1.8.4,
         1.9.5), and what is for `keep_sent`."""
         wires: List[Wire] = []
@@ -232,15 +231,15 @@ class StubBridge(Bridge):
                         self._say_undeclared(tensor._name)
             plans.append((count, error, response._parameters))
         block, headers = pack_tensors(self.region, wires)
-        packed: List[Output] = []
+        packed: List[Row] = []
         position = 0
         for count, error, parameters in plans:
             tensors = headers[position : position + count]
             position += count
             if error is None:
-                packed.append(Output(tensors, None, parameters))
+                packed.append([tensors, None, parameters])  # an Output, as its row
             else:
-                packed.append(Output([], ResponseError(code_of(error), bounded(error.message())), ""))
+                packed.append([[], ResponseError(code_of(error), bounded(error.message())), ""])
         return block, packed, [(tensor, headers[index]) for index, tensor in kept] if kept else _NOTHING
 
     def _say_undeclared(self, name: str) -> None:
