@@ -109,7 +109,7 @@ def test_a_link_ends_with_its_process_and_leaves_nothing(kernel: Kernel) -> None
     eventually(lambda: kernel.ended == kernel.links)
     assert kernel.forks.count == 0
     kernel.end_children()
-    eventually(lambda: open_descriptors() == before)
+    eventually(lambda: open_descriptors() <= before)  # those of tests before this one may close meanwhile
 
 
 def test_with_the_stub_all_links_end_and_none_is_given(kernel: Kernel) -> None:
@@ -153,4 +153,4 @@ def test_nonsense_costs_nothing_but_itself(kernel: Kernel, nonsense: Callable[[s
     assert kernel.child().call(IsModelReady("a", "")) == "a"
     eventually(lambda: kernel.forks.count == 1)
     kernel.end_children()
-    eventually(lambda: open_descriptors() == before)
+    eventually(lambda: open_descriptors() <= before)  # those of tests before this one may close meanwhile

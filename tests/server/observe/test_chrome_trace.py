@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tritonlab.core.clock import Clock
+from tritonlab.core.delivery import deliver_error
 from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
@@ -70,7 +71,7 @@ def test_a_request_that_was_never_executed_says_why() -> None:
     hooks, trace = listening()
     request = made(1)
     hooks.request_queued(request, 2_000)  # type: ignore[misc]
-    hooks.fail(request, 1, CancelledError("gone"), 5_000)
+    deliver_error(request, 1, CancelledError("gone"), hooks, MockClock(5_000))
     (response,) = [event for event in trace.events() if event["ph"] == "n"]
     assert response["args"] == {"error": "gone"}
     assert named(trace)[-1] == ("e", "add", "requests", "request 1", 5)
