@@ -76,6 +76,14 @@ def test_help_shows_every_flag_with_its_value_and_default() -> None:
     assert "  --fast\n      Fast.\n  --pool <boolean>\n      No effect here: there is no pool." in text
 
 
+def test_flags_of_ours_leave_the_beginnings_of_tritonservers_alone() -> None:
+    line = CommandLine(GROUPS, ["--allow-m=false"])
+    assert line.given == {"allow-metrics"}
+    assert CommandLine(GROUPS, ["--allow-model-control=false"]).given == {"allow-model-control"}
+    with pytest.raises(CommandLineError, match="unrecognized option"):
+        CommandLine(GROUPS, ["--allow-model=false"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

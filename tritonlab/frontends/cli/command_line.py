@@ -18,7 +18,8 @@ class Flag:
 
     `place`: where its value goes, `<part>.<field>`, the same for flags that mean the same; empty for a flag that is
     known and has no effect here, whose `about` then says why. Without a `default`, a flag that is not given has no
-    value, or an empty list of them.
+    value, or an empty list of them. `ours`: tritonserver has no such flag; it is only known by its whole name, so that
+    the beginnings of tritonserver's flags stay as unambiguous as they are.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Flag:
     place: str
     default: Any
     about: str
+    ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class CommandLine:
     def _find(self, name: str, word: str) -> Flag:
         if name in self._flags:
             return self._flags[name]
-        begun = [known for known in self._flags if known.startswith(name)]
+        begun = [known for known, flag in self._flags.items() if known.startswith(name) and not flag.ours]
         if len(begun) == 1:
             return self._flags[begun[0]]
         if begun:

@@ -137,8 +137,8 @@ GROUPS = (
             Flag("http-max-input-size", SIZE, "http.max_input_size", 64 << 20, "Bytes of JSON, or of a raw body."),
             _inert("http-thread-count", INTEGER, "one event loop serves HTTP."),
             Flag("http-restricted-api", RESTRICTED_APIS, "http.restricted_api", None, _RESTRICT),
-            Flag("allowed-origin", TEXTS, "access.origins", None, _ORIGIN),
-            Flag("allowed-host", TEXTS, "access.hosts", None, _HOST),
+            Flag("allowed-origin", TEXTS, "access.origins", None, _ORIGIN, ours=True),
+            Flag("allowed-host", TEXTS, "access.hosts", None, _HOST, ours=True),
         ),
     ),
     Group(
@@ -220,6 +220,7 @@ GROUPS = (
                 "access.token_file",
                 None,
                 "A file with a token that HTTP, gRPC and metrics ask for: 'Authorization: Bearer <token>'.",
+                ours=True,
             ),
             Flag(
                 "allow-model-control",
@@ -227,6 +228,7 @@ GROUPS = (
                 "access.model_control",
                 None,
                 "Whether clients may load and unload models, which runs code. Default: true; false in a notebook.",
+                ours=True,
             ),
             Flag(
                 "allow-settings",
@@ -234,6 +236,7 @@ GROUPS = (
                 "access.settings",
                 None,
                 "Whether clients may use the settings of traces and log. Default: true; false in a notebook.",
+                ours=True,
             ),
         ),
     ),
