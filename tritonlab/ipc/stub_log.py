@@ -10,6 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..stub._pb_stub.wire.ipc_message import UNCHECKED
+
+__all__ = ["UNCHECKED", "LogBook", "LogRecord", "StubOutput"]
+
 #: A line longer than this is cut there: a model that prints megabytes without a newline must not fill the kernel's
 #: memory.
 MAX_LINE = 1 << 16
@@ -42,6 +46,11 @@ class LogRecord:
     line: int = 0
     request_ids: tuple[str, ...] = ()
     pid: int = 0
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether it warns of an output that Triton passes on though the config says otherwise."""
+        return self.stream == "server" and self.text.startswith(UNCHECKED)
 
 
 class LogBook:

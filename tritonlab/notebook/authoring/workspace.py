@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from ...core.model_config import ModelConfig, print_pbtxt
 from ...core.scratch_directory import ScratchDirectory
 from ...core.status import ModelError, TritonError
-from ...stub._pb_stub.wire.ipc_message import UNCHECKED
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import CONFIG_FILE, MODEL_FILE, Draft, Files, ModelFile, Source, model_path
@@ -173,9 +172,7 @@ class Workspace:
         found = [
             record.text
             for record in self.server.logs(name)
-            if record.stream == "server"
-            and record.text.startswith(UNCHECKED)
-            and (self.is_current(record) if record.pid else record.time_ns >= since)
+            if record.unchecked and (self.is_current(record) if record.pid else record.time_ns >= since)
         ]
         return list(dict.fromkeys(found))
 

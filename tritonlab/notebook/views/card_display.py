@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.instrument import Instrument
 from ...core.status import TritonError
-from ...stub._pb_stub.wire.ipc_message import UNCHECKED
 from ..authoring.workspace import Workspace
 from .actions import CardActions
 from .card import ModelCard
@@ -67,7 +66,7 @@ class LatestCards(Instrument):
 
     def log(self, record: LogRecord) -> None:
         draw = self._cards.get(record.model)
-        if draw is not None and record.stream == "server" and record.text.startswith(UNCHECKED):
+        if draw is not None and record.unchecked:
             # on a thread of its own: the one that logs may hold what the card asks for
             threading.Thread(target=_draw, args=(draw,), name="card", daemon=True).start()
 

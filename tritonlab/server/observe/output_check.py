@@ -20,8 +20,7 @@ from ...core.model_config import ModelConfig
 from ...core.model_config_rules import is_decoupled, is_ensemble
 from ...core.status import TritonError
 from ...core.tensor import Tensor
-from ...ipc.stub_log import LogBook, LogRecord
-from ...stub._pb_stub.wire.ipc_message import UNCHECKED
+from ...ipc.stub_log import UNCHECKED, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 
 #: Responses of a version that are looked at.
