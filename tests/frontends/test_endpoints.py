@@ -95,7 +95,7 @@ def test_a_port_in_use_opens_none(core: InferenceServer, name: str, service: str
         before = threading.active_count()
         with pytest.raises(UnavailableError) as refusal:
             Endpoints(core, EndpointOptions(**ports))  # type: ignore[arg-type]
-        assert threading.active_count() == before
+        assert threading.active_count() <= before
     text = str(refusal.value)
     assert text.startswith(f"failed to start {service} service: Unavailable - Socket '127.0.0.1:{port}' already in use")
     assert f"--{name}-port" in text and f"--allow-{name}=false" in text

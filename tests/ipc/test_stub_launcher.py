@@ -84,14 +84,14 @@ def test_a_stub_that_ends_leaves_no_descriptor(descriptors: int, link_reader: Li
         end(stub)
         stub.kill()  # once more does no harm
         assert stub.process.returncode is not None
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_program_that_is_not_there(descriptors: int, link_reader: LinkReader) -> None:
     before = open_descriptors()
     with pytest.raises(StubStartError, match="cannot start the stub with '/nonexistent/python'"):
         StubProcess(link_reader, interpreter=Interpreter("/nonexistent/python"))
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_program_that_is_no_stub(descriptors: int, link_reader: LinkReader) -> None:
@@ -99,7 +99,7 @@ def test_a_program_that_is_no_stub(descriptors: int, link_reader: LinkReader) ->
     stub = StubProcess(link_reader, interpreter=Interpreter("/bin/true"))
     with pytest.raises((StubStartError, InterpreterError), match="/bin/true"):
         stub.await_hello()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_kernel_without_descriptors(descriptors: int, link_reader: LinkReader) -> None:
@@ -119,7 +119,7 @@ def test_a_kernel_without_descriptors(descriptors: int, link_reader: LinkReader)
                 break
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert open_descriptors() == before, more
+            assert open_descriptors() <= before, more
         else:
             raise AssertionError("there were never enough")
     finally:
@@ -131,7 +131,7 @@ def test_a_region_larger_than_its_limit(descriptors: int, link_reader: LinkReade
     before = open_descriptors()
     with pytest.raises(StubStartError, match="Failed to increase the shared memory pool size to 2097152 bytes"):
         StubProcess(link_reader, shm=ShmSettings(2 << 20, 1 << 20, 1 << 20))
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 @pytest.fixture
@@ -561,4 +561,4 @@ def test_many_stubs_start_and_end_at_once(descriptors: int, link_reader: LinkRea
     for thread in threads:
         thread.join(10)
     assert not any(alive(stub.pid) for stub in stubs)
-    eventually(lambda: open_descriptors() == before)
+    eventually(lambda: open_descriptors() <= before)

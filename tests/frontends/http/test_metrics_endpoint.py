@@ -55,6 +55,6 @@ def test_the_server_ends_and_frees_its_port() -> None:
     server.stop(10)
     server.stop(10)
     connection.close()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     with pytest.raises(ConnectionRefusedError):
         ask(port, "GET", "/metrics")
