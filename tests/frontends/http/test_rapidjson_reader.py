@@ -7,7 +7,7 @@ import math
 
 import pytest
 import rapidjson
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.conformance.rules import rule
@@ -55,6 +55,8 @@ def test_what_is_no_json_is_told_as_triton_tells_it(text: str) -> None:
     assert (raised.value.text, raised.value.offset) == MEASURED[text]
 
 
+@example("11e308")
+@example("-2e308")
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_rapidjson_reads_and_refuses_the_same(text: str) -> None:
     try:

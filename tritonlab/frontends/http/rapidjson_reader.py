@@ -190,7 +190,7 @@ class _Reader:
         if not negative and exponent > _MAX_EXPONENT + len(fraction):
             raise ReadError("Number too big to be stored in double.", start)
         value = float(self.body[start : self.at])
-        if math.isinf(value):
+        if math.isinf(value) and math.isinf(float(whole[0])):  # 11e308 is infinite, and no error (measured)
             raise ReadError("Number too big to be stored in double.", start)
         return value
 
