@@ -9,7 +9,7 @@ TEXT = 'backend: "python"\nmax_batchsize: 8\ninput { name: "A" }\n'
 
 def refusal(text: str, offset: int = 0) -> ConfigTextError:
     with pytest.raises(ConfigTextError) as caught:
-        ConfigText(text, "Cell In[3]", offset).parse("m")
+        ConfigText(text, "Cell In[3]", offset, "m").message  # noqa: B018 - a property that raises
     return caught.value
 
 

@@ -30,7 +30,7 @@ def test_paths_do_not_leave_the_model(path: str) -> None:
 
 
 def test_text_of_a_cell_knows_its_lines() -> None:
-    draft = Draft().with_source(SOURCE, "<cell>", 3)
+    draft = Draft("m").with_source(SOURCE, "<cell>", 3)
     assert draft.source is not None
     assert draft.source.segments == (Segment(1, 4, "<cell>", 3),)
     assert draft.tree()["1/model.py"].text() == SOURCE
@@ -38,7 +38,7 @@ def test_text_of_a_cell_knows_its_lines() -> None:
 
 def test_a_new_source_drops_what_came_with_the_last_load_call(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"1")
-    draft = Draft().with_source(SOURCE).with_files([tmp_path / "w.bin"]).with_config("max_batch_size: 2")
+    draft = Draft("m").with_source(SOURCE).with_files([tmp_path / "w.bin"]).with_config("max_batch_size: 2")
     assert "1/w.bin" in draft.tree()
     assert draft.config.text == "max_batch_size: 2"
     again = draft.with_source(SOURCE)
@@ -47,7 +47,7 @@ def test_a_new_source_drops_what_came_with_the_last_load_call(tmp_path: Path) ->
 
 
 def test_another_version_leaves_the_first_where_it_is() -> None:
-    draft = Draft().with_source(SOURCE).with_files({"h.py": b"x = 1\n"}).with_version(2).with_source("import os\n")
+    draft = Draft("m").with_source(SOURCE).with_files({"h.py": b"x = 1\n"}).with_version(2).with_source("import os\n")
     assert {path: file.text() for path, file in draft.tree().items()} == {
         "1/model.py": SOURCE,
         "1/h.py": "x = 1\n",
@@ -56,7 +56,7 @@ def test_another_version_leaves_the_first_where_it_is() -> None:
 
 
 def test_two_whole_configs_are_one_too_many() -> None:
-    draft = replace(Draft(), cell_config=ConfigText("max_batch_size: 1", "Cell In[2]"))
+    draft = replace(Draft("m"), cell_config=ConfigText("max_batch_size: 1", "Cell In[2]"))
     with pytest.raises(OptionError, match=re.escape("Cell In[2] and config= both give the whole config")):
         draft.with_config({"max_batch_size": 2})
     assert draft.with_config("# nothing\n").config.source == "Cell In[2]"
@@ -64,9 +64,9 @@ def test_two_whole_configs_are_one_too_many() -> None:
 
 def test_files_that_are_not_there_are_named() -> None:
     with pytest.raises(FileError, match=r"no file 'nowhere/w.pt' to be 'w.pt'"):
-        Draft().with_files(["nowhere/w.pt"])
+        Draft("m").with_files(["nowhere/w.pt"])
     with pytest.raises(FileError, match=r"no config file 'nowhere'"):
-        Draft().with_config("nowhere")
+        Draft("m").with_config("nowhere")
 
 
 def test_a_model_directory_is_read_whole(tmp_path: Path) -> None:
@@ -75,33 +75,33 @@ def test_a_model_directory_is_read_whole(tmp_path: Path) -> None:
         (model / path).parent.mkdir(parents=True, exist_ok=True)
         (model / path).write_text(f"# {path}\n")
     (model / "config.pbtxt").write_text("max_batch_size: 4\n")
-    draft = Draft().with_source(model)
+    draft = Draft("m").with_source(model)
     assert draft.version == 2
     assert sorted(draft.tree()) == ["01/model.py", "1/model.py", "2/helper.py", "2/model.py", "labels.txt"]
     assert draft.config.text == "max_batch_size: 4\n"
     assert draft.source is not None
     assert draft.source.segments[0].origin == str(model / "2" / "model.py")
     with pytest.raises(FileError, match="it is a repository, load one of m"):
-        Draft().with_source(tmp_path / "models")
+        Draft("m").with_source(tmp_path / "models")
 
 
 ENSEMBLE = ensemble_text(step("part", "IN=X", "OUT=Y"))
 
 
 def test_an_ensemble_needs_no_source() -> None:
-    draft = Draft()
-    assert not draft.loadable("m")
+    draft = Draft("m")
+    assert not draft.loadable
     draft = draft.with_config(ENSEMBLE)
-    assert draft.loadable("m")
-    assert draft.is_ensemble("m")
+    assert draft.loadable
+    assert draft.is_ensemble
     assert draft.tree() == {}
 
 
 def test_the_directory_of_an_ensemble_is_read_without_a_source(tmp_path: Path) -> None:
     (tmp_path / "3").mkdir()
     (tmp_path / "config.pbtxt").write_text(ENSEMBLE)
-    draft = Draft().with_source(tmp_path)
-    assert (draft.version, draft.source, draft.is_ensemble("m")) == (3, None, True)
+    draft = Draft("m").with_source(tmp_path)
+    assert (draft.version, draft.source, draft.is_ensemble) == (3, None, True)
     (tmp_path / "config.pbtxt").write_text("max_batch_size: 4\n")
     with pytest.raises(FileError, match="is not a model directory"):
-        Draft().with_source(tmp_path)
+        Draft("m").with_source(tmp_path)

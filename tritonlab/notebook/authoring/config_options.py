@@ -64,13 +64,13 @@ class ConfigOptions:
             options["preferred_batch_size"] = (options["preferred_batch_size"],)
         return ConfigOptions(**options)
 
-    def apply(self, said: ConfigText, model: str) -> ModelConfig:
+    def apply(self, said: ConfigText) -> ModelConfig:
         """The config of the text `said` with the options in it.
 
         Raises ConfigTextError, and OptionError where an option and the text give the same field different values: one
         of them would have to be dropped silently.
         """
-        config = said.parse(model)
+        config = said.message
         merged = ModelConfig()
         merged.CopyFrom(config)
         for option, name, part in self._parts():

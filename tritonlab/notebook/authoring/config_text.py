@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ...core.model_config import ConfigError, ModelConfig, parse_pbtxt
@@ -18,7 +19,7 @@ _NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
 
 @dataclass(frozen=True)
 class ConfigText:
-    """A config as its author wrote it.
+    """A config of `model` as its author wrote it.
 
     `source` is what a person calls it; line n of `text` is line `n + offset` there.
     """
@@ -26,12 +27,17 @@ class ConfigText:
     text: str = ""
     source: str = "the config text"
     offset: int = 0
+    model: str = ""
 
-    def parse(self, model: str) -> ModelConfig:
-        """The message. Raises ConfigTextError for what the server would refuse when it reads the file (table 5.3.1)."""
+    @cached_property
+    def message(self) -> ModelConfig:
+        """What the text says; nobody changes it.
+
+        Raises ConfigTextError for what the server would refuse when it reads the file (table 5.3.1).
+        """
         try:
-            config = parse_pbtxt(self.text, f"{model}/config.pbtxt")
-            polled(config, model_name=model, files={"model.py"})
+            config = parse_pbtxt(self.text, f"{self.model}/config.pbtxt")
+            polled(config, model_name=self.model, files={"model.py"})
         except ConfigError as error:
             raise ConfigTextError(error, self) from None
         return config

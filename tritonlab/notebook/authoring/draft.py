@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -41,12 +42,13 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class Draft:
-    """Cells make new drafts from old ones; a load writes and sends all of it.
+    """All that was said about the model `name`. Cells make new drafts from old ones; a load writes and sends all of it.
 
     `files` are relative to the model directory, `beside` and `given_files` to the version directory of whatever version
     is loaded next. `given_*` and `options` belong to one load call and are gone with the next source; the rest stays.
     """
 
+    name: str
     version: int = 1
     source: ModelFile | None = None
     files: Mapping[str, ModelFile] = field(default_factory=dict)
@@ -65,13 +67,27 @@ class Draft:
         """The one config text there is: the cell's, or the one given with the load."""
         return self.given_config if self.given_config.says_something else self.cell_config
 
-    def is_ensemble(self, name: str) -> bool:
-        """Whether its config says so: an ensemble has no model.py. Raises ConfigTextError."""
-        return is_ensemble(self.config.parse(name))
+    @cached_property
+    def config_file(self) -> str:
+        """The text of config.pbtxt: as its author wrote it, where name, backend and options add nothing.
 
-    def loadable(self, name: str) -> bool:
+        Raises ConfigTextError, OptionError.
+        """
+        config = self.options.apply(self.config)
+        config.name = config.name or self.name
+        if not config.platform:
+            config.backend = config.backend or "python"
+        return self.config.text if config == self.config.message else print_pbtxt(config)
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether its config says so: an ensemble has no model.py. Raises ConfigTextError."""
+        return is_ensemble(self.config.message)
+
+    @property
+    def loadable(self) -> bool:
         """Whether all is there that a load needs. Raises ConfigTextError."""
-        return self.source is not None or self.is_ensemble(name)
+        return self.source is not None or self.is_ensemble
 
     def tree(self) -> dict[str, ModelFile]:
         """All files of the model but config.pbtxt, paths relative to the model directory."""
@@ -80,6 +96,10 @@ class Draft:
         if self.source is not None:
             tree[self.model_path] = self.source
         return tree
+
+    def all_files(self) -> dict[str, ModelFile]:
+        """What its directory holds. Raises ConfigTextError, OptionError."""
+        return {**self.tree(), CONFIG_FILE: ModelFile(self.config_file.encode())}
 
     def with_source(self, source: Source, origin: str = "", offset: int = 0) -> Draft:
         """The draft with another model.py and nothing of the last load call.
@@ -94,7 +114,7 @@ class Draft:
         elif isinstance(source, str) and "\n" in source:
             text, segments = source, whole(source, origin, offset) if origin else ()
         elif Path(source).is_dir():
-            return read_model(Path(source))
+            return read_model(self.name, Path(source))
         else:
             text = Path(source).read_text(encoding="utf-8")
             segments = whole(text, str(Path(source).resolve()), 0)
@@ -116,11 +136,12 @@ class Draft:
         Raises OptionError if a cell's config text is there already: neither may be dropped silently.
         """
         if isinstance(config, Mapping):
-            given = ConfigText(print_pbtxt(from_json(dict(config))), "config=")
+            given = ConfigText(print_pbtxt(from_json(dict(config))), "config=", model=self.name)
         elif isinstance(config, str) and (not config.strip() or any(mark in config for mark in ":{\n")):
-            given = ConfigText(config, "config=")
+            given = ConfigText(config, "config=", model=self.name)
         elif Path(config).is_file():
-            given = ConfigText(Path(config).read_text(encoding="utf-8"), os.fspath(config))
+            text = Path(config).read_text(encoding="utf-8")
+            given = ConfigText(text, os.fspath(config), model=self.name)
         else:
             raise FileError(f"there is no config file {os.fspath(config)!r}")
         if self.cell_config.says_something and given.says_something:
@@ -146,7 +167,7 @@ def model_path(path: str, version: int) -> str:
     return "/".join(parts)
 
 
-def read_model(path: Path) -> Draft:
+def read_model(name: str, path: Path) -> Draft:
     """The draft of a model directory that exists: the newest version's model.py is the source. An ensemble has none.
 
     Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
@@ -163,9 +184,10 @@ def read_model(path: Path) -> Draft:
         raise FileError(f"{str(path)!r} is not a model directory: it has no <version>/{MODEL_FILE}{inside}")
     version = (sources or versions)[-1]
     draft = Draft(
+        name,
         version=version,
         files={file: ModelFile((path / file).resolve()) for file in model_files(path) if file != CONFIG_FILE},
-        cell_config=ConfigText(text, str(config)),
+        cell_config=ConfigText(text, str(config), model=name),
     )
     return draft if ensemble else draft.with_source(path / str(version) / MODEL_FILE)
 

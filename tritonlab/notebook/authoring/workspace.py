@@ -5,25 +5,24 @@ Every magic, button and public function for writing models is a call of `Workspa
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.model_config import ModelConfig, print_pbtxt
+from ...core.model_config import ModelConfig
 from ...core.scratch_directory import ScratchDirectory
-from ...core.status import ModelError, TritonError
 from .config_options import ConfigOptions
 from .config_text import ConfigText
-from .draft import CONFIG_FILE, MODEL_FILE, Draft, Files, ModelFile, Source, model_path
+from .draft import MODEL_FILE, Draft, Files, ModelFile, Source, model_path
 from .errors import FileError
-from .model_directory import ModelDirectory, Stamp, stamp_of
-from .source_map import Segment, SourceMap, located, whole
-from .syntax import check_syntax
+from .load_report import LoadReport, pids_of
+from .model_directory import ModelDirectory
+from .source_map import SourceMap, whole
+from .written_model import WrittenModel
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
@@ -38,29 +37,10 @@ if TYPE_CHECKING:
 UNLOAD_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class LoadReport:
-    """How the last load of a model went: what its card shows.
-
-    `seconds`: from the call to READY, or to the failure. `log`: what the model printed and logged meanwhile.
-    `ready_at`: when the version that serves now became ready, wall clock seconds, 0 if none does. `error`: why the last
-    load failed.
-    """
-
-    name: str
-    seconds: float
-    log: tuple[LogRecord, ...]
-    ready_at: float
-    error: BaseException | None = None
-    #: the processes that ran the files as they are on disk now
-    pids: frozenset[int] = frozenset()
-
-
 class Workspace:
     """The notebook's models: one draft and one directory of `repository` each, served by `server`.
 
-    Guarantees: a load that fails leaves the files of the last good one on disk, as the server leaves its version
-    serving (rule 2.5.8). One lock: loads run one after the other, from any thread.
+    One lock: loads run one after the other, from any thread.
     """
 
     def __init__(self, server: Server, repository: Path) -> None:
@@ -75,11 +55,7 @@ class Workspace:
         #: what `%triton trace` collects, while it does
         self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
-        self._reports: dict[str, LoadReport] = {}
-        self._drafts: dict[str, Draft] = {}
-        #: what each model's directory held when it was loaded last
-        self._loaded: dict[str, dict[str, bytes | Stamp]] = {}
-        self._directories: dict[str, ModelDirectory] = {}
+        self._models: dict[str, WrittenModel] = {}
         self._spare = ScratchDirectory(f"{repository.name}.", repository.parent)
 
     def load(
@@ -105,7 +81,7 @@ class Workspace:
         """
         started = time.perf_counter()
         with self._lock:
-            draft = self._drafts.get(name, Draft())
+            draft = self.draft(name)
             if version is not None:
                 draft = draft.with_version(version)
             if source is not None:
@@ -116,11 +92,12 @@ class Workspace:
                 draft = draft.with_config(config)
             if files is not None:
                 draft = draft.with_files(files)
-            self._drafts[name] = draft
-            if if_changed and self._serves(name, draft):
-                self._map_lines(name, draft)  # the cells may have run again, under other numbers
+            written = self._written(name)
+            written.draft = draft
+            if if_changed and written.serves_draft():
+                written.map_lines()  # the cells may have run again, under other numbers
                 return self.server.model(name)
-            return self._load(name, draft, started)
+            return written.load(started)
 
     def write_file(self, name: str, path: str, content: bytes | str, *, body: CellBody | None = None) -> str:
         """Adds a helper file to the model, used from the next load on. Returns its path in the model directory.
@@ -130,11 +107,11 @@ class Workspace:
         data = content.encode() if isinstance(content, str) else content
         segments = whole(data.decode(), body.origin, body.offset) if body is not None else ()
         with self._lock:
-            draft = self._drafts.get(name, Draft())
+            draft = self.draft(name)
             relative = model_path(path, draft.version)
             if relative == draft.model_path:
                 raise FileError(f"{MODEL_FILE} is what %%triton_model {name} writes; a helper file needs another name")
-            self._drafts[name] = replace(draft, beside={**draft.beside, path: ModelFile(data, segments)})
+            self._written(name).draft = replace(draft, beside={**draft.beside, path: ModelFile(data, segments)})
         return relative
 
     def write_config(self, name: str, text: str, *, body: CellBody | None = None) -> ModelConfig:
@@ -142,28 +119,31 @@ class Workspace:
 
         Raises ConfigTextError with line and column; then the former text stays.
         """
-        said = ConfigText(text, body.label, body.offset) if body is not None else ConfigText(text)
-        config = said.parse(name)
+        said = ConfigText(text, model=name)
+        if body is not None:
+            said = replace(said, source=body.label, offset=body.offset)
+        config = said.message
         with self._lock:
-            self._drafts[name] = replace(self._drafts.get(name, Draft()), cell_config=said)
+            written = self._written(name)
+            written.draft = replace(written.draft, cell_config=said)
         return config
 
     def draft(self, name: str) -> Draft:
         """What the notebook has said about the model so far."""
         with self._lock:
-            return self._drafts.get(name, Draft())
+            return self._models[name].draft if name in self._models else Draft(name)
 
     def report(self, name: str) -> LoadReport | None:
         """How the model's last load went; None for one this workspace never loaded."""
         with self._lock:
-            return self._reports.get(name)
+            return self._models[name].report if name in self._models else None
 
     def is_current(self, record: LogRecord) -> bool:
         """Whether the process that wrote the line runs the model's files as they are now, so that `sources` knows its
         lines."""
         report = self.report(record.model)
         known = report.pids if report is not None else frozenset()
-        return record.pid in known or record.pid in _pids(self.server, record.model)
+        return record.pid in known or record.pid in pids_of(self.server, record.model)
 
     def output_warnings(self, name: str) -> list[str]:
         """What was found of the outputs of the version that serves, each once: Triton would pass it on unsaid."""
@@ -186,8 +166,9 @@ class Workspace:
             self.server.unload(name, unload_dependents, timeout=timeout)
         finally:  # an interrupted wait has ended it, too
             with self._lock:
-                if name in self._reports:
-                    self._reports[name] = replace(self._reports[name], ready_at=0.0, error=None)
+                written = self._models.get(name)
+                if written is not None and written.report is not None:
+                    written.report = replace(written.report, ready_at=0.0, error=None)
 
     def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
         """Opens the server's endpoints, in the place of those that are open; without any argument those may stay.
@@ -227,112 +208,12 @@ class Workspace:
     def names(self) -> list[str]:
         """The models this notebook has written and those the server knows, in alphabetical order."""
         with self._lock:
-            written = set(self._drafts)
+            written = set(self._models)
         return sorted(written | {name for name, _ in self.server.models()})
 
-    def _serves(self, name: str, draft: Draft) -> bool:
-        """Whether the last load of the model was good, of exactly this, and still serves."""
-        report = self._reports.get(name)
-        if report is None or report.error is not None or not self.server.model(name).ready():
-            return False
-        return self._loaded.get(name) == _content(name, draft)
-
-    def _map_lines(self, name: str, draft: Draft) -> dict[str, tuple[Segment, ...]]:
-        """Makes the lines of the model's files known by the cells of `draft`. Returns what was known before."""
-        path = self._directory(name).path
-        return self.sources.replace(
-            str(path), {str(path / relative): file.segments for relative, file in draft.tree().items()}
-        )
-
-    def _load(self, name: str, draft: Draft, started: float) -> Model:
-        if not draft.loadable(name):
-            raise FileError(f"there is no {MODEL_FILE} for {name!r} yet: run a %%triton_model {name} cell first")
-        config_text = _config_to_write(name, draft)
-        content = _content(name, draft)
-        directory = self._directory(name)
-        before = self._reports.get(name)
-        ready_at = before.ready_at if before is not None else 0.0
-        tree = draft.tree()
-        known = self._map_lines(name, draft)
-        since, error = _Since(self.server, name), None
-        try:
-            # another interpreter may know a syntax this one does not
-            foreign = "EXECUTION_ENV_PATH" in config_text or "triton_python_backend_stub" in tree
-            if draft.source is not None and not foreign:
-                path = str(directory.path / draft.model_path)
-                check_syntax(draft.source.text(), path, model=name, version=draft.version, sources=self.sources)
-            directory.replace({**tree, CONFIG_FILE: ModelFile(config_text.encode())}, draft.version)
-            model = self.server.load(name)
-        except BaseException as failure:
-            error = failure
-            if isinstance(failure, ModelError) and failure.exception is not None:
-                failure.exception = located(failure.exception, self.sources.locate)
-            if ready_at:
-                directory.restore()
-                self.sources.replace(str(directory.path), known)
-                if draft.source is None and not self.server.model(name).ready():
-                    # an ensemble that no longer fits its models is taken down, as by Triton (rule 5.7.3)
-                    with contextlib.suppress(TritonError):
-                        self.server.load(name)
-            raise
-        else:
-            ready_at = time.time()
-            self._loaded[name] = content
-            return model
-        finally:
-            directory.forget()
-            log = since.printed()
-            pids = before.pids if error is not None and before is not None and ready_at else since.pids(log)
-            self._reports[name] = LoadReport(name, time.perf_counter() - started, log, ready_at, error, pids)
-
-    def _directory(self, name: str) -> ModelDirectory:
-        if name not in self._directories:
-            self._directories[name] = ModelDirectory(self.repository / name, self._spare.path)
-        return self._directories[name]
-
-
-class _Since:
-    """What processes of the model that start from now on print and log. Those that serve already may print, too."""
-
-    def __init__(self, server: Server, name: str) -> None:
-        self._server = server
-        self._name = name
-        self._begin = time.time_ns()
-        self._before = _pids(server, name)
-
-    def printed(self) -> tuple[LogRecord, ...]:
-        return tuple(
-            record
-            for record in self._server.logs(self._name)
-            if record.time_ns >= self._begin and record.stream != "server" and record.pid not in self._before
-        )
-
-    def pids(self, printed: tuple[LogRecord, ...]) -> frozenset[int]:
-        """The processes that wrote `printed` and those that serve now."""
-        return frozenset(record.pid for record in printed) | _pids(self._server, self._name)
-
-
-def _pids(server: Server, name: str) -> frozenset[int]:
-    """The processes of a model's instances; none if it is not loaded."""
-    try:
-        return frozenset(instance["pid"] for instance in server.model(name).instances())
-    except TritonError:
-        return frozenset()
-
-
-def _content(name: str, draft: Draft) -> dict[str, bytes | Stamp]:
-    """What the model's directory holds, files that are copied as their stamps. Raises OSError for one that is gone."""
-    files = {**draft.tree(), CONFIG_FILE: ModelFile(_config_to_write(name, draft).encode())}
-    return {
-        path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
-        for path, file in files.items()
-    }
-
-
-def _config_to_write(name: str, draft: Draft) -> str:
-    """The text of config.pbtxt: as its author wrote it, where name, backend and options add nothing."""
-    config = draft.options.apply(draft.config, name)
-    config.name = config.name or name
-    if not config.platform:
-        config.backend = config.backend or "python"
-    return draft.config.text if config == draft.config.parse(name) else print_pbtxt(config)
+    def _written(self, name: str) -> WrittenModel:
+        """The model, a new one if nothing was said about it yet."""
+        if name not in self._models:
+            directory = ModelDirectory(self.repository / name, self._spare.path)
+            self._models[name] = WrittenModel(name, self.server, directory, self.sources)
+        return self._models[name]

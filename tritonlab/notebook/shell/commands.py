@@ -151,7 +151,7 @@ def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
 def _edit(context: Context, arguments: argparse.Namespace) -> None:
     draft = context.workspace.draft(arguments.name)
     source = draft.source
-    if source is None and draft.is_ensemble(arguments.name):
+    if source is None and draft.is_ensemble:
         context.shell.set_next_input(f"%%triton_config {arguments.name}\n{draft.config.text}")
         return
     if source is None:

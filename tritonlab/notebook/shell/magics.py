@@ -161,7 +161,7 @@ class TritonMagics(Magics):
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
     def _load_again(self, args: argparse.Namespace, what: str) -> None:
-        if not args.no_load and self._workspace().draft(args.name).loadable(args.name):
+        if not args.no_load and self._workspace().draft(args.name).loadable:
             before = self._workspace().report(args.name)
             just_renewed = self._just_renewed(args.name)
             self._load(args.name, quiet=args.quiet, if_changed=True)

@@ -1,0 +1,115 @@
+"""A `WrittenModel` is one model of a notebook: what was said about it, its directory, and how its last load went."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...core.status import ModelError, TritonError
+from .draft import MODEL_FILE, Draft, ModelFile
+from .errors import FileError
+from .load_report import LoadReport, PrintedSince, pids_of
+from .model_directory import ModelDirectory, Stamp, stamp_of
+from .source_map import Segment, SourceMap, located
+from .syntax import check_syntax
+
+if TYPE_CHECKING:
+    from ...server.api.model import Model
+    from ...server.api.server import Server
+
+
+class WrittenModel:
+    """One draft and its directory in the repository, served by `server`. The workspace's lock guards it.
+
+    Guarantees: a load that fails leaves the files of the last good one on disk, as the server leaves its version
+    serving (rule 2.5.8).
+    """
+
+    def __init__(self, name: str, server: Server, directory: ModelDirectory, sources: SourceMap) -> None:
+        self.name = name
+        self.draft = Draft(name)
+        self.report: LoadReport | None = None
+        self._server = server
+        self._directory = directory
+        self._sources = sources
+        #: what the directory held when it was loaded last
+        self._loaded: dict[str, bytes | Stamp] = {}
+
+    def serves_draft(self) -> bool:
+        """Whether the last load was good, of exactly what the draft says now, and still serves."""
+        if self.report is None or self.report.error is not None or not self._server.model(self.name).ready():
+            return False
+        return self._loaded == _content(self.draft.all_files())
+
+    def map_lines(self) -> dict[str, tuple[Segment, ...]]:
+        """Makes the lines of the files known by the cells of the draft. Returns what was known before."""
+        path = self._directory.path
+        return self._sources.replace(
+            str(path), {str(path / relative): file.segments for relative, file in self.draft.tree().items()}
+        )
+
+    def load(self, started: float) -> Model:
+        """Writes the draft and loads it. `started`: when somebody asked for it, for the report.
+
+        Raises what `Workspace.load` does; whatever served before still does.
+        """
+        if not self.draft.loadable:
+            raise FileError(
+                f"there is no {MODEL_FILE} for {self.name!r} yet: run a %%triton_model {self.name} cell first"
+            )
+        files = self.draft.all_files()
+        content = _content(files)
+        before, ready_at = self.report, self.report.ready_at if self.report is not None else 0.0
+        known = self.map_lines()
+        printed, error = PrintedSince(self._server, self.name), None
+        try:
+            self._write(files)
+            model = self._server.load(self.name)
+        except BaseException as failure:
+            error = failure
+            if isinstance(failure, ModelError) and failure.exception is not None:
+                failure.exception = located(failure.exception, self._sources.locate)
+            if ready_at:
+                self._put_back(known)
+            raise
+        else:
+            ready_at = time.time()
+            self._loaded = content
+            return model
+        finally:
+            self._directory.forget()
+            log = printed.records()
+            if error is not None and before is not None and ready_at:
+                pids = before.pids
+            else:
+                pids = frozenset(record.pid for record in log) | pids_of(self._server, self.name)
+            self.report = LoadReport(self.name, time.perf_counter() - started, log, ready_at, error, pids)
+
+    def _write(self, files: Mapping[str, ModelFile]) -> None:
+        """Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
+        draft = self.draft
+        # another interpreter may know a syntax this one does not
+        foreign = "EXECUTION_ENV_PATH" in draft.config_file or "triton_python_backend_stub" in files
+        if draft.source is not None and not foreign:
+            path = str(self._directory.path / draft.model_path)
+            check_syntax(draft.source.text(), path, model=self.name, version=draft.version, sources=self._sources)
+        self._directory.replace(files, draft.version)
+
+    def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
+        """The files and lines of the version that serves."""
+        self._directory.restore()
+        self._sources.replace(str(self._directory.path), known)
+        if self.draft.source is None and not self._server.model(self.name).ready():
+            # an ensemble that no longer fits its models is taken down, as by Triton (rule 5.7.3)
+            with contextlib.suppress(TritonError):
+                self._server.load(self.name)
+
+
+def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
+    """What tells `files` from others, those that are copied by their stamps. Raises OSError for one that is gone."""
+    return {
+        path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
+        for path, file in files.items()
+    }
