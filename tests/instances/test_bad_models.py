@@ -205,7 +205,7 @@ def test_a_thread_that_is_no_daemon_does_not_keep_the_stub(lab: Lab) -> None:
     stub = script.instance.stub
     lab.server.unload("left")
     assert stub is not None
-    assert stub.process.process.returncode is not None
+    assert stub.process.child.returncode is not None
 
 
 def test_a_model_that_closes_every_descriptor(script: Script) -> None:

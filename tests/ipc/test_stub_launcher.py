@@ -83,7 +83,7 @@ def test_a_stub_that_ends_leaves_no_descriptor(descriptors: int, link_reader: Li
         stub.await_hello()
         end(stub)
         stub.kill()  # once more does no harm
-        assert stub.process.returncode is not None
+        assert stub.child.returncode is not None
     assert open_descriptors() <= before
 
 
@@ -290,7 +290,7 @@ def test_finalize_runs_and_the_process_leaves(lab: Lab) -> None:  # rule 2.8.1
     process, outcome, lines = ended(lab, "calm", "pass")
     assert outcome is not None
     assert (outcome.value, outcome.failure) == (None, None)
-    assert process.exit_reason() == "exit status 0"
+    assert process.child.exit_reason() == "exit status 0"
     assert lines == ["finalize"]
 
 
@@ -299,39 +299,39 @@ def test_what_finalize_raises_is_an_outcome(lab: Lab) -> None:  # rule 2.8.2
     assert outcome is not None
     assert outcome.failure is not None
     assert outcome.failure.text.startswith("ValueError: late\n\nAt:\n")
-    assert process.exit_reason() == "exit status 0"
+    assert process.child.exit_reason() == "exit status 0"
 
 
 def test_a_finalize_that_exits(lab: Lab) -> None:
     process, outcome, _ = ended(lab, "exiting", "os._exit(4)")
     assert outcome is None
-    assert process.exit_reason() == "exit status 4"
+    assert process.child.exit_reason() == "exit status 4"
 
 
 def test_a_finalize_that_hangs_is_ended_by_the_end_of_its_link(lab: Lab) -> None:
     process, outcome, lines = ended(lab, "hanging", "time.sleep(600)", timeout=0.2)
     assert outcome is None
-    assert process.exit_reason() == "exit status 1"
+    assert process.child.exit_reason() == "exit status 1"
     assert lines == ["finalize"]
 
 
 def test_the_process_leaves_as_any_program_does(lab: Lab) -> None:
     finalize = "import atexit; atexit.register(lambda: (time.sleep(0.2), print('exit function')))"
     process, _, lines = ended(lab, "polite", finalize)
-    assert process.exit_reason() == "exit status 0"
+    assert process.child.exit_reason() == "exit status 0"
     assert lines == ["finalize", "exit function"]
 
 
 def test_one_that_holds_the_interpreter_is_terminated(lab: Lab) -> None:
     hold = "import ctypes; ctypes.PyDLL(None).sleep(600)"  # nothing of Python's runs meanwhile, its monitor included
     process, _, _ = ended(lab, "stuck", hold, timeout=0.2)
-    assert process.exit_reason() == "signal SIGTERM (Terminated)"
+    assert process.child.exit_reason() == "signal SIGTERM (Terminated)"
 
 
 def test_one_that_ignores_that_too_is_killed(lab: Lab) -> None:
     hold = "import ctypes; signal.signal(signal.SIGTERM, signal.SIG_IGN); ctypes.PyDLL(None).sleep(600)"
     process, _, _ = ended(lab, "stubborn", hold, timeout=0.2)
-    assert process.exit_reason() == "signal SIGKILL (Killed)"
+    assert process.child.exit_reason() == "signal SIGKILL (Killed)"
 
 
 def test_what_the_model_started_goes_with_it(lab: Lab) -> None:
@@ -411,7 +411,7 @@ def test_the_memory_that_the_kernel_had_is_not_the_stubs(kernel: Callable[[str],
         "    stub = StubProcess(server.core._parts.link_reader)\n"
         "    stub.await_hello()\n"
         "    stub.kill()\n"
-        "    return stub.process.peak\n"
+        "    return stub.child.peak\n"
         "held = b'x' * (300 << 20)\n"
         "say(peak())"
     )

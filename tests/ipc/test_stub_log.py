@@ -65,7 +65,8 @@ class Pipes:
         out, self.stdout = os.pipe()
         err, self.stderr = os.pipe()
         self.lines: list[tuple[str, str]] = []
-        self.output = StubOutput(out, err, lambda stream, text: self.lines.append((stream, text)))
+        self.output = StubOutput(out, err)
+        self.output.retarget(lambda stream, text: self.lines.append((stream, text)))
 
     def write(self, data: bytes) -> None:
         os.write(self.stdout, data)
@@ -188,6 +189,24 @@ def test_the_end_of_a_stream_is_reported(pipes: Pipes) -> None:
     os.close(pipes.stdout)
     assert not pipes.output.drain(out)
     pipes.stdout = os.dup(pipes.stderr)
+
+
+def test_lines_are_held_until_somebody_takes_them() -> None:
+    read, write = os.pipe()
+    err, unused = os.pipe()
+    output = StubOutput(read, err)
+    os.write(write, b"one\ntwo\nthr")
+    output.drain_all()
+    assert output.held == ["one", "two"]
+    taken: list[tuple[str, str]] = []
+    output.retarget(lambda stream, text: taken.append((stream, text)))
+    os.write(write, b"ee\n")
+    output.drain_all()
+    assert taken == [("stdout", "one"), ("stdout", "two"), ("stdout", "three")]
+    assert output.held == []
+    output.close()
+    os.close(write)
+    os.close(unused)
 
 
 def test_later_lines_go_to_the_new_owner(pipes: Pipes) -> None:

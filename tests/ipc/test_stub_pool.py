@@ -77,7 +77,7 @@ def test_a_warm_stub_that_died_is_not_handed_out(pool: StubPool, taken: list[Stu
     taken.append(pool.acquire())
     taken[0].await_hello()
     assert taken[0] is not dead
-    eventually(lambda: dead.process.returncode is not None)
+    eventually(lambda: dead.child.returncode is not None)
 
 
 def test_a_stub_of_another_environment_is_not_handed_out(

@@ -69,7 +69,7 @@ class StubSide:
         block, headers = pack_tensors(self.region, wires)
         left = iter(headers)
         placed = [entry._replace(tensors=[next(left) for _ in entry.tensors]) for entry in entries]
-        self.loop._execute(ident, Execute(0, block, placed))
+        self.loop._executor.execute(ident, Execute(0, block, placed))
         executed: Executed = self.expect("EXECUTED", ident)
         outputs = [Output(*output) if isinstance(output, list) else output for output in executed.outputs]
         return executed._replace(outputs=outputs)

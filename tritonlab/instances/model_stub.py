@@ -153,8 +153,8 @@ class ModelStub:
         """The error of everything that was waiting for this stub, after it died."""
         self.process.reap()
         self.on_end()
-        reason = f"The stub process of '{self.instance}' ended with {self.process.exit_reason()}."
-        crash = self._crash.exception(self.process.exit_signal())
+        reason = f"The stub process of '{self.instance}' ended with {self.process.child.exit_reason()}."
+        crash = self._crash.exception(self.process.child.exit_signal())
         if self.link.lost_reason not in ("", "closed", "the other end closed the link"):
             reason += f" ({self.link.lost_reason})"
         elif crash is not None and (place := place_of(crash, self.source.path)):

@@ -91,17 +91,18 @@ class LogBook:
 
 
 class StubOutput:
-    """Reads one stub's stdout and stderr pipes and turns complete lines into records.
+    """Reads one stub's stdout and stderr pipes, line by line, and holds the lines until a model takes them.
 
     Guarantees: `drain` may be called from any thread. Lines keep their order within a stream.
     """
 
-    def __init__(self, stdout: int, stderr: int, emit: Callable[[str, str], None]) -> None:
-        self._lock = threading.Lock()  # guards the pipes' reads and _partial
+    def __init__(self, stdout: int, stderr: int) -> None:
+        self._lock = threading.Lock()  # guards the pipes' reads and everything below
         self._streams = {stdout: "stdout", stderr: "stderr"}
         #: the start of an unfinished line, MAX_LINE bytes at most, and how long it is so far
         self._partial = {stdout: (b"", 0), stderr: (b"", 0)}
-        self._emit = emit
+        self._held: list[tuple[str, str]] = []
+        self._emit: Callable[[str, str], None] = lambda stream, text: self._held.append((stream, text))
         self._poll = select.poll()
         for fd in self._streams:
             os.set_blocking(fd, False)
@@ -111,10 +112,18 @@ class StubOutput:
     def fds(self) -> tuple[int, ...]:
         return tuple(self._streams)
 
+    @property
+    def held(self) -> list[str]:
+        """The lines that nobody has taken yet."""
+        return [text for _, text in self._held]
+
     def retarget(self, emit: Callable[[str, str], None]) -> None:
-        """Sends later lines to `emit(stream, text)`; a warm stub gets its owner late."""
+        """Sends the lines held so far, and all later ones, to `emit(stream, text)`; a warm stub gets its owner late."""
         with self._lock:
             self._emit = emit
+            held, self._held = self._held, []
+            for stream, text in held:
+                emit(stream, text)
 
     def drain_all(self) -> None:
         """Takes what both pipes hold now; half a microsecond if that is nothing."""

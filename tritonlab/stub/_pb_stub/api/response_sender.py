@@ -37,7 +37,7 @@ class InferenceResponseSender(NativeObject):
     _decoupled: bool
     _sent: bool
     _closed: bool
-    #: whether the request still waits for an end that only this object can send; the main loop settles it too
+    #: whether the request still waits for an end that only this object can send; `pack_returned` settles it too
     _owed: bool
     _lock: threading.Lock
 

@@ -49,8 +49,8 @@ class TensorHeader(NamedTuple):
     size: int
 
 
-#: The list of the fields of a TensorHeader (unpacked by `tensor_block.check_header`), an Entry (by `MainLoop`), or an
-#: Output (by `response_factory`).
+#: The list of the fields of a TensorHeader (unpacked by `tensor_block.check_header`), an Entry (by `BatchExecutor`), or
+#: an Output (by `response_factory`).
 Row = Any
 
 

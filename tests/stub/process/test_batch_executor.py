@@ -178,7 +178,7 @@ def test_an_answer_through_the_sender_goes_first(side: StubSide, pb_utils: Modul
 
     side.serve(Model(execute))
     first, second = side.entry(1), side.entry(2)
-    side.loop._execute(5, Execute(0, None, [first, second]))
+    side.loop._executor.execute(5, Execute(0, None, [first, second]))
     flags, _, tensors, error, _ = side.expect("RESPONSE", 1)
     assert (flags, error) == (1, None)
     assert side.output(tensors[0]).tolist() == X.tolist()

@@ -1,0 +1,136 @@
+"""A child process is started in a session of its own, signalled through a descriptor that stands for it and no other,
+and tells afterwards how it ended and how much memory it had."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .out_of_memory import own_peak, peak_memory
+
+
+class _Process(subprocess.Popen[bytes]):
+    """A process that also tells how much memory it had."""
+
+    peak = 0
+    #: what the operating system says of it even if it used less: until its exec it was a copy of this process
+    _inherited = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._inherited = peak_memory()
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        # Popen's own, with wait4 for waitpid: nothing public gives the usage of one ended child
+        try:
+            pid, status, usage = os.wait4(self.pid, wait_flags)
+        except ChildProcessError:
+            return self.pid, 0
+        if pid == self.pid:
+            self.peak = own_peak(usage.ru_maxrss * 1024, self._inherited)
+        return pid, status
+
+
+class ChildProcess:
+    """A process that leads its own session, so that an interrupt of this process does not reach it.
+
+    `exit_fd` becomes readable when it ends. Raises OSError if it cannot be started; nothing of it is left then.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        inherited: Sequence[int],
+    ) -> None:
+        self._process = _Process(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=environment,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._lock = threading.Lock()  # guards _closed
+        self._closed = False
+        try:
+            self.exit_fd = os.pidfd_open(self.pid)
+        except OSError:
+            self.kill()
+            raise
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, or minus the signal that ended it; None until somebody has waited for its end."""
+        return self._process.returncode
+
+    @property
+    def peak(self) -> int:
+        """Bytes that it had at most, once it has ended; 0 if unknown."""
+        return self._process.peak
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until it has ended; False if it has not after so many seconds."""
+        ended = select.poll()  # Popen.wait(timeout) looks every 50 ms
+        ended.register(self.exit_fd, select.POLLIN)
+        if not ended.poll(seconds * 1000):
+            return False
+        self._process.wait()
+        return True
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal to this process alone, not to what it forked; nothing if it has ended."""
+        with self._lock:  # until it is closed the descriptor is not another process's
+            if not self._closed:
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(self.exit_fd, number)
+
+    def terminate(self) -> None:
+        """Asks the whole session to end."""
+        self._signal_session(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Ends the whole session and waits for the process; what it forked and left behind goes, too."""
+        self._signal_session(signal.SIGKILL)
+        self._process.wait()
+
+    def _signal_session(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def exit_signal(self) -> str:
+        """The name of the signal that ended it; empty if none did."""
+        code = self._process.poll()
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name if code is not None and code < 0 else ""
+        return f"signal {-(code or 0)}"
+
+    def exit_reason(self) -> str:
+        """`signal SIGSEGV (Segmentation fault)` or `exit status 3`, once it has ended."""
+        code = self._process.poll()
+        if code is None:
+            return "no exit yet"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                number = signal.Signals(-code)
+                return f"signal {number.name} ({signal.strsignal(number)})"
+            return f"signal {-code}"
+        return f"exit status {code}"
+
+    def close(self) -> None:
+        """Closes the descriptor; the process has ended."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self.exit_fd)

@@ -1,0 +1,52 @@
+"""What follows every call of the author's code: its prints go out, what it raised becomes data, and a process that it
+forked goes no further."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any, Callable, NoReturn, Optional
+
+from ..wire.ipc_message import Failure, Result
+from ..wire.serialization import bounded
+from .author_error import failure_of, traceback_text
+from .model_context import ModelFailure
+from .stub_bridge import StubBridge
+
+
+def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> Result:
+    """Calls `handler(body)`, which may run the author's code, and returns its value or its failure."""
+    try:
+        result = Result(handler(body))
+    except ModelFailure as failure:
+        result = Result(None, Failure(bounded(str(failure))))
+    except BaseException as error:  # SystemExit too: Triton reports it like any other (rule 2.5.5)
+        result = Result(None, failure_of(error))
+    if bridge.abandoned:
+        leave_fork(None)
+    flush_prints()
+    return result
+
+
+def leave_fork(error: Optional[BaseException]) -> NoReturn:
+    """Ends a process that the model forked and that came back from its code into ours, where it has no business:
+    Triton's goes on and disturbs its parent."""
+    status = 0
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the author closed or replaced it
+            sys.stderr.write(traceback_text(error))
+        status = 1
+    flush_prints()
+    os._exit(status & 0xFF)
+
+
+def flush_prints() -> None:
+    """Sends on what the author's code has printed so far."""
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105 - after every execute: suppress() costs a microsecond
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # the author closed or replaced it

@@ -1,0 +1,184 @@
+"""The batch executor turns an EXECUTE into request objects, calls the author's `execute`, and sends back what came of
+it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from typing import Any, List, Optional, Sequence, Tuple
+
+from ..api.errors import TritonModelException
+from ..api.infer_request import InferenceRequest
+from ..api.pb_memory import InferenceTrace
+from ..wire.connection import LinkClosed
+from ..wire.ipc_message import NUMBER, Execute, Failure, Initialize, Raised, Response, ResponseError, Row
+from ..wire.serialization import MAX_TEXT, bounded
+from ..wire.shm_manager import SharedMemoryError
+from .author_call import flush_prints, leave_fork
+from .author_error import failure_of, log_text, place_of, traceback_text, triton_text
+from .model_context import ModelContext, ModelFailure
+from .returned_responses import pack_returned
+from .stub_bridge import Sent, StubBridge, received_tensors
+
+_EXECUTED = NUMBER["EXECUTED"]
+_FINAL = 1
+
+
+class BatchExecutor:
+    """Executes one batch after the other on the main thread, from INITIALIZE on."""
+
+    def __init__(self, bridge: StubBridge, context: ModelContext, model: Initialize) -> None:
+        self._bridge = bridge
+        self._context = context
+        self._decoupled = model.decoupled
+        self._outputs = frozenset(model.outputs)
+        self._model_name = model.args["model_name"]
+        self._model_version = int(model.args["model_version"])
+
+    def execute(self, ident: int, body: Execute) -> None:
+        """Runs the batch and sends EXECUTED, whatever the author's code does. Raises LinkClosed."""
+        started = time.perf_counter_ns()
+        requests: List[InferenceRequest] = []
+        given: List[InferenceRequest] = []  # the author's list, which the author may change
+        returned: Any = None
+        packed: Optional[int] = None
+        outputs: List[Any] = []
+        sent: Sequence[Sent] = ()
+        called = finished = started
+        try:
+            requests = self._receive_requests(body.block, body.entries)
+            given = requests.copy()
+            called = time.perf_counter_ns()
+            error, returned = self._call_model(requests, given)
+            finished = time.perf_counter_ns()
+            if error is None:
+                packed, outputs, sent = pack_returned(self._bridge, requests, given, returned, self._decoupled)
+        except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
+            error = self._broke_a_rule(failure)
+        except Exception as failure:  # out of memory, most likely; the next batch may be smaller
+            error = self._raised(failure)
+        for index, (handle, *_) in enumerate(body.entries):
+            # what stays open is answered later, through its sender
+            if error is not None or outputs[index] is not None:
+                self._bridge.open_requests.pop(handle, None)
+        # the inputs go back to the kernel with this very message, unless the author kept one
+        del requests, given, returned
+        if sent:
+            self._bridge.keep_sent(packed, sent)
+        flush_prints()
+        done = time.perf_counter_ns()
+        # an Executed, as its row
+        executed = [called - started, finished - called, done - finished, error, packed, outputs]
+        self._bridge.connection.send(_EXECUTED, ident, executed)
+
+    def _receive_requests(self, block: Optional[int], entries: List[Row]) -> List[InferenceRequest]:
+        headers = [header for _, _, _, _, _, _, _, rows, _ in entries for header in rows]
+        tensors = received_tensors(self._bridge, block, headers)
+        requests = []
+        position = 0
+        for handle, request_id, correlation_id, flags, timeout, parameters, outputs, rows, trace in entries:
+            requested = self._outputs if outputs is None else frozenset(outputs)
+            self._bridge.open_requests[handle] = requested
+            end = position + len(rows)
+            request = InferenceRequest._received(
+                handle,
+                request_id,
+                correlation_id,
+                flags,
+                timeout,
+                parameters,
+                requested,
+                tensors[position:end],
+                self._model_name,
+                self._model_version,
+                self._decoupled,
+            )
+            if trace is not None:
+                number, context = trace
+                request._trace = InferenceTrace._of(context, number)
+            if self._decoupled:
+                request.get_response_sender()  # it tells when request and sender are gone without the final flag
+            requests.append(request)
+            position = end
+        return requests
+
+    def _call_model(
+        self, requests: List[InferenceRequest], given: List[InferenceRequest]
+    ) -> Tuple[Optional[Failure], Any]:
+        """Calls the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
+        bridge = self._bridge
+        try:
+            bridge.executing = requests
+            try:
+                returned = self._context.execute(given)
+                if self._context.is_async:
+                    returned = self._run(returned, requests)
+            finally:
+                bridge.executing = None
+                if bridge.abandoned:
+                    leave_fork(sys.exc_info()[1])
+            return None, returned
+        except ModelFailure as failure:
+            return self._broke_a_rule(failure), None
+        except BaseException as error:
+            return self._raised(error), None
+
+    # -- async def execute
+
+    def _run(self, coroutine: Any, requests: List[InferenceRequest]) -> Any:
+        """Waits for the coroutine of `execute` and returns its result. A decoupled model's coroutine is not waited for
+        (rule 3.8.2)."""
+        awaited = self._context.run(coroutine)
+        if self._decoupled:
+            handles = [request._handle for request in requests]
+            awaited.future.add_done_callback(lambda future: self._coroutine_done(future, handles))
+            return None
+        self._bridge.awaited = awaited
+        try:
+            return awaited.future.result()
+        finally:
+            self._bridge.awaited = None
+            del awaited  # or an exception holds its own frames, and with them the inputs
+
+    def _coroutine_done(self, future: Any, handles: List[int]) -> None:
+        """Ends the requests of a decoupled coroutine that raised, with its error. Triton only logs the error, and the
+        stream waits for ever (rule 3.8.2)."""
+        error = future.exception()
+        if error is None:
+            return
+        with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
+            if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
+                return  # the author gives up what the client has given up
+            self._log(error, traceback_text(error))
+            failure = failure_of(error, self._failed(triton_text(error)))
+            response = Response(_FINAL, None, [], ResponseError(None, failure.text, failure.exception), "")
+            for handle in handles:
+                if self._bridge.open_requests.pop(handle, None) is not None:
+                    self._bridge.tell(response, handle)
+
+    def _all_cancelled(self, handles: List[int]) -> bool:
+        return all(self._bridge.is_cancelled(handle) for handle in handles)
+
+    # -- failures
+
+    def _raised(self, error: BaseException) -> Failure:
+        """Logs that `execute` raised (rule 3.5.4), and returns what the clients read."""
+        text = self._failed(triton_text(error))
+        self._log(error, log_text(error, text))
+        return failure_of(error, text)
+
+    def _broke_a_rule(self, failure: Exception) -> Failure:
+        """Logs that `execute` did what Triton refuses, and returns what the clients read."""
+        text = self._failed(str(failure))
+        self._log(failure, text)
+        return Failure(text)
+
+    def _log(self, error: BaseException, text: str) -> None:
+        if not self._bridge.abandoned:
+            self._bridge.tell(Raised(*place_of(error, self._context.model_path), text))
+
+    def _failed(self, text: str) -> str:
+        text = bounded(text, 2 * MAX_TEXT)  # message and frames of an exception are each bounded
+        return "Failed to process the request(s) for model '%s', message: %s" % (self._bridge.instance_name, text)

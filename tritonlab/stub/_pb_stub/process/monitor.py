@@ -1,0 +1,56 @@
+"""The stub's monitor answers questions about the process while its main thread is busy with the author's code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Callable, Dict, Optional, Type
+
+from ..api import own_threads
+from ..wire.connection import Connection, LinkClosed
+from ..wire.ipc_message import BY_NUMBER, NUMBER, Awake, DumpStacks, IsReady, Waits, Wake
+from .author_call import result_of
+from .model_context import ModelContext
+from .stub_bridge import StubBridge
+from .thread_stacks import all_stacks
+
+
+class Monitor:
+    """A thread that reads the monitor socket. The end of that socket is the end of the kernel, and then of this
+    process."""
+
+    def __init__(self, bridge: StubBridge, context: ModelContext, connection: Connection) -> None:
+        self._bridge = bridge
+        self._context = context
+        self._connection = connection
+        self._handlers: Dict[Type[Any], Callable[[Any], Any]] = {
+            DumpStacks: lambda body: all_stacks(context.loop),
+            Waits: lambda body: bridge.waits(),
+            Wake: lambda body: bridge.tell(Awake()),
+        }
+
+    def start(self) -> None:
+        """Starts the thread."""
+        own_threads.start("monitor", self._watch)
+
+    def _watch(self) -> None:
+        try:
+            while True:
+                message = self._connection.receive()
+                assert message is not None
+                command, ident, _ = message
+                kind = BY_NUMBER[command].body
+                if kind is IsReady:
+                    # on a thread of its own: one that hangs must not keep this one from saying where it hangs
+                    own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
+                else:
+                    self._answer(ident, self._handlers[kind])
+        except LinkClosed:
+            os._exit(1)
+
+    def _answer(self, ident: int, handler: Callable[[Any], Any]) -> None:
+        with contextlib.suppress(LinkClosed):  # _watch sees it too
+            self._connection.send(NUMBER["RESULT"], ident, result_of(self._bridge, handler, None))
+
+    def _is_ready(self, body: Any) -> Optional[bool]:
+        return self._context.is_ready()
