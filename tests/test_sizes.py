@@ -54,10 +54,8 @@ def test_the_table_tells_them_all(package: Path) -> None:
     assert "private names of other packages: 1 in 1 files\n    tritonlab/a.py:2 _socket" in text
 
 
-#: Files over the budget, and why: the first is one table, of all that can cross the process border; the others are
-#: still to be split by what lives for how long.
+#: Files over the budget, still to be split by what lives for how long.
 LONG = {
-    "tritonlab/stub/_pb_stub/wire/ipc_message.py",
     "tritonlab/instances/model_instance.py",
     "tritonlab/server/models/model_lifecycle.py",
 }

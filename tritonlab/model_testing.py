@@ -30,7 +30,7 @@ from .stub._pb_stub.api.infer_request import InferenceRequest
 from .stub._pb_stub.api.infer_response import InferenceResponse
 from .stub._pb_stub.api.pb_tensor import Tensor
 from .stub._pb_stub.api.request_parameters import encode_parameters
-from .stub._pb_stub.wire.ipc_message import IsModelReady, MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
+from .stub._pb_stub.wire.message_bodies import IsModelReady, MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 
 _MODEL_FILE = "model.py"
 _handles = itertools.count(1)

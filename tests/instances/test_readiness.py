@@ -9,7 +9,8 @@ from tests.serving import Lab, eventually
 from tritonlab.core.status import UnavailableError
 from tritonlab.instances.readiness import ReadinessCheck
 from tritonlab.ipc.stub_connection import Answer
-from tritonlab.stub._pb_stub.wire.ipc_message import ROW, Failure, IsReady
+from tritonlab.stub._pb_stub.wire.ipc_message import ROW
+from tritonlab.stub._pb_stub.wire.message_bodies import Failure, IsReady
 
 
 class FakeMonitor:

@@ -13,11 +13,7 @@ from tritonlab.core.status import ModelError, NotFoundError
 from tritonlab.instances.response_factory import build_response, error_of, failure_of
 from tritonlab.ipc.block_reader import COPY_BELOW, BlockReader
 from tritonlab.ipc.link_reader import LinkReader
-from tritonlab.stub._pb_stub.wire.ipc_message import (
-    Failure,
-    ResponseError,
-    TensorHeader,
-)
+from tritonlab.stub._pb_stub.wire.message_bodies import Failure, ResponseError, TensorHeader
 from tritonlab.stub._pb_stub.wire.serialization import WireError
 from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
 from tritonlab.testing import FakeStub

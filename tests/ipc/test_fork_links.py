@@ -14,7 +14,7 @@ from tritonlab.ipc.stub_link import StubLink
 from tritonlab.stub._pb_stub.api import bridge
 from tritonlab.stub._pb_stub.api.bridge import Bridge, BridgeError
 from tritonlab.stub._pb_stub.process.forked import ForkedBridge
-from tritonlab.stub._pb_stub.wire.ipc_message import IsModelReady
+from tritonlab.stub._pb_stub.wire.message_bodies import IsModelReady
 
 
 class Parent(Bridge):

@@ -11,17 +11,8 @@ from hypothesis import strategies as st
 
 from tests.serving import eventually
 from tritonlab.ipc.link_reader import LinkReader
-from tritonlab.stub._pb_stub.wire.ipc_message import (
-    FREED,
-    HEADER,
-    MAX_BODY,
-    NUMBER,
-    Failure,
-    Finalize,
-    Initialize,
-    IsReady,
-    Result,
-)
+from tritonlab.stub._pb_stub.wire.ipc_message import FREED, HEADER, MAX_BODY, NUMBER
+from tritonlab.stub._pb_stub.wire.message_bodies import Failure, Finalize, Initialize, IsReady, Result
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION
 from tritonlab.testing import FakeStub
 

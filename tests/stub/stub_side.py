@@ -13,15 +13,8 @@ from tritonlab.stub._pb_stub.process.main_loop import MainLoop
 from tritonlab.stub._pb_stub.process.model_context import ModelContext
 from tritonlab.stub._pb_stub.process.stub_bridge import StubBridge
 from tritonlab.stub._pb_stub.wire.connection import Connection
-from tritonlab.stub._pb_stub.wire.ipc_message import (
-    BY_NUMBER,
-    Entry,
-    Execute,
-    Executed,
-    Initialize,
-    Output,
-    TensorHeader,
-)
+from tritonlab.stub._pb_stub.wire.ipc_message import BY_NUMBER
+from tritonlab.stub._pb_stub.wire.message_bodies import Entry, Execute, Executed, Initialize, Output, TensorHeader
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
 from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
 

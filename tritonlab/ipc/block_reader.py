@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.data_type import DataType
 from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.ipc_message import Row
+from ..stub._pb_stub.wire.message_bodies import Row
 from ..stub._pb_stub.wire.serialization import ELEMENT_DTYPES, WireError
 from ..stub._pb_stub.wire.shm_manager import Lease
 from ..stub._pb_stub.wire.tensor_block import check_header

@@ -12,17 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..stub._pb_stub.wire.connection import Connection, LinkClosed
-from ..stub._pb_stub.wire.ipc_message import (
-    BY_NUMBER,
-    NUMBER,
-    NUMBER_OF,
-    ROW,
-    Command,
-    Failure,
-    Hello,
-    Result,
-    read_answer,
-)
+from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER, NUMBER_OF, ROW, CommandRow, read_answer
+from ..stub._pb_stub.wire.message_bodies import Failure, Hello, Result
 from ..stub._pb_stub.wire.serialization import WireError
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader
 from .interrupts import shielded
@@ -42,7 +33,7 @@ class Answer:
 
     __slots__ = ("_event", "command", "failure", "lost", "value")
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: CommandRow) -> None:
         self.command = command
         self._event = threading.Event()
         self.lost = False

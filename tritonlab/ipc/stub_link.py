@@ -7,11 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.ipc_message import (
-    CALLS,
-    NUMBER,
+from ..stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
+from ..stub._pb_stub.wire.message_bodies import (
     RESCHEDULED,
-    ROW,
     AutoComplete,
     Awake,
     DumpStacks,

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..stub._pb_stub.wire.ipc_message import UNCHECKED
+from ..stub._pb_stub.wire.message_bodies import UNCHECKED
 
 __all__ = ["UNCHECKED", "LogBook", "LogRecord", "StubOutput"]
 

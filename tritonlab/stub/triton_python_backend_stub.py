@@ -41,7 +41,8 @@ def main() -> None:
     from _pb_stub.process.stub_bridge import StubBridge
     from _pb_stub.wire import serialization
     from _pb_stub.wire.connection import Connection, LinkClosed
-    from _pb_stub.wire.ipc_message import STACKS_SIGNAL, Hello
+    from _pb_stub.wire.ipc_message import STACKS_SIGNAL
+    from _pb_stub.wire.message_bodies import Hello
     from _pb_stub.wire.shm_manager import Region, RegionReader
 
     # python puts the script's directory first; Triton's backend directory comes last (ModelContext.load)

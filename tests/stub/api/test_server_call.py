@@ -5,7 +5,7 @@ import pytest
 from tests.stub.fake_bridge import FakeBridge, refusal
 from tritonlab.stub._pb_stub.api.errors import TritonModelException
 from tritonlab.stub._pb_stub.api.server_call import call_server
-from tritonlab.stub._pb_stub.wire.ipc_message import LoadModel, MetricOp
+from tritonlab.stub._pb_stub.wire.message_bodies import LoadModel, MetricOp
 
 
 def test_the_answer_is_the_servers(fake_bridge: FakeBridge) -> None:

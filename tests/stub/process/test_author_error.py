@@ -19,7 +19,7 @@ from tritonlab.stub._pb_stub.process.author_error import (
     traceback_text,
     triton_text,
 )
-from tritonlab.stub._pb_stub.wire.ipc_message import Failure
+from tritonlab.stub._pb_stub.wire.message_bodies import Failure
 from tritonlab.stub._pb_stub.wire.serialization import MAX_TEXT
 
 

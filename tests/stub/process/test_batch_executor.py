@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.stub.stub_side import MIB, StubSide
-from tritonlab.stub._pb_stub.wire.ipc_message import Execute, Failure, TensorHeader
+from tritonlab.stub._pb_stub.wire.message_bodies import Execute, Failure, TensorHeader
 
 FAILED = "Failed to process the request(s) for model 'm_0_0', message: "
 X = np.arange(3, dtype=np.float32)

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from tritonlab.stub._pb_stub.wire import ipc_message
+from tritonlab.stub._pb_stub.wire import message_bodies
 from tritonlab.stub._pb_stub.wire.ipc_message import (
     BY_NUMBER,
     CALLS,
@@ -19,12 +19,15 @@ from tritonlab.stub._pb_stub.wire.ipc_message import (
     HEADER,
     NUMBER,
     NUMBER_OF,
-    RESCHEDULED,
     ROW,
     SIGNAL,
     TO_KERNEL,
     TO_STUB,
-    Command,
+    CommandRow,
+    read_answer,
+)
+from tritonlab.stub._pb_stub.wire.message_bodies import (
+    RESCHEDULED,
     Entry,
     Executed,
     Needs,
@@ -32,8 +35,7 @@ from tritonlab.stub._pb_stub.wire.ipc_message import (
     ResponseError,
     Result,
     TensorHeader,
-    Trace,
-    read_answer,
+    TraceRef,
 )
 from tritonlab.stub._pb_stub.wire.serialization import WireError, decode_body, encode_body
 
@@ -48,7 +50,7 @@ def example(kind: Any, *, full: bool) -> Any:
     """A value of the type, with all that may be there (`full`) or as little as may be."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_body(kind):
-        hints = get_type_hints(kind, vars(ipc_message))
+        hints = get_type_hints(kind, vars(message_bodies))
         return kind(*[example(hints[name], full=full) for name in kind._fields])
     if origin is typing.Union:
         return example(arguments[0], full=full) if full or type(None) not in arguments else None
@@ -65,7 +67,7 @@ def crossed(value: Any) -> Any:
 
 @pytest.mark.parametrize("full", [True, False], ids=["full", "bare"])
 @pytest.mark.parametrize("row", ROWS)
-def test_every_row_crosses_as_it_is(row: Command, full: bool) -> None:
+def test_every_row_crosses_as_it_is(row: CommandRow, full: bool) -> None:
     body = example(row.body, full=full)
     found = row.read(crossed(body))
     assert found == body
@@ -88,15 +90,15 @@ def test_what_every_request_has_crosses_as_rows() -> None:
     first, second = [Output._make(row) for row in found.outputs[2:]]
     assert TensorHeader._make(first.tensors[0]) == header
     assert second.error is not None and ResponseError(*second.error) == failed.error
-    entry = Entry(1, "", 0, 0, 0, "", None, [header], Trace(3, "c"))
-    (row,) = ROW[ipc_message.Execute].read(crossed(ipc_message.Execute(0, None, [entry]))).entries
+    entry = Entry(1, "", 0, 0, 0, "", None, [header], TraceRef(3, "c"))
+    (row,) = ROW[message_bodies.Execute].read(crossed(message_bodies.Execute(0, None, [entry]))).entries
     found_entry = Entry._make(row)
-    assert found_entry.trace is not None and Trace._make(found_entry.trace) == entry.trace
+    assert found_entry.trace is not None and TraceRef._make(found_entry.trace) == entry.trace
     assert found_entry._replace(tensors=entry.tensors, trace=entry.trace) == entry
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.values[0].answer is not None])
-def test_every_answer_crosses_as_it_is(row: Command) -> None:
+def test_every_answer_crosses_as_it_is(row: CommandRow) -> None:
     if row.answer in ROW:
         return  # a message, which crosses by its own row
     for full in (True, False):
@@ -109,7 +111,7 @@ def test_every_answer_crosses_as_it_is(row: Command) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_other_layouts_are_refused(row: Command) -> None:
+def test_other_layouts_are_refused(row: CommandRow) -> None:
     fields = json.loads(encode_body(example(row.body, full=True)))
     for lie in (None, "x", 5, {}, {"a": 1}, [*fields, 1], fields[:-1] if fields else [1]):
         with pytest.raises(WireError, match="another layout"):
@@ -117,8 +119,8 @@ def test_other_layouts_are_refused(row: Command) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_lies_inside_a_body_are_refused(row: Command) -> None:
-    hints = get_type_hints(row.body, vars(ipc_message))
+def test_lies_inside_a_body_are_refused(row: CommandRow) -> None:
+    hints = get_type_hints(row.body, vars(message_bodies))
     for place, name in enumerate(row.body._fields):
         if not any(is_body(kind) for kind in (hints[name], *typing.get_args(hints[name]))):
             continue
@@ -138,15 +140,17 @@ def test_the_table_is_one_to_one() -> None:
 
 
 def test_every_message_type_has_a_row_or_is_part_of_one() -> None:
-    kinds = {kind for kind in vars(ipc_message).values() if is_body(kind) and kind.__module__ == ipc_message.__name__}
+    kinds = {
+        kind for kind in vars(message_bodies).values() if is_body(kind) and kind.__module__ == message_bodies.__name__
+    }
 
     def parts(kind: Any) -> set[Any]:
-        hints = get_type_hints(kind, vars(ipc_message))
+        hints = get_type_hints(kind, vars(message_bodies))
         inner = {part for hint in hints.values() for part in (hint, *typing.get_args(hint)) if is_body(part)}
         return inner.union(*[parts(part) for part in inner])
 
     used = set(ROW).union(*[parts(kind) for kind in ROW]) | {row.answer for row in COMMANDS if is_body(row.answer)}
-    used |= {part for kind in list(used) for part in parts(kind)} | {Command, Entry, Output, TensorHeader}
+    used |= {part for kind in list(used) for part in parts(kind)} | {Entry, Output, TensorHeader}
     assert kinds == used
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.stub._pb_stub.wire.ipc_message import ROW, Response, TensorHeader
+from tritonlab.stub._pb_stub.wire.ipc_message import ROW
+from tritonlab.stub._pb_stub.wire.message_bodies import Response, TensorHeader
 from tritonlab.stub._pb_stub.wire.serialization import MEMORY_GPU, WireError
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError, create_region_file
 from tritonlab.stub._pb_stub.wire.tensor_block import check_header, map_block, pack_tensors

@@ -17,7 +17,7 @@ from typing import (
     overload,
 )
 
-from ..wire.ipc_message import BlsRequest
+from ..wire.message_bodies import BlsRequest
 from . import awaited_calls, bridge
 from .argument_check import (
     CAST_ERROR,

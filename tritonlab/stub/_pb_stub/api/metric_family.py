@@ -13,7 +13,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Any, ClassVar, Deque, Dict, List, Optional
 
-from ..wire.ipc_message import MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
+from ..wire.message_bodies import MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 from . import bridge, own_threads
 from .argument_check import CAST_ERROR, as_float, as_text, mismatch, no_constructor
 from .bridge import Bridge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Dict, Optional
 
-from ..wire.ipc_message import IsModelReady, LoadModel, UnloadModel
+from ..wire.message_bodies import IsModelReady, LoadModel, UnloadModel
 from .argument_check import CAST_ERROR, as_flag, as_text, mismatch
 from .errors import TritonModelException
 from .server_call import call_server

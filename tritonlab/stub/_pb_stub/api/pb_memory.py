@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ..wire.ipc_message import Trace
+from ..wire.message_bodies import TraceRef
 from . import bridge
 from .argument_check import INT64_MAX, as_int, mismatch, no_constructor
 from .enums import MemoryType
@@ -54,9 +54,9 @@ class InferenceTrace(NativeObject):
         self._number = number
         return self
 
-    def _wire(self) -> Optional[Trace]:
+    def _wire(self) -> Optional[TraceRef]:
         """What tells the server which trace it is; None for that of a request which is not traced."""
-        return Trace(self._number, self._context) if self._number else None
+        return TraceRef(self._number, self._context) if self._number else None
 
     def get_context(self) -> Optional[str]:
         """JSON text of the OpenTelemetry headers that continue this trace, or None if the server has no such trace."""

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Callable, NoReturn, Optional
 
-from ..wire.ipc_message import Failure, Result
+from ..wire.message_bodies import Failure, Result
 from ..wire.serialization import bounded
 from .author_error import failure_of, traceback_text
 from .model_context import ModelFailure

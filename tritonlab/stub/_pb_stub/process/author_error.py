@@ -7,7 +7,7 @@ import os
 import traceback
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from ..wire.ipc_message import Failure
+from ..wire.message_bodies import Failure
 from ..wire.serialization import MAX_TEXT, bounded
 
 #: `tritonlab/stub`: everything of ours that runs in a stub.

@@ -13,7 +13,8 @@ from ..api.errors import TritonModelException
 from ..api.infer_request import InferenceRequest
 from ..api.pb_memory import InferenceTrace
 from ..wire.connection import LinkClosed
-from ..wire.ipc_message import NUMBER, Execute, Failure, Initialize, Raised, Response, ResponseError, Row
+from ..wire.ipc_message import NUMBER
+from ..wire.message_bodies import Execute, Failure, Initialize, Raised, Response, ResponseError, Row
 from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError
 from .author_call import flush_prints, leave_fork

@@ -7,7 +7,8 @@ import time
 from typing import Any, Callable, Dict, Optional, Type
 
 from ..wire.connection import Connection
-from ..wire.ipc_message import BY_NUMBER, NUMBER, AutoComplete, Finalize, GiveBack, Import, Initialize
+from ..wire.ipc_message import BY_NUMBER, NUMBER
+from ..wire.message_bodies import AutoComplete, Finalize, GiveBack, Import, Initialize
 from ..wire.shm_manager import trim_heap
 from .author_call import result_of
 from .batch_executor import BatchExecutor

@@ -8,7 +8,8 @@ from typing import Any, Callable, Dict, Optional, Type
 
 from ..api import own_threads
 from ..wire.connection import Connection, LinkClosed
-from ..wire.ipc_message import BY_NUMBER, NUMBER, Awake, DumpStacks, IsReady, Waits, Wake
+from ..wire.ipc_message import BY_NUMBER, NUMBER
+from ..wire.message_bodies import Awake, DumpStacks, IsReady, Waits, Wake
 from .author_call import result_of
 from .model_context import ModelContext
 from .stub_bridge import StubBridge

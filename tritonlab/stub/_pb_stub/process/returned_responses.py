@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
-from ..wire.ipc_message import RESCHEDULED
+from ..wire.message_bodies import RESCHEDULED
 from .model_context import ModelFailure
 from .stub_bridge import Sent, StubBridge
 

@@ -25,11 +25,8 @@ from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..api.pb_tensor import SMALL, Tensor
 from ..wire.connection import Connection, LinkClosed, Message
-from ..wire.ipc_message import (
-    BY_NUMBER,
-    NUMBER,
-    NUMBER_OF,
-    ROW,
+from ..wire.ipc_message import BY_NUMBER, NUMBER, NUMBER_OF, ROW
+from ..wire.message_bodies import (
     UNCHECKED,
     Infer,
     InferCancel,

@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from .ipc_message import Row
+from .message_bodies import Row
 from .serialization import MEMORY_CPU, WireError
 from .shm_manager import Region, RegionReader
 

@@ -1,0 +1,341 @@
+"""The bodies of the stub link's messages: one NamedTuple for each, and for what they are made of.
+
+`ipc_message.COMMANDS` says which message has which body, who sends it, and what answers it. On the wire a NamedTuple is
+the list of its fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Union
+
+#: How a warning begins of what Triton lets pass without a word.
+UNCHECKED = "Triton checks no outputs: "
+
+# -- what bodies are made of
+
+
+class TensorHeader(NamedTuple):
+    """A tensor in the sender's region; `offset` counts from its start. Memory type and device id are there so that
+    device memory needs no other format."""
+
+    name: str
+    datatype: int
+    shape: List[int]
+    memory_type: int
+    device_id: int
+    offset: int
+    size: int
+
+
+#: The list of the fields of a TensorHeader (unpacked by `tensor_block.check_header`), an Entry (by `BatchExecutor`), or
+#: an Output (by `response_factory`).
+Row = Any
+
+
+class Failure(NamedTuple):
+    """Why something failed: Triton's text and error code, and `core.status.RemoteException` as plain data."""
+
+    text: str
+    code: int = 1
+    exception: Optional[Dict[str, Any]] = None
+
+
+class ResponseError(NamedTuple):
+    """The error of one response. `code` is that of the author's TritonError, or None: then the model has failed, and
+    `exception` may say how."""
+
+    code: Optional[int]
+    text: str
+    exception: Optional[Dict[str, Any]] = None
+
+
+class Output(NamedTuple):
+    """What a model answered to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text, or
+    empty."""
+
+    tensors: List[Row]
+    error: Optional[Row]
+    parameters: str
+
+
+class TraceRef(NamedTuple):
+    """The trace of a request: the server's number of it, and the client's context."""
+
+    number: int
+    context: Optional[str]
+
+
+class Entry(NamedTuple):
+    """One request of a batch. `outputs` None: all of the model's. `trace`: the row of a TraceRef."""
+
+    handle: int
+    request_id: str
+    correlation_id: Union[int, str]
+    flags: int
+    timeout: int
+    parameters: str
+    outputs: Optional[List[str]]
+    tensors: List[Row]
+    trace: Optional[Row]
+
+
+class BlsRequest(NamedTuple):
+    """A request that a model built. `memory`: type (0 GPU, 1 CPU) and device id of the preferred memory."""
+
+    model: str
+    version: int
+    request_id: str
+    correlation_id: Union[int, str]
+    flags: int
+    timeout: int
+    outputs: List[str]
+    parameters: str
+    memory: Optional[List[int]]
+    trace: Optional[TraceRef]
+
+
+class NeededCall(NamedTuple):
+    """A call without whose answer `execute` cannot go on: the id of its INFER, and the responses it has had."""
+
+    infer: int
+    received: int
+
+
+class Needs(NamedTuple):
+    """What the running `execute` cannot go on without. `wait` as in INFER."""
+
+    wait: int
+    calls: List[NeededCall]
+
+
+# -- bodies, in the order of the COMMANDS table
+
+
+class Import(NamedTuple):
+    """Import the module `module` of the file `path`, with these environment variables and working directory ("": it was
+    removed)."""
+
+    module: str
+    path: str
+    paths: List[str]
+    model_dir: str
+    instance: str
+    env: Dict[str, str]
+    cwd: str
+
+
+class AutoComplete(NamedTuple):
+    """Call `auto_complete_config` with the config, as JSON text."""
+
+    config: str
+
+
+class Initialize(NamedTuple):
+    """Construct the model and call its `initialize` with `args`."""
+
+    args: Dict[str, str]
+    outputs: List[str]
+    decoupled: bool
+
+
+class Finalize(NamedTuple):
+    """Call `finalize`, then leave."""
+
+
+class IsReady(NamedTuple):
+    """Call `is_ready`."""
+
+
+class DumpStacks(NamedTuple):
+    """Say what all threads do."""
+
+
+class Wake(NamedTuple):
+    """Send AWAKE."""
+
+
+class Waits(NamedTuple):
+    """Say what `execute` waits for."""
+
+
+class GiveBack(NamedTuple):
+    """Return the memory that is not used."""
+
+
+class Execute(NamedTuple):
+    """Execute a batch; its tensors are in `block`. `spin_us`: how long to poll for the next command."""
+
+    spin_us: int
+    block: Optional[int]
+    entries: List[Row]
+
+
+class Reply(NamedTuple):
+    """The answer to a call: its value, or why there is none."""
+
+    value: Any
+    failure: Optional[Failure] = None
+
+
+class InferResponse(NamedTuple):
+    """One response for an INFER."""
+
+    final: bool
+    block: Optional[int]
+    tensors: List[Row]
+    error: Optional[ResponseError]
+    parameters: str
+
+
+class Hello(NamedTuple):
+    """The stub is up."""
+
+    wire_version: int
+    python: str
+    numpy: str
+    pid: int
+
+
+class Result(NamedTuple):
+    """The answer to a command of the life cycle, or of the monitor socket."""
+
+    value: Any
+    failure: Optional[Failure] = None
+
+
+#: What stands in EXECUTED for a request that was released with RESCHEDULE.
+RESCHEDULED = "R"
+
+
+class Executed(NamedTuple):
+    """The batch is done. `outputs`: one for each request, the row of an Output, RESCHEDULED, or None if it is answered
+    through its sender, before or later."""
+
+    input_ns: int
+    infer_ns: int
+    output_ns: int
+    failure: Optional[Failure]
+    block: Optional[int]
+    outputs: List[Any]
+
+
+class Response(NamedTuple):
+    """What a response sender sent. `flags` 1: it is the last."""
+
+    flags: int
+    block: Optional[int]
+    tensors: List[Row]
+    error: Optional[ResponseError]
+    parameters: str
+
+
+class Log(NamedTuple):
+    """A record of pb_utils.Logger; of the stub itself where `file` is empty."""
+
+    level: int
+    file: str
+    line: int
+    text: str
+
+
+class Awake(NamedTuple):
+    """So that a caller who reads the link looks whether its answer came another way."""
+
+
+class Raised(NamedTuple):
+    """An exception of the author's, for the log."""
+
+    file: str
+    line: int
+    text: str
+
+
+class IsCancelled(NamedTuple):
+    """Has the client of that request given it up?"""
+
+    handle: int
+
+
+class MetricFamilyNew(NamedTuple):
+    """Make or join a family of metrics."""
+
+    name: str
+    description: str
+    kind: int
+
+
+class MetricFamilyDel(NamedTuple):
+    """The family is gone."""
+
+    family: int
+
+
+class MetricNew(NamedTuple):
+    """Make or join a metric."""
+
+    family: int
+    labels: Dict[str, str]
+    buckets: Optional[List[float]]
+
+
+class MetricOp(NamedTuple):
+    """Read or change a metric."""
+
+    metric: int
+    operation: str
+    number: float
+
+
+class LoadModel(NamedTuple):
+    """Load a model; `files` are base64 by path."""
+
+    name: str
+    config: str
+    files: Dict[str, str]
+
+
+class UnloadModel(NamedTuple):
+    """Unload a model."""
+
+    name: str
+    dependents: bool
+
+
+class IsModelReady(NamedTuple):
+    """Can that model be called?"""
+
+    name: str
+    version: str
+
+
+class Infer(NamedTuple):
+    """Run a request. `wait`: 1 if `execute` waits for the next response, 2 if also no other thread could answer its
+    requests, else 0."""
+
+    request: BlsRequest
+    decoupled: bool
+    block: Optional[int]
+    tensors: List[Row]
+    wait: int
+
+
+class InferCancel(NamedTuple):
+    """Cancel the INFER of this id."""
+
+
+class Knock(NamedTuple):
+    """A process that the model forked asks for a link; with one end of a socket pair."""
+
+    pid: int
+
+
+class ForkLink(NamedTuple):
+    """The descriptors of its regions go with this, over the other end. `limit` 0: none."""
+
+    size: int
+    growth: int
+    limit: int
+
+
+class Stacks(NamedTuple):
+    """Write the stacks of all threads, now: a signal has no fields."""
