@@ -1,0 +1,119 @@
+"""The base of live views in JupyterLab: served while a cell runs, truthful without a kernel."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+MODULE = """import { ask, goLive } from "./base.js";
+export default {
+  render({ model, el }) {
+    const button = document.createElement("button");
+    button.textContent = "More";
+    button.onclick = () => ask(model, { do: "more" });
+    const count = document.createElement("span");
+    count.className = "count";
+    const draw = () => (count.textContent = `live ${model.get("state").count}`);
+    model.on("change:state", draw);
+    draw();
+    el.append(button, count);
+    return goLive(model, el);
+  },
+};
+"""
+VIEW = """
+from tritonlab.notebook.views.widget import LiveView
+
+class Counter(LiveView):
+    MODULE = "{module}"
+
+    def text(self):
+        return f"was at {{self.state['count']}}"
+
+    def html(self):
+        return f"<div class='tl-card still'>{{self.text()}}</div>"
+
+    def heard(self, content):
+        self.update(count=self.state["count"] + 1)
+        self.freeze()
+
+view = Counter(count=0)
+view
+"""
+BUSY = "import time; time.sleep(4)"
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> str:
+    module = tmp_path / "counter.js"
+    module.write_text(MODULE)
+    return VIEW.format(module=module)
+
+
+def live(lab: Any, index: int) -> Any:
+    return lab.cell(index).locator(".tl-live")
+
+
+def still(lab: Any, index: int) -> Any:
+    return lab.cell(index).locator(".still")
+
+
+def test_a_view_answers_while_a_cell_runs(lab: Any, cell: str) -> None:
+    lab.jupyter.write("live.ipynb", [cell, BUSY])
+    lab.open("live.ipynb")
+    lab.run(0)
+    lab.wait_text(live(lab, 0).locator(".count"), "live 0")
+    assert not still(lab, 0).is_visible()
+    lab.cell(1).locator(".cm-content").click()
+    lab.page.keyboard.press("Control+Enter")
+    lab.page.wait_for_timeout(300)
+    live(lab, 0).locator("button").click()
+    live(lab, 0).locator(".count", has_text="live 1").wait_for(timeout=2000)
+    live(lab, 0).locator("button").click()
+    live(lab, 0).locator(".count", has_text="live 2").wait_for(timeout=2000)
+    assert lab.cell(1).locator(".jp-InputArea-prompt").inner_text() == "[*]:"  # it was served meanwhile
+    assert lab.foreign == []
+
+
+def test_without_a_kernel_its_static_form_is_seen(lab: Any, cell: str) -> None:
+    lab.jupyter.write("still.ipynb", [cell])
+    lab.open("still.ipynb")
+    lab.run(0)
+    live(lab, 0).locator("button").click()
+    lab.wait_text(live(lab, 0).locator(".count"), "live 1")
+    lab.page.keyboard.press("Control+s")
+    lab.page.wait_for_timeout(1000)
+
+    # a restart in the same page, then the saved notebook in another one, whose kernel has run nothing
+    lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    still(lab, 0).filter(has_text="was at 1").wait_for()
+    live(lab, 0).wait_for(state="hidden")
+    assert "Error" not in lab.cell(0).inner_text()
+    shutil.copy(lab.jupyter.notebooks / "still.ipynb", lab.jupyter.notebooks / "again.ipynb")
+    lab.open("again.ipynb")
+    still(lab, 0).filter(has_text="was at 1").wait_for()
+    lab.page.wait_for_timeout(1500)  # the line comes when the widgets of the kernel are known
+    assert "displaying widget" not in lab.cell(0).locator(".jp-OutputArea").inner_text()
+    lab.shot("live_view_without_kernel")
+
+
+def test_nbconvert_shows_the_static_form(lab: Any, cell: str) -> None:
+    from nbconvert import HTMLExporter
+
+    lab.jupyter.write("page.ipynb", [cell])
+    lab.open("page.ipynb")
+    lab.run(0)
+    live(lab, 0).wait_for()
+    lab.page.keyboard.press("Control+s")
+    lab.page.wait_for_timeout(1000)
+    html, _ = HTMLExporter().from_filename(str(lab.jupyter.notebooks / "page.ipynb"))
+    lab.page.goto("about:blank")
+    lab.page.set_content(html)
+    text = lab.page.locator("body").inner_text()
+    assert "was at 0" in text
+    assert "rror displaying" not in text and "VBox" not in text

@@ -1,0 +1,112 @@
+"""The base of live views, without a frontend."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tritonlab.notebook.views import widget as module
+from tritonlab.notebook.views.theme import STATIC
+from tritonlab.notebook.views.widget import LiveView, module_text
+
+
+class Counter(LiveView):
+    MODULE = "base.js"
+
+    def __init__(self) -> None:
+        super().__init__(count=0)
+        self.asked: list[Mapping[str, Any]] = []
+
+    def text(self) -> str:
+        return f"counted {self.state['count']}"
+
+    def html(self) -> str:
+        return f"<b>{self.text()}</b>"
+
+    def heard(self, content: Mapping[str, Any]) -> None:
+        self.asked.append(content)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What was displayed, and how, as in a kernel."""
+    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    monkeypatch.setattr(module, "_display", lambda bundle, **how: found.append((bundle, how)))
+    monkeypatch.setattr(module, "in_kernel", lambda: True)
+    return found
+
+
+def test_a_view_has_a_static_form_and_a_live_one(shown: list[Any]) -> None:
+    view = Counter()
+    view.show()
+    (static, how), (live, _) = shown
+    assert static["text/plain"] == repr(view) == "counted 0"
+    assert f"<div class='tl-static tl-static-{view.id}'><b>counted 0</b></div>" in static["text/html"]
+    assert how == {"display_id": view.id}
+    assert live["application/vnd.jupyter.widget-view+json"]["model_id"] == view.widget.model_id
+    assert live["text/plain"] == live["text/html"] == ""  # where there is no kernel it leaves nothing behind
+
+
+def test_both_forms_follow_the_state(shown: list[Any]) -> None:
+    view = Counter()
+    view.show()
+    view.update(count=3)
+    assert view.widget.state == {"count": 3}
+    view.freeze()
+    assert shown[-1][0]["text/plain"] == "counted 3"
+    assert shown[-1][1] == {"display_id": view.id, "update": True}
+
+
+def test_what_is_as_it_was_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = Counter()
+    sent: list[Any] = []
+    view.widget.observe(sent.append, names="state")
+    view.update(count=0)
+    assert sent == []
+    view.update(count=1)
+    assert len(sent) == 1
+
+
+def test_the_browser_asks_through_the_widget_or_while_a_cell_runs_through_a_comm() -> None:
+    view = Counter()
+    view.widget._handle_custom_msg({"do": "more"}, [])
+
+    class Comm:
+        def on_msg(self, heard: Any) -> None:
+            self.heard = heard
+
+    comm = Comm()
+    module._opened(comm, {})
+    comm.heard({"content": {"data": {"view": view.id, "content": {"do": "less"}}}})
+    comm.heard({"content": {"data": {"view": "of a kernel before", "content": {}}}})
+    assert view.asked == [{"do": "more"}, {"do": "less"}]
+
+
+def test_a_closed_view_keeps_its_static_form(shown: list[Any]) -> None:
+    view = Counter()
+    view.show()
+    view.update(count=2)
+    view.close()
+    view.update(count=3)
+    assert shown[-1][0]["text/plain"] == "counted 2"
+
+
+def test_without_anywidget_there_is_the_static_form(shown: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    view = Counter()
+    view.show()
+    view.update(count=1)
+    view.freeze()
+    assert [bundle["text/plain"] for bundle, _ in shown] == ["counted 0", "counted 1"]
+
+
+@pytest.mark.parametrize("path", sorted(STATIC.glob("*.js")), ids=lambda path: path.name)
+def test_a_module_is_one_text_that_imports_nothing(path: Path) -> None:
+    text = module_text(path.name)
+    assert not re.search(r"^import ", text, re.MULTILINE)
+    assert len(re.findall(r"^export ", text, re.MULTILINE)) == text.count("export default") or path.name == "base.js"

@@ -1,0 +1,179 @@
+"""`LiveView` is the base of everything that moves in a notebook: one Python class, one ES module in `notebook/static/`,
+and a static form of it for where there is no kernel.
+
+A view is shown as two outputs. The first is its static form, HTML with a text twin: what a saved notebook, nbconvert
+and GitHub show. It is renewed with `freeze`. The second is the widget, which hides the first while it lives. They
+cannot be one: JupyterLab (4.6 with jupyterlab_widgets 3.0.17) writes "Error displaying widget: model not found" for the
+widget of a kernel that is gone, whatever else its output holds. The static form's style hides that line, and so a
+notebook that is opened again shows the static form and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import re
+import threading
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .theme import STATIC, STYLE
+
+#: The comm that views ask through while a cell runs (`base.js`).
+_TARGET = "tritonlab.view"
+_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_IMPORT = re.compile(r'^import .* from "\./(\w+\.js)";\n', re.MULTILINE)
+
+#: By id, of those that the browser may ask for something.
+_views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
+
+
+class LiveView:
+    """What a frontend shows. Subclasses name their `MODULE` and write `text`, `html` and `heard`.
+
+    `state`: JSON; the module reads it as the trait `state`. Guarantees: every method may be called from any thread, and
+    `heard` comes on any: the main thread, or one of a subshell while a cell runs.
+    """
+
+    #: a file of `notebook/static/`, whose default export is anywidget's `{ render }`
+    MODULE: ClassVar[str]
+
+    def __init__(self, **state: Any) -> None:
+        self.id = uuid.uuid4().hex[:12]
+        self._state = state
+        self._lock = threading.Lock()  # guards the next two and _state
+        self._widget: Any = None
+        self._shown = False
+        _views[self.id] = self
+
+    # -- for subclasses
+
+    def text(self) -> str:
+        """The facts in words, 40 lines at most, for terminals and programs."""
+        raise NotImplementedError
+
+    def html(self) -> str:
+        """The static form. Classes of `theme.css`; reads well without any style, too."""
+        raise NotImplementedError
+
+    def heard(self, content: Mapping[str, Any]) -> None:
+        """The module has called `ask(model, content)`."""
+
+    # -- for those who have one
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return dict(self._state)
+
+    def update(self, **state: Any) -> None:
+        """Changes fields of the state in all views of it; what is as it was is not sent."""
+        with self._lock:
+            if any(self._state.get(name, self) != value for name, value in state.items()):
+                self._state = {**self._state, **state}
+                if self._widget is not None:
+                    self._widget.state = self._state
+
+    def send(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
+        """A message to the module: `model.on("msg:custom", (content, buffers) => …)`. A view that is opened later does
+        not get it."""
+        widget = self._widget
+        if widget is not None:
+            widget.send(dict(content), list(buffers))
+
+    def freeze(self) -> None:
+        """Renews the static form where it is shown."""
+        if self._shown:
+            _display(self._bundle(), display_id=self.id, update=True)
+
+    def close(self) -> None:
+        """Ends the live form; the static one is seen from then on."""
+        with self._lock:
+            widget, self._widget = self._widget, None
+        self.freeze()
+        if widget is not None:
+            widget.close()
+
+    @property
+    def widget(self) -> Any:
+        """The AnyWidget of this view, made at the first use; None where anywidget is not installed."""
+        with self._lock:
+            if self._widget is None and importlib.util.find_spec("anywidget") is not None:
+                _listen()
+                self._widget = _widget_class(self.MODULE)(state=self._state, view=self.id)
+                self._widget.on_msg(lambda widget, content, buffers: self.heard(content))
+            return self._widget
+
+    def show(self, around: Any = None) -> None:
+        """Displays both forms. `around`: a widget that holds this one's, to be shown in its place."""
+        _display(self._bundle(), display_id=self.id)
+        self._shown = True
+        shown = around or (self.widget if in_kernel() else None)
+        if shown is not None:
+            view = {"version_major": 2, "version_minor": 0, "model_id": shown.model_id}
+            _display({_WIDGET_VIEW: view, "text/plain": "", "text/html": ""})
+
+    def _bundle(self) -> dict[str, Any]:
+        form = f"<div class='tl-static tl-static-{self.id}'>{self.html()}</div>"
+        return {"text/plain": self.text(), "text/html": f"{STYLE}{form}"}
+
+    def _ipython_display_(self) -> None:
+        self.show()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return self._bundle()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def in_kernel() -> bool:
+    """Whether what is displayed goes to a frontend; a terminal would print the repr of a widget."""
+    shell = importlib.import_module("IPython").get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+def module_text(name: str) -> str:
+    """The ES module with those it imports in it: anywidget makes a blob of the text, and a blob can import nothing of
+    ours."""
+
+    def inlined(found: re.Match[str]) -> str:
+        return re.sub(r"^export ", "", module_text(found[1]), flags=re.MULTILINE)
+
+    return _IMPORT.sub(inlined, Path(STATIC / name).read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _widget_class(module: str) -> Any:
+    """Made here, not with `class`, because `import tritonlab` does without anywidget."""
+    anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
+    members = {
+        "_esm": module_text(module),
+        "_css": Path(STATIC / "theme.css").read_text(encoding="utf-8"),
+        "state": traitlets.Dict().tag(sync=True),
+        "view": traitlets.Unicode().tag(sync=True),
+    }
+    return type(f"LiveView_{Path(module).stem}", (anywidget.AnyWidget,), members)
+
+
+def _display(bundle: dict[str, Any], **how: Any) -> None:
+    importlib.import_module("IPython.display").display(bundle, raw=True, **how)
+
+
+@functools.cache
+def _listen() -> None:
+    """Lets views ask while a cell runs. Colab has no `comm`."""
+    if importlib.util.find_spec("comm") is not None:
+        importlib.import_module("comm").get_comm_manager().register_target(_TARGET, _opened)
+
+
+def _opened(comm: Any, message: Any) -> None:
+    @comm.on_msg  # type: ignore[untyped-decorator]
+    def heard(message: Any) -> None:
+        data = message["content"]["data"]
+        view = _views.get(data["view"])
+        if view is not None:
+            view.heard(data["content"])
