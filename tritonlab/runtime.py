@@ -39,6 +39,8 @@ from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
 from .notebook.views.playground import Playground
+from .profile.recorder import Recorder
+from .profile.recording import Recording
 from .server.api.model import Model
 from .server.api.server import Server
 from .server.options import Options
@@ -61,6 +63,7 @@ def default_server() -> Server:
             _directory = ScratchDirectory("models-")
             _server = Server(_directory.path, _options)
             _server.prewarm()
+            Recorder.of(_server.instruments)  # so that a view opened late shows what came before
             atexit.register(reset)
         return _server
 
@@ -102,6 +105,13 @@ def load(
     """
     given = ConfigOptions.of(**options) if options else None
     return default_workspace().load(name, source, config=config, files=files, version=version, options=given)
+
+
+def recording(server: Server | None = None) -> Recording:
+    """What the server did last: its executions, requests, streams, failures and custom metrics. `save(path)` keeps it,
+    `perfetto(path)` writes a trace.json. The notebook's server is recorded from its start, another from the first call
+    of this."""
+    return Recorder.of((server or default_server()).instruments).recording
 
 
 def playground(model: Model) -> Playground:

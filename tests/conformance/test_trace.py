@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tritonlab.core.trace_settings import TraceSetting
+from tritonlab.profile.triton_trace import read_trace
 
 from .clients import Client, Files
 from .models import ECHO, config, model
@@ -111,15 +112,19 @@ class Traced:
     def next(self) -> list[dict[str, Any]]:
         """The entries of the next trace, ids counted from the client's request on, without times and without what a
         frontend adds."""
+        entries = json.loads(self.file().read_text())
+        first = min(entry["id"] for entry in entries) - 1
+        return [shown for entry in entries if (shown := _shown(entry, first)) is not None]
+
+    def file(self) -> Path:
+        """The next trace's file, written."""
         path = Path(f"{self._file}.{self._number}")
         self._number += 1
         end = time.monotonic() + 10
         while not (path.exists() and path.read_text().endswith("]")):
             assert time.monotonic() < end, f"no {path}"
             time.sleep(0.01)
-        entries = json.loads(path.read_text())
-        first = min(entry["id"] for entry in entries) - 1
-        return [shown for entry in entries if (shown := _shown(entry, first)) is not None]
+        return path
 
     def none(self) -> bool:
         """Whether the next trace is not there (yet)."""
@@ -280,3 +285,15 @@ def test_every_second_request_until_the_count_has_run_out(traced: Traced) -> Non
         for _ in range(3)
     ]
     assert inputs == ["1,1", "3,3", "7,7"]
+
+
+@rule("5.14.4")
+def test_a_trace_file_opens_as_a_recording(traced: Traced) -> None:
+    traced.client.infer("add", numbers(1, 2))
+    file = traced.file()
+    record = read_trace(file).model("add")
+    ends = [e["timestamps"][0] for e in json.loads(file.read_text()) if "timestamps" in e]
+    told = {moment["name"]: moment["ns"] for moment in ends}
+    assert record.batches.rows()[:, :2].tolist() == [[told["COMPUTE_START"], told["COMPUTE_END"]]]
+    assert record.requests.rows()[:, 1:3].tolist() == [[told["REQUEST_START"], told["QUEUE_START"]]]
+    assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]

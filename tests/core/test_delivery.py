@@ -18,7 +18,8 @@ def test_a_request_that_fails_ends_with_its_hooks() -> None:
     error = CancelledError("gone")
     other = InferenceRequest("m", {}, request_id="r", on_response=said)
     deliver_error(other, 3, error, instruments, clock)
-    assert [event[0] for event in events.events] == ["answered", "response_sent", "answered", "request_released"]
+    heard = ["answered", "response_sent", "request_failed", "answered", "request_released"]
+    assert [event[0] for event in events.events] == heard
     ((sent, response, now),) = events.named("response_sent")
     assert (sent, response.model_version, response.request_id, response.final, now) == (other, 3, "r", True, 8)
     assert response.error.message == "gone"
@@ -34,7 +35,8 @@ def test_only_the_final_response_ends_the_request() -> None:
     assert (request.responded, request.state) == (5, RequestState.INITIALIZED)
     deliver(request, InferenceResponse(), instruments, clock)
     assert (seen, request.state) == ([False, True], RequestState.RELEASED)
-    assert [event[0] for event in events.events] == ["response_sent", "response_sent", "request_released"]
+    each = ["response_sent", "stream_response"]
+    assert [event[0] for event in events.events] == [*each, *each, "request_released"]
     assert request.on_response is None  # it would keep what it leads to
 
 
@@ -45,3 +47,12 @@ def test_a_callback_that_raises_is_logged_and_the_request_ends(caplog: pytest.Lo
     deliver(request, InferenceResponse(), instruments, MockClock())
     assert "the response callback of <InferenceRequest m" in caplog.text
     assert len(events.named("request_released")) == 1
+
+
+def test_the_only_response_of_a_request_is_no_stream() -> None:
+    instruments, events = Instruments(), RecordingInstrument()
+    instruments.add(events)
+    deliver(InferenceRequest("m", {}), InferenceResponse(), instruments, MockClock())
+    assert events.named("stream_response") == events.named("request_failed") == []
+    deliver(InferenceRequest("m", {}), InferenceResponse(empty=True), instruments, MockClock())
+    assert len(events.named("stream_response")) == 1

@@ -22,6 +22,10 @@ def deliver(request: InferenceRequest, response: InferenceResponse, instruments:
         request.responded = clock.now()
     if instruments.response_sent is not None:
         instruments.response_sent(request, response, clock.now())
+    if instruments.stream_response is not None and (not final or response.empty or request.responded):
+        instruments.stream_response(request, response, clock.now())
+    if instruments.request_failed is not None and response.error is not None:
+        instruments.request_failed(request, response, clock.now())
     try:
         request.respond(response)
     except Exception:

@@ -37,8 +37,35 @@ class Instrument:
     def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
         """The `execute` call of that batch returned, or failed."""
 
+    def batch_executed(
+        self,
+        model: str,
+        version: int,
+        instance: str,
+        batch_id: int,
+        requests: Sequence[InferenceRequest],
+        size: int,
+        reason: str,
+        times: ExecuteTimes,
+        failed: bool,
+        now: int,
+    ) -> None:
+        """All of one execution in one call, for those who record: `requests` (without null requests, with their times),
+        `size` and `reason` as in `batch_formed`, what `execute` took, whether all of it failed. Those it reschedules
+        still have the times of this execution."""
+
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """One response went to the client."""
+
+    def stream_response(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        """As `response_sent`, but only one of a stream: not final, or empty, or final after others."""
+
+    def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        """As `response_sent`, but only one that carries an error."""
+
+    def request_called(self, request: InferenceRequest, instance: str, batch_id: int, now: int) -> None:
+        """The model in `instance` made the request (BLS), in that execution or, with 0, outside of any. It has no
+        number yet."""
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
         """The request got its final response."""
@@ -48,6 +75,9 @@ class Instrument:
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         """A model version changed its state (LOADING, READY, UNLOADING, UNAVAILABLE)."""
+
+    def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
+        """The stub of the instance ended without having been asked to; it is started again."""
 
     def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
         """A custom metric changed."""
@@ -73,10 +103,15 @@ class Instruments:
     batch_formed: Callable[..., None] | None
     execute_started: Callable[..., None] | None
     execute_finished: Callable[..., None] | None
+    batch_executed: Callable[..., None] | None
     response_sent: Callable[..., None] | None
+    stream_response: Callable[..., None] | None
+    request_failed: Callable[..., None] | None
+    request_called: Callable[..., None] | None
     request_released: Callable[..., None] | None
     requests_wait: Callable[..., None] | None
     model_state: Callable[..., None] | None
+    instance_died: Callable[..., None] | None
     metric: Callable[..., None] | None
     log: Callable[..., None] | None
     shm: Callable[..., None] | None
@@ -106,10 +141,12 @@ class Instruments:
             setattr(self, name, self._caller(name, listeners) if listeners else None)
 
     def _caller(self, name: str, listeners: list[Instrument]) -> Callable[..., None]:
+        bound = [(listener, getattr(listener, name)) for listener in listeners]
+
         def call(*args: Any) -> None:
-            for listener in listeners:
+            for listener, hook in bound:
                 try:
-                    getattr(listener, name)(*args)
+                    hook(*args)
                 except Exception:
                     self.remove(listener)
                     _log.exception("instrument %r raised in hook %s and was removed", listener, name)

@@ -13,9 +13,10 @@ from .payload import Payload
 class ExecutionRecord:
     """Of one instance. `stats`: those of its model; a payload may bring its own."""
 
-    def __init__(self, instance: str, stats: InferStats, clock: Clock, instruments: Instruments) -> None:
+    def __init__(self, instance: str, version: int, stats: InferStats, clock: Clock, instruments: Instruments) -> None:
         self.stats = stats
         self._instance = instance
+        self._version = version
         self._clock = clock
         self._instruments = instruments
 
@@ -37,5 +38,9 @@ class ExecutionRecord:
             for request in requests:
                 if isinstance(request, StepRequest):
                     request.on_executed(times)
+        hook = self._instruments.batch_executed
+        if hook is not None and requests and payload.stats is None:  # a warm-up is nobody's request
+            where = requests[0].model_name, self._version, self._instance, payload.batch_id
+            hook(*where, requests, payload.size, payload.reason, times, failed, now)
         if self._instruments.execute_finished is not None:
             self._instruments.execute_finished(self._instance, payload.batch_id, times, now)

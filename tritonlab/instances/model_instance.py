@@ -46,7 +46,8 @@ class ModelInstance:
         self.state = InstanceState.STARTING
         self.inflight = InflightRequests(plan.source.version, services.clock, services.instruments, events.reschedule)
         self._services = services
-        self._executions = ExecutionRecord(plan.name, stats, services.clock, services.instruments)
+        version, instruments = plan.source.version, services.instruments
+        self._executions = ExecutionRecord(plan.name, version, stats, services.clock, instruments)
         self._events = events
         self._idle: Callable[[ModelInstance], None] = events.idle
         self.replacement = StubReplacement(self, BoundEvents(self, events), services.clock, services.later)
@@ -426,6 +427,10 @@ class ModelInstance:
 
     def bury(self, payload: Payload | None, requests: Sequence[InferenceRequest], error: TritonError) -> None:
         """Fails what was in flight when the stub died."""
+        services, source = self._services, self.plan.source
+        if (hook := services.instruments.instance_died) is not None:
+            reason = self.replacement.last_death
+            hook(source.model, source.version, self.plan.name, reason, services.clock.now())
         if payload is not None:
             self._executions.record(payload, ExecuteTimes(0, 0, 0), failed=True)
         self.inflight.fail(requests, error)

@@ -27,7 +27,8 @@ class RequestExecutor:
     """`infer` starts a checked request and calls back; `find` finds the version that a request is for. Both may raise
     TritonError. `later` calls a function after so many nanoseconds. `patience`: nanoseconds after which calls that wait
     for one another are refused even if a thread of the author's could end it (0: never). `adopt(request, trace)` makes
-    a request part of the trace of that number."""
+    a request part of the trace of that number. `called(request, instance, batch_id)` hears of each request that
+    starts."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class RequestExecutor:
         later: Callable[[int, Callable[[], None]], None],
         patience: int = 0,
         adopt: Callable[[InferenceRequest, int], None] | None = None,
+        called: Callable[[InferenceRequest, str, int], None] | None = None,
     ) -> None:
         self._infer = infer
         self._find = find
@@ -44,6 +46,7 @@ class RequestExecutor:
         self._later = later
         self._patience = patience
         self._adopt = adopt
+        self._called = called
         self._blocked = BlockedCalls()
         self._lock = threading.Lock()  # guards _running
         self._running: dict[tuple[int, int], BlsCall] = {}
@@ -108,6 +111,8 @@ class RequestExecutor:
             else:
                 if verdict.suspects:
                     self._later(_FIRST_LOOK, lambda: self._look_again(call, _FIRST_LOOK))
+                if self._called is not None:
+                    self._called(request, caller.name, call.batch)
                 self._infer(request)
         except TritonError as error:
             text = _refused(name, error)

@@ -108,7 +108,8 @@ def build(
     )
     tracer = Tracer(trace_settings, instruments, announcer.say)
     infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
-    executor = RequestExecutor(infer, server.find, clock, later, int(options.watchdog_seconds * 1e9), tracer.adopt)
+    patience = int(options.watchdog_seconds * 1e9)
+    executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called)
     calls = StubCalls(metrics, executor, server)
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(

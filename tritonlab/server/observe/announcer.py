@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 
 from ...core.clock import Clock
+from ...core.infer_request import InferenceRequest
 from ...core.instrument import Instruments
 from ...ipc.stub_log import LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
@@ -33,6 +34,11 @@ class Announcer:
         hook = self._instruments.metric
         if hook is not None:
             hook(name, labels, value, self._clock.now())
+
+    def called(self, request: InferenceRequest, instance: str, batch_id: int) -> None:
+        hook = self._instruments.request_called
+        if hook is not None:
+            hook(request, instance, batch_id, self._clock.now())
 
     def model_state(self, version: ModelVersion, reason: str) -> None:
         hook = self._instruments.model_state

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.profile.events import Heard, asked
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, in_threads
+from tritonlab.core.infer_request import StepRequest
+from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
+from tritonlab.profile.model_record import EMPTY, FINAL, ModelRecord
+from tritonlab.profile.recorder import Recorder
+from tritonlab.profile.ring import Ring
+from tritonlab.testing import MS
+
+
+def shown(ring: Ring, *columns: str) -> list[tuple[float, ...]]:
+    places = [ring.columns.index(name) for name in columns]
+    return [tuple(row[place] for place in places) for row in ring.rows().tolist()]
+
+
+def test_an_execution_is_a_row_with_its_requests() -> None:
+    heard = Heard()
+    heard.execute(asked(1, at=0), asked(2, at=1, columns=3), start=5, end=9, reason="delay")
+    heard.execute(asked(3, at=6), start=9, end=10, instance="add_0_1")
+    record = heard.recording.model("add")
+    columns = "start", "end", "instance", "size", "count", "reason", "failed", "first"
+    assert shown(record.batches, *columns) == [
+        (5 * MS, 9 * MS, 0, 2, 2, 0, 0, 0),
+        (9 * MS, 10 * MS, 1, 1, 1, 1, 0, 2),
+    ]
+    assert shown(record.batches, "compute_input", "compute_infer", "compute_output")[0] == (
+        MS / 10,
+        3.8 * MS,
+        MS / 10,
+    )
+    assert shown(record.requests, "serial", "arrived", "queued", "batch", "shapes") == [
+        (1, 0, 0, 0, 0),
+        (2, MS, MS, 0, 1),
+        (3, 6 * MS, 6 * MS, 1, 0),
+    ]
+    assert record.words.lists() == {
+        "instance": ["add_0_0", "add_0_1"],
+        "reason": ["delay", "full"],
+        "shapes": [(("IN", (1, 2)),), (("IN", (1, 3)),)],
+    }
+    assert (record.dropped, len(record.extras), list(record.ids)) == (0, 0, [])
+
+
+def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
+    heard = Heard()
+    parent = asked(1)
+    step = StepRequest(parent, "add", 1, asked(0).inputs, (), lambda *_: None, lambda _: None)
+    step.serial = 4
+    called = asked(3)
+    hook = heard.instruments.request_called
+    assert hook is not None
+    hook(called, "caller_0_0", 17, 0)
+    heard.execute(asked(2, request_id="two", priority=1, correlation_id=8), called, step, start=1, end=2)
+    heard.execute(asked(5, correlation_id="text"), asked(6, correlation_id="text"), start=1, end=2)
+    record = heard.recording.model("add")
+    assert list(record.ids) == [(0, "two")]
+    assert record.extras.rows()[:3].tolist() == [[0, 1, 8, -1, -1, -1], [1, 0, 0, -1, 0, 17], [2, 0, 0, 1, -1, -1]]
+    assert record.words.lists()["instance"][0] == "caller_0_0"
+    one, other = shown(record.extras, "sequence")[3:]
+    assert one == other != (0,)
+
+
+def test_a_stream_is_open_until_its_final_response() -> None:
+    heard = Heard()
+    request = asked(7, at=1)
+    request.execute_start = 2 * MS
+    heard.respond(request, at=4, outputs=request.inputs, final=False)
+    heard.respond(request, at=6, outputs=request.inputs, final=False)
+    record = heard.recording.model("add")
+    stream = record.open[7]
+    assert (stream.arrived, stream.executed, stream.first, stream.last, stream.count) == (MS, 2 * MS, 4 * MS, 6 * MS, 2)
+    assert len(record.streams) == 0
+    heard.respond(request, at=9, empty=True)
+    assert record.open == {}
+    assert shown(record.responses, "serial", "time", "number", "kind") == [
+        (7, 4 * MS, 0, 0),
+        (7, 6 * MS, 1, 0),
+        (7, 9 * MS, 2, FINAL + EMPTY),
+    ]
+    columns = "serial", "arrived", "executed", "first", "last", "end", "count"
+    assert shown(record.streams, *columns) == [(7, MS, 2 * MS, 4 * MS, 6 * MS, 9 * MS, 2)]
+
+
+def test_a_single_answer_is_no_stream() -> None:
+    heard = Heard()
+    heard.respond(asked(1), at=1)
+    assert len(heard.recording.model("add").responses) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(ModelError("no\nTraceback"), "error"), (CancelledError("no"), "cancelled"), (UnavailableError("no"), "timeout")],
+)
+def test_a_failure_is_a_mark(error: TritonError, kind: str) -> None:
+    heard = Heard()
+    heard.respond(asked(4, request_id="mine"), at=3, error=error)
+    (mark,) = heard.recording.model("add").marks
+    assert mark == (0, 3 * MS, kind, "'mine': no", 4)
+
+
+def test_states_and_deaths_are_marks() -> None:
+    heard = Heard()
+    hooks = heard.instruments
+    assert hooks.model_state and hooks.instance_died and hooks.requests_wait
+    hooks.model_state("add", 2, "UNAVAILABLE", "Internal: no\nmore", 1)
+    hooks.instance_died("add", 2, "add_0_0", "ended with signal SIGKILL", 2)
+    hooks.requests_wait("add", "3 requests wait", 3)
+    assert [(mark.kind, mark.text) for mark in heard.recording.model("add").marks] == [
+        ("state", "version 2 UNAVAILABLE: Internal: no"),
+        ("restart", "add_0_0: ended with signal SIGKILL"),
+        ("waits", "3 requests wait"),
+    ]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    heard = Heard(events=3)
+    for serial in range(5):
+        heard.execute(asked(serial, request_id=str(serial)), start=serial, end=serial + 1)
+    record = heard.recording.model("add")
+    assert (len(record.batches), len(record.requests), record.dropped) == (3, 3, 4)
+    assert [text for _, text in record.ids_since(0)] == ["2", "3", "4"]
+    for _ in range(1_001):
+        record.mark(0, "state", "")
+    assert record.dropped == 5
+
+
+def test_shapes_without_end_do_not_fill_the_memory() -> None:
+    record = ModelRecord("add")
+    for number in range(10_002):
+        found = record.words.number("shapes", number)
+    assert found == -1
+    assert len(record.words.known("shapes")) == 10_000
+
+
+def test_requests_that_models_made_and_nobody_executed_are_forgotten() -> None:
+    heard = Heard()
+    hook = heard.instruments.request_called
+    assert hook is not None
+    requests = [asked(serial) for serial in range(10_050)]
+    for request in requests:
+        hook(request, "caller_0_0", 1, 0)
+    assert len(heard.recorder._calls) == 10_000
+
+
+def test_a_server_records_what_it_executes(lab: Lab) -> None:
+    recorder = Recorder.of(lab.server.instruments)
+    assert Recorder.of(lab.server.instruments) is recorder
+    model = lab.load("recorded", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 8\ndynamic_batching { }\n")
+    ones = np.ones((1, 4), np.float32)
+    in_threads(8, lambda index: model(INPUT0=ones, INPUT1=ones))
+    record = recorder.recording.model("recorded")
+    assert record.requests.total == 8
+    assert sum(count for (count,) in shown(record.batches, "count")) == 8
+    batches = record.batches.rows()
+    for arrived, queued, batch in shown(record.requests, "arrived", "queued", "batch"):
+        start, end = batches[int(batch), :2]
+        assert arrived <= queued <= start < end
+    assert [mark.text for mark in record.marks] == ["version 1 LOADING", "version 1 READY"]
+    ((instance,),) = {tuple(record.words.lists()["instance"])}
+    assert instance == "recorded_0_0"
+    lab.server.unload(model)

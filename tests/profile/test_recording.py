@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.profile.events import Heard, asked
+from tritonlab.core.status import ModelError
+from tritonlab.profile.recording import Recording, RecordingError
+
+
+@pytest.fixture
+def heard() -> Heard:
+    heard = Heard(events=50)
+    for serial in range(60):
+        heard.execute(asked(serial, at=serial, request_id=f"r{serial}"), start=serial, end=serial + 2)
+    stream = asked(99)
+    heard.respond(stream, at=70, outputs=stream.inputs, final=False)
+    heard.respond(stream, at=71, empty=True)
+    heard.respond(asked(100), at=72, error=ModelError("no"))
+    heard.recording.metrics.add("requests_total", {"kind": "a"}, 3.0, 5)
+    return heard
+
+
+def test_a_file_holds_all_of_it(heard: Heard, tmp_path: Path) -> None:
+    told = repr(heard.recording)
+    assert told == "<Recording [add: 60 batches of 60 requests, 20 events not kept]>"
+    again = Recording.load(heard.recording.save(tmp_path / "day.npz"))
+    assert repr(again) == told
+    was, now = heard.recording.model("add"), again.model("add")
+    for table, ring in was.tables.items():
+        other = now.tables[table]
+        assert (other.total, other.dropped) == (ring.total, ring.dropped)
+        assert np.array_equal(other.rows(), ring.rows())
+    assert (now.words.lists(), list(now.marks), list(now.ids)) == (was.words.lists(), list(was.marks), list(was.ids))
+    assert again.wall == heard.recording.wall
+    ((key, ring),) = again.metrics.series().items()
+    assert (key, ring.rows().tolist()) == (("requests_total", (("kind", "a"),)), [[5, 3]])
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.npz"
+    other.write_text("hello")
+    with pytest.raises(RecordingError, match="no recording of tritonlab"):
+        Recording.load(other)
+    np.savez(other, about=np.frombuffer(json.dumps({"format": 99}).encode(), np.uint8))
+    with pytest.raises(RecordingError, match="has format 99, this version reads 1"):
+        Recording.load(other)
+    with pytest.raises(OSError):
+        Recording.load(tmp_path / "missing.npz")
+
+
+def test_perfetto_shows_batches_requests_and_marks(heard: Heard, tmp_path: Path) -> None:
+    events = json.loads(heard.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
+    lanes = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert lanes == {"add", "requests", "marks", "add_0_0"}
+    batches = [event for event in events if event.get("cat") == "execute" and "closed" in event["args"]]
+    assert len(batches) == 50
+    assert batches[0]["args"] == {"size": 1, "requests": 1, "closed": "full"}
+    assert (batches[0]["ts"], batches[0]["dur"]) == (10_000, 2_000)
+    assert [event["args"]["text"] for event in events if event["ph"] == "i"] == ["request 100: no"]
+    begun = [event["name"] for event in events if event["ph"] == "b"]
+    assert begun[:2] == ["r10", "queue"]
+    assert sum(event["ph"] == "n" for event in events) == 2
+    times = [event["ts"] for event in events if event["ph"] != "M"]
+    assert times == sorted(times)

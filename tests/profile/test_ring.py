@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tritonlab.profile.ring import Ring
+
+
+def filled(count: int, capacity: int, step: int = 1) -> Ring:
+    ring = Ring(("a", "b"), capacity)
+    for first in range(0, count, step):
+        ring.add([n for i in range(first, min(first + step, count)) for n in (i, -i)])
+    return ring
+
+
+@given(st.integers(0, 40), st.integers(1, 12), st.integers(1, 30), st.integers(0, 45))
+def test_the_last_rows_are_kept_in_order(count: int, capacity: int, step: int, since: int) -> None:
+    ring = filled(count, capacity, step)
+    kept = list(range(max(0, count - capacity), count))
+    assert (ring.total, len(ring), ring.dropped) == (count, len(kept), count - len(kept))
+    assert ring.rows().tolist() == [[i, -i] for i in kept]
+    first, data = ring.since(since)
+    assert np.frombuffer(data).reshape(-1, 2)[:, 0].tolist() == [i for i in kept if i >= since]
+    assert first == min(max(since, count - len(kept)), count)
+
+
+@given(st.integers(0, 40), st.integers(1, 12), st.integers(1, 12), st.integers(0, 9))
+def test_a_ring_goes_on_where_it_was(count: int, capacity: int, smaller: int, more: int) -> None:
+    ring, other = filled(count, capacity), Ring(("a", "b"), smaller)
+    other.restore(ring.total, ring.rows())
+    for i in range(count, count + more):
+        other.add([i, -i])
+    assert other.total == count + more
+    kept = min(smaller, more + min(capacity, smaller, count))
+    assert other.rows()[:, 0].tolist() == list(range(count + more - kept, count + more))
+
+
+def test_rows_of_another_table_are_refused() -> None:
+    with pytest.raises(ValueError, match="no rows of a, b"):
+        Ring(("a", "b"), 4).restore(1, np.zeros((1, 3)))

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tritonlab.profile.recording import RecordingError
+from tritonlab.profile.triton_trace import read_trace
+
+
+def entries(ident: int, start: int, end: int, queued: int, **head: Any) -> list[dict[str, Any]]:
+    stamps = {
+        "REQUEST_START": queued - 1,
+        "QUEUE_START": queued,
+        "COMPUTE_START": start,
+        "COMPUTE_INPUT_END": start + 1,
+        "COMPUTE_OUTPUT_START": end - 1,
+        "COMPUTE_END": end,
+        "REQUEST_END": end + 1,
+    }
+    shape = {"activity": "TENSOR_QUEUE_INPUT", "tensor": {"name": "IN", "data": "1,2", "shape": "1,2"}}
+    return [
+        {"id": ident, "model_name": "add", "model_version": 1, **head},
+        {"id": ident, **shape},
+        *({"id": ident, "timestamps": [{"name": name, "ns": ns}]} for name, ns in stamps.items()),
+    ]
+
+
+def test_requests_with_equal_executions_were_a_batch(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    found = [*entries(1, 10, 20, 5, request_id="a"), *entries(2, 10, 20, 4), *entries(3, 12, 18, 6, parent_id=1)]
+    found += [*entries(4, 20, 30, 8), {"id": 5, "timestamps": [{"name": "HTTP_RECV_START", "ns": 1}]}]
+    file.write_text(json.dumps(found))
+    record = read_trace(file).model("add")
+    columns = [record.batches.columns.index(name) for name in ("start", "end", "instance", "size", "first")]
+    assert record.batches.rows()[:, columns].tolist() == [[10, 20, 0, 2, 0], [12, 18, 1, 1, 2], [20, 30, 0, 1, 3]]
+    assert record.requests.rows()[:, :4].tolist() == [[2, 3, 4, 0], [1, 4, 5, 0], [3, 5, 6, 1], [4, 7, 8, 2]]
+    assert list(record.ids) == [(1, "a")]
+    assert record.extras.rows().tolist() == [[2, 0, 0, 1, -1, -1]]
+    assert record.words.lists()["instance"] == ["add #1", "add #2"]
+    assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '[{"timestamps": []}]', '{"a": 1}', '[{"id": 1, "timestamps": [{}]}]'])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "trace.json"
+    file.write_text(text)
+    with pytest.raises(RecordingError, match="no trace"):
+        read_trace(file)

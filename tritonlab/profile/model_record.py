@@ -1,0 +1,147 @@
+"""What is kept of one model: tables of numbers, the words they stand for, and marks.
+
+Times are nanoseconds of the server's monotonic clock. A word is a number in a table: its place in one of the lists in
+`Words`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..core.infer_request import InferenceRequest
+from ..core.tensor import Tensor
+from .ring import Ring
+
+#: Rows kept of each table; and of what is kept as Python objects.
+EVENTS = 100_000
+MARKS = 1_000
+#: Different words kept of each kind: shapes and instances that are different each time must not fill the memory.
+_WORDS = 10_000
+
+#: One execution each. `first`: its first row in REQUESTS, which has `count` of it one after the other.
+BATCHES = ["start", "end", "instance", "batch_id", "version", "size", "count", "reason"]
+BATCHES += ["compute_input", "compute_infer", "compute_output", "failed", "first"]
+#: One execution of one request each; `batch` is a row of BATCHES.
+REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
+#: What few requests have, by their row of REQUESTS. `parent`: of an ensemble's step the serial of the ensemble's
+#: request, else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
+EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch"]
+#: One response of a stream each. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
+RESPONSES = ["serial", "time", "number", "kind", "shapes"]
+#: One request that got a stream each, when it has ended.
+STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "instance"]
+FINAL, EMPTY, ERROR = 1, 2, 4
+
+
+class Mark(NamedTuple):
+    """Something that happened once. `kind`: error, timeout, cancelled, restart, state or waits; `number`: of all marks
+    of the model, from 0; `serial`: of its request, or 0."""
+
+    number: int
+    time: int
+    kind: str
+    text: str
+    serial: int = 0
+
+
+class OpenStream:
+    """A request that has had responses, and not its final one."""
+
+    __slots__ = ("arrived", "count", "executed", "first", "instance", "last")
+
+    def __init__(self, request: InferenceRequest, instance: int) -> None:
+        self.instance = instance
+        self.arrived = request.request_start
+        self.executed = request.execute_start
+        self.first = self.last = 0
+        self.count = 0
+
+
+class Words:
+    """Lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, dict[Any, int]] = {"instance": {}, "reason": {}, "shapes": {}}
+
+    def known(self, kind: str) -> Mapping[Any, int]:
+        """The numbers of the words so far, to look at."""
+        return self._numbers[kind]
+
+    def number(self, kind: str, word: Any) -> int:
+        known = self._numbers[kind]
+        number = known.get(word)
+        if number is None:
+            number = -1
+            if len(known) < _WORDS:
+                number = known[word] = len(known)
+        return number
+
+    def lists(self) -> dict[str, list[Any]]:
+        """The words as text can keep them: shapes as [[name, [dimensions]], …]."""
+        return {kind: list(known) for kind, known in self._numbers.items()}
+
+    def restore(self, lists: Mapping[str, list[Any]]) -> None:
+        for kind, known in self._numbers.items():
+            known.clear()
+            for word in lists.get(kind, []):
+                self.number(kind, _hashable(word))
+
+
+class ModelRecord:
+    """The tables of one model. Who writes or reads them holds `lock`."""
+
+    def __init__(self, name: str, events: int = EVENTS) -> None:
+        self.name = name
+        self.lock = threading.Lock()  # guards everything below
+        self.batches = Ring(BATCHES, events)
+        self.requests = Ring(REQUESTS, events)
+        self.extras = Ring(EXTRAS, events)
+        self.responses = Ring(RESPONSES, events)
+        self.streams = Ring(STREAMS, events)
+        self.words = Words()
+        self.marks: deque[Mark] = deque(maxlen=MARKS)
+        self.mark_count = 0
+        #: (row of REQUESTS, what its client called it), for those that have an id
+        self.ids: deque[tuple[int, str]] = deque(maxlen=events)
+        self.open: dict[int, OpenStream] = {}
+
+    @property
+    def tables(self) -> dict[str, Ring]:
+        return {
+            "batches": self.batches,
+            "requests": self.requests,
+            "extras": self.extras,
+            "responses": self.responses,
+            "streams": self.streams,
+        }
+
+    @property
+    def dropped(self) -> int:
+        """How many rows and marks are not kept any more."""
+        return sum(ring.dropped for ring in self.tables.values()) + self.mark_count - len(self.marks)
+
+    def mark(self, time: int, kind: str, text: str, serial: int = 0) -> None:
+        self.marks.append(Mark(self.mark_count, time, kind, text, serial))
+        self.mark_count += 1
+
+    def shapes(self, tensors: Mapping[str, Tensor]) -> int:
+        """The number of the tensors' names and shapes."""
+        return self.words.number("shapes", tuple([(name, tensor.shape) for name, tensor in tensors.items()]))
+
+    def marks_since(self, number: int) -> Iterator[Mark]:
+        return (mark for mark in self.marks if mark.number >= number)
+
+    def ids_since(self, row: int) -> Iterator[tuple[int, str]]:
+        first = max(row, self.requests.dropped)
+        return ((number, text) for number, text in self.ids if number >= first)
+
+    def __repr__(self) -> str:
+        return f"<ModelRecord {self.name} [{len(self.batches)} batches | {len(self.requests)} requests]>"
+
+
+def _hashable(word: Any) -> Any:
+    """As it was before JSON made lists of its tuples."""
+    return tuple(map(_hashable, word)) if isinstance(word, list) else word

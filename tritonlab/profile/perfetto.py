@@ -1,0 +1,92 @@
+"""Turns records into the Trace Event Format, which https://ui.perfetto.dev and chrome://tracing show.
+
+A model is a process there, each of its instances a lane with the executions, requests and streams are spans. While
+`server.trace` hears every hook, for a short time, this tells what the recorder kept all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .model_record import ModelRecord
+
+Event = dict[str, Any]
+#: The lanes of a model that are no instances.
+_REQUESTS, _MARKS, _FIRST_INSTANCE = 1, 2, 3
+
+
+def trace_events(records: Sequence[ModelRecord]) -> list[Event]:
+    """Names of processes and lanes first, then what happened, by time."""
+    names: list[Event] = []
+    events: list[Event] = []
+    for pid, record in enumerate(records, 1):
+        with record.lock:
+            lanes = record.words.lists()["instance"]
+            names.append(_name("process_name", pid, 0, record.name))
+            names += [_name("thread_name", pid, _REQUESTS, "requests"), _name("thread_name", pid, _MARKS, "marks")]
+            names += [_name("thread_name", pid, _FIRST_INSTANCE + n, lane) for n, lane in enumerate(lanes)]
+            events += [{**event, "pid": pid} for event in (*_batches(record), *_requests(record), *_streams(record))]
+            events += [
+                {
+                    "ph": "i",
+                    "s": "t",
+                    "name": mark.kind,
+                    "ts": mark.time / 1000,
+                    "tid": _MARKS,
+                    "pid": pid,
+                    "args": {"text": mark.text},
+                }
+                for mark in record.marks
+            ]
+    return names + sorted(events, key=lambda event: float(event["ts"]))
+
+
+def _batches(record: ModelRecord) -> Iterator[Event]:
+    reasons = record.words.lists()["reason"]
+    for row in record.batches.rows().tolist():
+        batch = dict(zip(record.batches.columns, row, strict=True))
+        lane = _FIRST_INSTANCE + int(batch["instance"])
+        reason = reasons[int(batch["reason"])] if batch["reason"] >= 0 else ""
+        shown = {"size": int(batch["size"]), "requests": int(batch["count"]), "closed": reason}
+        name = f"{int(batch['size'])} · {reason}" if reason else f"{int(batch['size'])}"
+        yield _slice(lane, name, batch["start"], batch["end"] - batch["start"], shown)
+        begin = batch["start"]
+        for part in ("compute_input", "compute_infer", "compute_output"):
+            if batch[part]:
+                yield _slice(lane, part.removeprefix("compute_"), begin, batch[part], {})
+            begin += batch[part]
+
+
+def _requests(record: ModelRecord) -> Iterator[Event]:
+    ids = dict(record.ids_since(0))
+    first = record.batches.dropped
+    batches = record.batches.rows()
+    start, end = record.batches.columns.index("start"), record.batches.columns.index("end")
+    for number, row in enumerate(record.requests.rows().tolist(), record.requests.dropped):
+        request = dict(zip(record.requests.columns, row, strict=True))
+        index = int(request["batch"]) - first
+        if index < 0:
+            continue  # its batch is not kept any more
+        name = ids.get(number) or f"request {int(request['serial'])}"
+        ident = {"cat": "request", "id": int(request["serial"]), "tid": _REQUESTS}
+        spans = (name, request["arrived"], batches[index, end]), ("queue", request["queued"], batches[index, start])
+        for title, begin, stop in spans:
+            yield {"ph": "b", "name": title, "ts": begin / 1000, **ident}
+            yield {"ph": "e", "name": title, "ts": float(stop) / 1000, **ident}
+
+
+def _streams(record: ModelRecord) -> Iterator[Event]:
+    for row in record.responses.rows().tolist():
+        response = dict(zip(record.responses.columns, row, strict=True))
+        final = "final response" if int(response["kind"]) & 1 else "response"
+        ident = {"cat": "request", "id": int(response["serial"]), "tid": _REQUESTS}
+        yield {"ph": "n", "name": final, "ts": response["time"] / 1000, **ident}
+
+
+def _slice(lane: int, name: str, ns: float, took: float, shown: dict[str, Any]) -> Event:
+    return {"ph": "X", "cat": "execute", "name": name, "ts": ns / 1000, "dur": took / 1000, "tid": lane, "args": shown}
+
+
+def _name(kind: str, pid: int, tid: int, name: str) -> Event:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}

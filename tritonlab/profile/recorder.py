@@ -1,0 +1,151 @@
+"""The recorder keeps what a server did last, for views, files and replays.
+
+It listens to hooks that are called once per execution, and to those of streams, failures and states, so that a request
+costs it about a microsecond: measured in `tests/benchmarks/recording.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.execute_times import ExecuteTimes
+from ..core.infer_request import InferenceRequest, StepRequest
+from ..core.infer_response import InferenceResponse
+from ..core.instrument import Instrument, Instruments
+from ..core.status import Code
+from .model_record import EMPTY, ERROR, EVENTS, FINAL, REQUESTS, ModelRecord, OpenStream
+from .recording import Recording
+
+#: BLS requests whose start was heard and whose execution was not; more are forgotten, oldest first.
+_CALLS = 10_000
+_WIDTH = len(REQUESTS)
+_KINDS = {Code.CANCELLED: "cancelled", Code.UNAVAILABLE: "timeout"}
+
+
+class Recorder(Instrument):
+    """Records all models of a server. `events`: rows kept of each table of a model; what is older is counted only."""
+
+    def __init__(self, events: int = EVENTS) -> None:
+        self.recording = Recording(events)
+        #: of BLS requests, by id: the request, and who made it
+        self._calls: dict[int, tuple[InferenceRequest, str, int]] = {}
+
+    @staticmethod
+    def of(instruments: Instruments) -> Recorder:
+        """The server's recorder, made at the first use."""
+        for one in instruments:
+            if isinstance(one, Recorder):
+                return one
+        recorder = Recorder()
+        instruments.add(recorder)
+        return recorder
+
+    # -- hooks
+
+    def batch_executed(
+        self,
+        model: str,
+        version: int,
+        instance: str,
+        batch_id: int,
+        requests: Sequence[InferenceRequest],
+        size: int,
+        reason: str,
+        times: ExecuteTimes,
+        failed: bool,
+        now: int,
+    ) -> None:
+        record = self.recording.model(model)
+        calls = self._calls
+        with record.lock:
+            words, table = record.words, record.requests
+            batch, first = record.batches.total, table.total
+            shapes_known = words.known("shapes")
+            rows: list[float] = []
+            for request in requests:
+                shapes = tuple([(name, tensor.shape) for name, tensor in request.inputs.items()])
+                number = shapes_known.get(shapes)
+                if number is None:
+                    number = words.number("shapes", shapes)
+                start, queued = request.request_start, request.queue_start
+                rows += (request.serial, start, queued, batch, request.batch_size, number)
+                extra = request.request_id or request.correlation_id or request.priority or calls
+                if extra or request.__class__ is StepRequest:
+                    self._add_extras(request, record, first + len(rows) // _WIDTH - 1)
+            table.add(rows)
+            where = words.number("instance", instance)
+            why = words.number("reason", reason)
+            took = times.compute_input, times.compute_infer, times.compute_output
+            started = requests[0].execute_start
+            count = len(requests)
+            record.batches.add((started, now, where, batch_id, version, size, count, why, *took, failed, first))
+
+    def request_called(self, request: InferenceRequest, instance: str, batch_id: int, now: int) -> None:
+        self._calls[id(request)] = request, instance, batch_id
+        while len(self._calls) > _CALLS:
+            self._calls.pop(next(iter(self._calls)), None)
+
+    def stream_response(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        record = self.recording.model(request.model_name)
+        kind = FINAL * response.final + EMPTY * response.empty + ERROR * (response.error is not None)
+        with record.lock:
+            stream = record.open.get(request.serial)
+            if stream is None:
+                executor = getattr(request.executor, "name", "")  # None at the final response
+                instance = record.words.number("instance", executor) if executor else -1
+                stream = record.open[request.serial] = OpenStream(request, instance)
+            shapes = record.shapes(response.outputs)
+            record.responses.add((request.serial, now, stream.count, kind, shapes))
+            if not response.empty:
+                stream.first = stream.first or now
+                stream.last = now
+                stream.count += 1
+            if response.final:
+                del record.open[request.serial]
+                span = stream.arrived, stream.executed, stream.first, stream.last, now
+                record.streams.add((request.serial, *span, stream.count, kind, stream.instance))
+
+    def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        error = response.error
+        assert error is not None
+        self._calls.pop(id(request), None)
+        record = self.recording.model(request.model_name)
+        name = f"'{request.request_id}'" if request.request_id else f"request {request.serial}"
+        first_line = error.message.partition("\n")[0]
+        with record.lock:
+            record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
+
+    def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
+        self._mark(model, now, "restart", f"{instance}: {reason}" if reason else instance)
+
+    def requests_wait(self, model: str, text: str, now: int) -> None:
+        self._mark(model, now, "waits", text)
+
+    def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
+        said = reason.partition("\n")[0]
+        self._mark(model, now, "state", f"version {version} {state}" + (f": {said}" if said else ""))
+
+    def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
+        self.recording.metrics.add(name, labels, value, now)
+
+    def _mark(self, model: str, now: int, kind: str, text: str) -> None:
+        record = self.recording.model(model)
+        with record.lock:
+            record.mark(now, kind, text)
+
+    def _add_extras(self, request: InferenceRequest, record: ModelRecord, row: int) -> None:
+        """What few requests have."""
+        if request.request_id:
+            record.ids.append((row, request.request_id))
+        sequence = request.correlation_id
+        number = sequence if isinstance(sequence, int) else _number_of(sequence)
+        parent = request.parent.serial if isinstance(request, StepRequest) else -1
+        called = self._calls.pop(id(request), None) if self._calls else None
+        caller, batch = (-1, -1) if called is None else (record.words.number("instance", called[1]), called[2])
+        if request.priority or number or parent >= 0 or called is not None:
+            record.extras.add((row, request.priority, number, parent, caller, batch))
+
+
+def _number_of(sequence: str) -> int:
+    """Stands for a correlation id that is text: equal for equal ones, below 2**53 as a double holds no more."""
+    return hash(sequence) & 0x1F_FFFF_FFFF_FFFF

@@ -1,0 +1,128 @@
+"""A recording is what a recorder has written so far, or what a file of it holds: the same for views and exports."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .metric_record import MetricRecord
+from .model_record import EVENTS, Mark, ModelRecord
+from .perfetto import trace_events
+
+FORMAT = 1
+
+
+class RecordingError(ValueError):
+    """The file is no recording, or one that this version does not read."""
+
+
+class Recording:
+    """The records of a server's models, by name, and of its custom metrics.
+
+    `events`: rows kept of each table of a model; what is older is counted only. `wall`: what is added to a time here
+    to get nanoseconds since the epoch.
+    """
+
+    def __init__(self, events: int = EVENTS) -> None:
+        self.events = events
+        self.wall = time.time_ns() - time.monotonic_ns()
+        self.metrics = MetricRecord()
+        self.records: dict[str, ModelRecord] = {}
+        self._lock = threading.Lock()  # guards the making of records
+
+    def model(self, name: str) -> ModelRecord:
+        """The record of a model; an empty one if nothing happened to it yet."""
+        record = self.records.get(name)
+        if record is None:
+            with self._lock:
+                record = self.records.setdefault(name, ModelRecord(name, self.events))
+        return record
+
+    def clear(self) -> None:
+        """Forgets everything so far."""
+        with self._lock:
+            self.records = {}
+        self.metrics.clear()
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a file that `load` reads: numpy's npz, without pickles. Raises OSError."""
+        arrays: dict[str, Any] = {}
+        models = []
+        for index, record in enumerate(list(self.records.values())):
+            with record.lock:
+                for table, ring in record.tables.items():
+                    arrays[f"{index}.{table}"] = ring.rows()
+                models.append(
+                    {
+                        "name": record.name,
+                        "words": record.words.lists(),
+                        "marks": list(record.marks),
+                        "mark_count": record.mark_count,
+                        "ids": list(record.ids),
+                        "tables": {table: [ring.total, list(ring.columns)] for table, ring in record.tables.items()},
+                    }
+                )
+        series = []
+        for index, (key, ring) in enumerate(self.metrics.series().items()):
+            arrays[f"series.{index}"] = ring.rows()
+            series.append([*key, ring.total])
+        about = {"format": FORMAT, "wall": self.wall, "events": self.events, "models": models, "series": series}
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        with Path(path).open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        return Path(path)
+
+    @staticmethod
+    def load(path: str | Path) -> Recording:
+        """Reads what `save` wrote. Raises OSError, and RecordingError for what is no such file."""
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                about = json.loads(arrays["about"].tobytes())
+                if about["format"] != FORMAT:
+                    raise RecordingError(f"{path} has format {about['format']}, this version reads {FORMAT}")
+                return _restored(about, arrays)
+        except RecordingError:
+            raise
+        except OSError:
+            raise
+        except Exception as error:
+            raise RecordingError(f"{path} is no recording of tritonlab: {error}") from error
+
+    def perfetto(self, path: str | Path) -> Path:
+        """Writes a `trace.json` that https://ui.perfetto.dev and chrome://tracing show. Raises OSError."""
+        events = trace_events(list(self.records.values()))
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+        return Path(path)
+
+    def __repr__(self) -> str:
+        told = ", ".join(
+            f"{record.name}: {record.batches.total} batches of {record.requests.total} requests"
+            + (f", {record.dropped} events not kept" if record.dropped else "")
+            for record in list(self.records.values())
+        )
+        return f"<Recording [{told or 'nothing yet'}]>"
+
+
+def _restored(about: dict[str, Any], arrays: Any) -> Recording:
+    recording = Recording(int(about["events"]))
+    recording.wall = int(about["wall"])
+    for index, entry in enumerate(about["models"]):
+        record = recording.model(entry["name"])
+        record.words.restore(entry["words"])
+        record.marks.extend(Mark(*mark) for mark in entry["marks"])
+        record.mark_count = entry["mark_count"]
+        record.ids.extend((int(row), str(text)) for row, text in entry["ids"])
+        for table, ring in record.tables.items():
+            total, columns = entry["tables"][table]
+            if columns != list(ring.columns):
+                raise RecordingError(f"table {table} has other columns than this version")
+            ring.restore(total, arrays[f"{index}.{table}"])
+    for index, (name, labels, total) in enumerate(about["series"]):
+        ring = recording.metrics.ring((name, tuple(map(tuple, labels))))
+        ring.restore(total, arrays[f"series.{index}"])
+    return recording

@@ -1,0 +1,100 @@
+"""Reads Triton's own trace file (`--trace-config mode=triton`) as a recording, so that views show what production did.
+
+The file tells each request's times and nothing of batches or instances. Requests of a model whose executions have equal
+times were one batch; executions at the same time were on different instances, which get names here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .model_record import ModelRecord
+from .recording import Recording, RecordingError
+
+_COMPUTE = ("COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END")
+
+
+@dataclass
+class _Traced:
+    ident: int
+    model: str = ""
+    version: int = -1
+    request_id: str = ""
+    parent: int = -1
+    stamps: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def read_trace(*paths: str | Path) -> Recording:
+    """The recording of a trace file, or of several of one server (with log-frequency it writes many). Raises OSError,
+    and RecordingError for what is none."""
+    entries: list[dict[str, Any]] = []
+    for path in paths:
+        try:
+            entries += json.loads(Path(path).read_text(encoding="utf-8"))
+        except (ValueError, TypeError) as error:
+            raise RecordingError(f"{path} is no trace file of Triton: {error}") from error
+    try:
+        traces = _traces(entries)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RecordingError(f"this is no trace of Triton: {error!r}") from error
+    recording = Recording()
+    recording.wall = 0  # Triton's clock; the file does not say what time it was
+    models: dict[str, list[_Traced]] = {}
+    for traced in traces:
+        models.setdefault(traced.model, []).append(traced)
+    for name, found in models.items():
+        recording.events = max(recording.events, len(found))  # a file is shown whole
+        _record(recording.model(name), found)
+    return recording
+
+
+def _traces(entries: Iterable[dict[str, Any]]) -> list[_Traced]:
+    found: dict[int, _Traced] = {}
+    for entry in entries:
+        traced = found.setdefault(int(entry["id"]), _Traced(int(entry["id"])))
+        if "model_name" in entry:
+            traced.model = str(entry["model_name"])
+            traced.version = int(entry.get("model_version", -1))
+            traced.request_id = str(entry.get("request_id", ""))
+            traced.parent = int(entry.get("parent_id", 0)) or -1
+        for stamp in entry.get("timestamps", ()):
+            traced.stamps.setdefault(stamp["name"], int(stamp["ns"]))  # of a rescheduled one the first execution
+        if entry.get("activity") == "TENSOR_QUEUE_INPUT":
+            tensor = entry["tensor"]
+            traced.shapes[tensor["name"]] = tuple(int(n) for n in str(tensor["shape"]).split(",") if n)
+    return [traced for traced in found.values() if traced.model]
+
+
+def _record(record: ModelRecord, found: list[_Traced]) -> None:
+    batches: dict[tuple[int, ...], list[_Traced]] = {}
+    for traced in found:
+        if all(name in traced.stamps for name in _COMPUTE):
+            batches.setdefault(tuple(traced.stamps[name] for name in _COMPUTE), []).append(traced)
+    lanes: list[int] = []  # when each instance is free
+    for (start, input_end, output_start, end), requests in sorted(batches.items()):
+        lane = next((n for n, free in enumerate(lanes) if free <= start), len(lanes))
+        lanes[lane : lane + 1] = [end]
+        requests.sort(key=_queued)
+        first, number = record.requests.total, record.batches.total
+        for traced in requests:
+            if traced.request_id:
+                record.ids.append((record.requests.total, traced.request_id))
+            if traced.parent >= 0:
+                record.extras.add((record.requests.total, 0, 0, traced.parent, -1, -1))
+            shapes = record.words.number("shapes", tuple(traced.shapes.items()))
+            arrived = traced.stamps.get("REQUEST_START", start)
+            record.requests.add((traced.ident, arrived, _queued(traced), number, 1, shapes))
+        where = record.words.number("instance", f"{record.name} #{lane + 1}")
+        reason = record.words.number("reason", "")
+        took = input_end - start, output_start - input_end, end - output_start
+        count, version = len(requests), requests[0].version
+        record.batches.add((start, end, where, 0, version, count, count, reason, *took, 0, first))
+
+
+def _queued(traced: _Traced) -> int:
+    return traced.stamps.get("QUEUE_START", traced.stamps["COMPUTE_START"])
