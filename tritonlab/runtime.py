@@ -52,7 +52,10 @@ _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
 _directory: ScratchDirectory | None = None
 _workspace: Workspace | None = None
-_options = Options(model_control_mode="explicit")
+#: Seconds after which a version that a reload has replaced is killed if it still executes: a model that hangs and is
+#: mended in its cell would else stay for ever. Triton leaves it.
+DRAIN_SECONDS = 60.0
+_options = Options(model_control_mode="explicit", drain_seconds=DRAIN_SECONDS)
 
 
 def default_server() -> Server:
@@ -142,7 +145,7 @@ def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
     `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt, fail,
     and their processes are killed."""
     global _server, _directory, _workspace, _options
-    wanted = Options(**{"model_control_mode": "explicit", **options})
+    wanted = Options(**{"model_control_mode": "explicit", "drain_seconds": DRAIN_SECONDS, **options})
     with _lock:
         _options = wanted
         server, directory, workspace = _server, _directory, _workspace

@@ -123,7 +123,9 @@ def build(
         load_retries=options.model_load_retry_count,
         execution=execution,
     )
-    control = ModelControl(repository, services, mode, announcer.model_state, announcer.unloading_waits)
+    control = ModelControl(
+        repository, services, mode, announcer.model_state, announcer.unloading_waits, options.drain_seconds
+    )
     idle_memory = IdleMemory(partial(_model_processes, control))
     watchdog = _watchdog(options, clock, timer, control, executor, announcer, idle_memory)
     return Parts(

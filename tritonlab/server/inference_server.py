@@ -23,6 +23,7 @@ from ..core.status import (
     UnavailableError,
 )
 from .build import build
+from .models.endings import Ending
 from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
 from .models.startup_models import load_startup_models
@@ -266,6 +267,14 @@ class InferenceServer:
     def requests(self) -> list[HeldRequest]:
         """Every request in flight, also those of versions that are being unloaded, oldest first."""
         return survey(self._control.running(), self._parts.executor.calls(), self.clock.now())
+
+    def draining(self, name: str = "") -> list[Ending]:
+        """The versions, of one model or all, that serve no new requests and have not ended, oldest first."""
+        return self._control.draining(name)
+
+    def kill(self, endings: Sequence[Ending]) -> None:
+        """Ends them at once: their requests fail and their stubs are killed. Blocking, some seconds at most."""
+        self._control.kill(endings)
 
     def memory(self) -> MemoryUse:
         """What this process and those of the models have in memory now."""

@@ -177,3 +177,46 @@ def test_an_interrupted_stop_leaves_no_process(tmp_path: Path) -> None:
     assert {process.pid for process in stub_processes()} <= before
     assert not lab.server.live()
     lab.server.stop()
+
+
+def test_what_a_reload_replaced_is_listed_and_killed_by_hand(lab: Lab) -> None:
+    model, errors, pid = executing(lab, "holds")
+    assert lab.server.draining() == [] == lab.server.kill(model)
+    lab.load("holds", EXECUTING["sleeps"])
+    (found,) = lab.server.draining("holds")
+    assert (found["model"], found["version"], found["pids"], found["ends_in"]) == ("holds", 1, [pid], None)
+    assert found["awaits"] == f"1 unanswered request of 'holds_0' (pid {pid})"
+    assert 0 <= time.time() - found["since"] < 60
+    with within(0, 6):
+        assert [each["pids"] for each in lab.server.kill("holds")] == [[pid]]
+    assert not alive(pid) and model.ready()
+    assert lab.server.draining() == []
+    eventually(lambda: [error.message for error in errors] == [EXITED])
+    lab.server.unload(model)
+
+
+def test_what_a_reload_replaced_is_ended_after_the_stated_time(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, warm_stubs=0, drain_seconds=0.7)
+    told = Told()
+    lab.server.instruments.add(told)
+    try:
+        model, errors, pid = executing(lab, "spins")
+        lab.load("spins", EXECUTING["sleeps"])
+        (found,) = lab.server.draining()
+        assert 0 < found["ends_in"] <= 0.7
+        eventually(lambda: not alive(pid))
+        eventually(lambda: len(errors) == 1)
+        killed = f"'spins' version 1 did not end in 0.7 s and is killed: it waits for {found['awaits']}."
+        assert told.texts == [killed]
+        assert model.ready()
+    finally:
+        lab.server.stop()
+
+
+def test_an_unload_that_nobody_waits_for_has_its_time_too(lab: Lab) -> None:
+    model, errors, pid = executing(lab, "waits")
+    with within(0, 0.4):
+        lab.server.unload(model, wait=False, timeout=0.5)
+    assert model.state == "UNLOADING" and lab.server.draining("waits")
+    eventually(lambda: not alive(pid))
+    eventually(lambda: len(errors) == 1 and not lab.server.draining())

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .cells import CellBody
 
 
-#: Seconds that a cell waits for a model that ends.
+#: Seconds that a model has to end in.
 UNLOAD_SECONDS = 10.0
 
 
@@ -128,15 +128,21 @@ class Workspace:
             written.draft = replace(written.draft, cell_config=said)
         return config
 
+    # The next three are asked by views while a load holds the lock, and need none: what they read is replaced whole.
+
     def draft(self, name: str) -> Draft:
         """What the notebook has said about the model so far."""
-        with self._lock:
-            return self._models[name].draft if name in self._models else Draft(name)
+        written = self._models.get(name)
+        return written.draft if written is not None else Draft(name)
 
     def report(self, name: str) -> LoadReport | None:
         """How the model's last load went; None for one this workspace never loaded."""
-        with self._lock:
-            return self._models[name].report if name in self._models else None
+        written = self._models.get(name)
+        return written.report if written is not None else None
+
+    def names(self) -> list[str]:
+        """The models this notebook has written and those the server knows, in alphabetical order."""
+        return sorted({*list(self._models), *(name for name, _ in self.server.models())})
 
     def is_current(self, record: LogRecord) -> bool:
         """Whether the process that wrote the line runs the model's files as they are now, so that `sources` knows its
@@ -156,14 +162,22 @@ class Workspace:
         ]
         return list(dict.fromkeys(found))
 
-    def unload(self, name: str, *, unload_dependents: bool = False, timeout: float | None = UNLOAD_SECONDS) -> None:
+    def unload(
+        self,
+        name: str,
+        *,
+        unload_dependents: bool = False,
+        timeout: float | None = UNLOAD_SECONDS,
+        wait: bool = True,
+    ) -> None:
         """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft
         stay: it can be loaded again.
 
         `unload_dependents`: of an ensemble, also the models loaded for it alone. `timeout`: seconds it may take; then,
-        or at an interrupt, its requests fail and its processes are killed."""
+        or at an interrupt, its requests fail and its processes are killed. `wait`: False returns at once, and it ends
+        meanwhile."""
         try:
-            self.server.unload(name, unload_dependents, timeout=timeout)
+            self.server.unload(name, unload_dependents, wait=wait, timeout=timeout)
         finally:  # an interrupted wait has ended it, too
             with self._lock:
                 written = self._models.get(name)
@@ -204,12 +218,6 @@ class Workspace:
         if self.tracing is not None:
             self.tracing.stop()
         self._spare.remove()
-
-    def names(self) -> list[str]:
-        """The models this notebook has written and those the server knows, in alphabetical order."""
-        with self._lock:
-            written = set(self._models)
-        return sorted(written | {name for name, _ in self.server.models()})
 
     def _written(self, name: str) -> WrittenModel:
         """The model, a new one if nothing was said about it yet."""

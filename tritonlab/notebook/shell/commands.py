@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from ..authoring.errors import FileError, OptionError
 from ..authoring.workspace import UNLOAD_SECONDS, Workspace
 from ..views.actions import DEFAULT_DIRECTORY
 from ..views.card_display import show_card
+from ..views.draining import draining_text
 from ..views.playground import Playground
 from ..views.statistics_text import statistics_text
 from ..views.status_table import status_table
@@ -79,10 +81,29 @@ def _load(context: Context, arguments: argparse.Namespace) -> None:
     show_card(context.shell, context.workspace, model)
 
 
-def _unload(context: Context, arguments: argparse.Namespace) -> None:
-    if arguments.name not in context.workspace.names():
-        context.model(arguments.name)  # raises; the server would say nothing, as Triton does
-    context.workspace.unload(arguments.name, unload_dependents=arguments.dependents, timeout=arguments.timeout)
+def _unload(context: Context, arguments: argparse.Namespace) -> Text | None:
+    """Waits for a moment only: the notebook is the author's, whatever the model does."""
+    name, server = arguments.name, context.workspace.server
+    if name not in context.workspace.names():
+        context.model(name)  # raises; the server would say nothing, as Triton does
+    dependents, timeout = arguments.dependents, arguments.timeout
+    context.workspace.unload(name, unload_dependents=dependents, timeout=timeout, wait=False)
+    end = time.monotonic() + _PATIENCE
+    while (draining := server.draining(name)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return Text("\n".join(map(draining_text, draining))) if draining else None
+
+
+def _kill(context: Context, arguments: argparse.Namespace) -> Text:
+    name = arguments.name
+    if name not in context.workspace.names():
+        context.model(name)  # raises
+    killed = context.workspace.server.kill(name)
+    if not killed:
+        advice = f"%triton unload {name} --timeout 0 ends the one that serves"
+        raise OptionError(f"no old process of '{name}' is left to kill; {advice}")
+    pids = ", ".join(str(pid) for each in killed for pid in each["pids"])
+    return Text(f"killed what was left of '{name}': process {pids}")
 
 
 def _index(context: Context, arguments: argparse.Namespace) -> Text:
@@ -218,6 +239,10 @@ def bind(shell: Any, model: Model) -> None:
         shell.user_ns[model.name] = model
 
 
+#: Seconds that `%triton unload` waits.
+_PATIENCE = 1.0
+
+
 class Text:
     """Text that a cell shows as it is."""
 
@@ -259,6 +284,12 @@ COMMANDS = {
             ("--timeout",),
             {"type": float, "default": UNLOAD_SECONDS, "help": "seconds for requests and finalize, then it is killed"},
         ),
+    ),
+    "kill": _command(
+        "kill",
+        _kill,
+        "end now what is left of a model's earlier versions: of one that hangs and was loaded again, or unloaded",
+        _name(),
     ),
     "index": _command(
         "index",

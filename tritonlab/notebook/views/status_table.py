@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 from ...server.observe.idle_memory import MemoryUse
 from ..authoring.workspace import Workspace
+from .draining import draining_text
 from .model_facts import duration_text, instance_troubles
 from .theme import STYLE
 
@@ -32,8 +34,11 @@ class StatusTable:
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
 
-    def __init__(self, rows: list[StatusRow], endpoints: str = "", memory: str = "") -> None:
+    def __init__(
+        self, rows: list[StatusRow], endpoints: str = "", memory: str = "", draining: Sequence[str] = ()
+    ) -> None:
         self.rows = rows
+        self.draining = draining
         self.endpoints = endpoints
         self.memory = memory
 
@@ -53,7 +58,7 @@ class StatusTable:
         ]
 
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [self._models(), self.memory, self.endpoints]))
+        return "\n".join(filter(None, [self._models(), *self.draining, self.memory, self.endpoints]))
 
     def _models(self) -> str:
         if not self.rows:
@@ -78,8 +83,9 @@ class StatusTable:
             if row.reason:
                 body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        notes = [f"<div class='tl-note tl-warn-note'>{escape(text)}</div>" for text in self.draining]
         below = [f"<div class='tl-lines tl-dim'>{escape(text)}</div>" for text in (self.memory, self.endpoints) if text]
-        return f"{STYLE}<div class='tl-panel'>{table}{''.join(below)}</div>"
+        return f"{STYLE}<div class='tl-panel'>{table}{''.join(notes + below)}</div>"
 
 
 def status_table(workspace: Workspace) -> StatusTable:
@@ -117,7 +123,8 @@ def status_table(workspace: Workspace) -> StatusTable:
                 )
             )
     endpoints = repr(workspace.endpoints) if workspace.endpoints is not None else ""
-    return StatusTable(rows, endpoints, memory_text(workspace.server.memory()) if rows else "")
+    draining = [draining_text(found) for found in workspace.server.draining()]
+    return StatusTable(rows, endpoints, memory_text(workspace.server.memory()) if rows else "", draining)
 
 
 def memory_text(memory: MemoryUse) -> str:

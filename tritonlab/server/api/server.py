@@ -101,8 +101,8 @@ class Server:
     ) -> None:
         """Takes a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
         runs. `unload_dependents`: of an ensemble, also the models that were loaded for it alone. `wait`: until that is
-        done. `timeout`: seconds that it may take; after them, or if the waiting is interrupted, requests in flight fail
-        and the stubs are killed."""
+        done. `timeout`: seconds that it may take, waited for or not; after them, or if the waiting is interrupted,
+        requests in flight fail and the stubs are killed."""
         self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
 
     def register_model_repository(
@@ -182,6 +182,23 @@ class Server:
         instance whose model made it, empty for a client's).
         """
         return [held.to_dict() for held in self._core.requests()]
+
+    def draining(self, model: str | None = None) -> list[dict[str, Any]]:
+        """The versions that a reload or an unload took out of service and that have not ended, oldest first.
+
+        `model`, `version`, `since` (wall clock seconds), `ends_in` (seconds until it is killed, None: never), `awaits`
+        (what it waits for, in words), `pids`.
+        """
+        now = self._core.clock.now()
+        return [ending.to_dict(now) for ending in self._core.draining(model or "")]
+
+    def kill(self, name: str | Model) -> list[dict[str, Any]]:
+        """Ends at once what drains of a model: its requests fail, its processes are killed. What serves is left alone.
+        Returns what was ended, as `draining` says it."""
+        now, endings = self._core.clock.now(), self._core.draining(name.name if isinstance(name, Model) else name)
+        ended = [ending.to_dict(now) for ending in endings]
+        self._core.kill(endings)
+        return ended
 
     def prewarm(self) -> None:
         """Starts the pool of warm stubs in the background, so that the first load is as quick as later ones."""

@@ -1,12 +1,15 @@
-"""`Endings` lets versions that no longer serve end, each on a thread of its own, and waits for them as long as it is
-told."""
+"""`Endings` lets versions that no longer serve end, each on a thread of its own; it waits for them, or ends those that
+take too long, as it is told."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
+from ...core.clock import Clock
 from .model_lifecycle import ModelVersion
 
 #: Seconds of waiting after which it is said what is waited for.
@@ -22,13 +25,38 @@ class Ending:
     def __init__(self, version: ModelVersion) -> None:
         self.version = version
         self.over = threading.Event()
+        #: when it began, wall clock seconds
+        self.since = time.time()
+        #: when it is ended by force, `Clock.now()` nanoseconds
+        self.limit: int | None = None
+
+    def to_dict(self, now: int) -> dict[str, Any]:
+        """Returns the facts for people and views; times in seconds."""
+        version = self.version
+        instances = [*version.instances, *version.leaving]
+        return {
+            "model": version.identifier,
+            "version": version.version,
+            "since": self.since,
+            "ends_in": max(self.limit - now, 0) / 1e9 if self.limit is not None else None,
+            "awaits": version.awaited(),
+            "pids": [instance.pid for instance in instances if instance.pid is not None],
+        }
 
 
 class Endings:
-    """`tell` gets a version that is waited for and a sentence about it. Any thread may call."""
+    """`tell` gets a version that is waited for and a sentence about it. `later(ns, function)` calls a function that
+    must not block. Any thread may call."""
 
-    def __init__(self, tell: Callable[[ModelVersion, str], None]) -> None:
+    def __init__(
+        self,
+        tell: Callable[[ModelVersion, str], None],
+        clock: Clock,
+        later: Callable[[int, Callable[[], None]], None],
+    ) -> None:
         self._tell = tell
+        self._clock = clock
+        self._later = later
         self._running: dict[Ending, None] = {}
 
     def begin(self, version: ModelVersion, before: Sequence[Ending], ended: Callable[[], None]) -> Ending:
@@ -57,6 +85,32 @@ class Endings:
         wanted = set(identifiers)
         return [ending for ending in list(self._running) if ending.version.identifier in wanted]
 
+    def limit(self, endings: Sequence[Ending], seconds: float) -> None:
+        """What has not ended after so many seconds is ended then. Does not block."""
+        nanoseconds = int(seconds * 1e9)
+        for ending in endings:
+            limit = self._clock.now() + nanoseconds
+            ending.limit = min(limit, ending.limit or limit)
+        if endings:
+            self._later(nanoseconds, partial(self._end_late, tuple(endings), seconds))
+
+    def _end_late(self, endings: Sequence[Ending], seconds: float) -> None:
+        """On the timer's thread."""
+        late = [ending for ending in endings if not ending.over.is_set()]
+        for ending in late:
+            version = ending.version
+            awaited = version.awaited() or "its last steps"
+            text = f"'{version.identifier}' version {version.version} did not end in {seconds:g} s and is killed"
+            self._tell(version, f"{text}: it waits for {awaited}.")
+        if late:
+            threading.Thread(target=self.kill, args=(late,), name="kill", daemon=True).start()
+
+    def kill(self, endings: Sequence[Ending]) -> None:
+        """Ends them now: their requests fail and their stubs are killed."""
+        for ending in endings:
+            ending.version.abort()
+        _await(endings, time.monotonic() + _KILLED)
+
     def wait(self, endings: Sequence[Ending], timeout: float | None) -> None:
         """Blocking. What has not ended after `timeout` seconds, or when the caller is interrupted, is ended at once:
         its requests fail and its stubs are killed. Without a timeout it ends by itself, and an interrupt ends only the
@@ -71,10 +125,7 @@ class Endings:
                 self._say(endings, end)
             _await(endings, end)
         finally:
-            late = [ending for ending in endings if not ending.over.is_set()]
-            for ending in late:
-                ending.version.abort()
-            _await(late, time.monotonic() + _KILLED)
+            self.kill([ending for ending in endings if not ending.over.is_set()])
 
     def _say(self, endings: Sequence[Ending], end: float) -> None:
         for ending in endings:

@@ -36,6 +36,7 @@ class ModelControl:
         mode: str,
         on_state: Callable[[ModelVersion, str], None],
         on_wait: Callable[[ModelVersion, str], None],
+        drain_seconds: float = 0,
     ) -> None:
         self.repository = repository
         #: by identifier; requests look here without a lock
@@ -45,7 +46,8 @@ class ModelControl:
         self._services = services
         self._on_state = on_state
         self._lock = threading.Lock()  # guards additions to models
-        self._endings = Endings(on_wait)
+        self._drain_seconds = drain_seconds
+        self._endings = Endings(on_wait, services.instances.clock, services.instances.later)
         self._loading: set[ModelVersion] = set()
 
     # -- load
@@ -122,9 +124,10 @@ class ModelControl:
         model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
         for number in loaded:
             model.ended.pop(number, None)
-        for number, version in old.items():
-            if model.versions.get(number) is not version:
-                self._end(model, version)
+        replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
+        endings = [self._end(model, version) for version in replaced]
+        if self._drain_seconds > 0:
+            self._endings.limit(endings, self._drain_seconds)
 
     def _load_versions(
         self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]
@@ -294,16 +297,19 @@ class ModelControl:
 
     def unload(self, name: str, unload_dependents: bool, wait: bool, timeout: float | None = None) -> None:
         """Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule 5.11.4). `wait`: until all have
-        ended; with a `timeout` (`Endings.wait`) also what a reload or an earlier call took out of service."""
+        ended. `timeout`: what has not ended after so many seconds is ended then, also what a reload or an earlier call
+        took out of service."""
         self._require_explicit()
         check_name(self.repository.split(name)[1])
         endings: list[Ending] = []
         for model in self.models.named(name):
             endings += self.unload_model(model.identifier, unload_dependents)
         if timeout is not None:
-            endings += self._endings.of([m.identifier for m in self.known() if name in (m.name, m.identifier)])
+            endings += self.draining(name)
         if wait:
             self._endings.wait(list(dict.fromkeys(endings)), timeout)
+        elif timeout is not None:
+            self._endings.limit(list(dict.fromkeys(endings)), timeout)
 
     def unload_model(self, identifier: str, unload_dependents: bool = False) -> list[Ending]:
         """Stops serving a model at once, and the ensembles that contain it, and lets them end; an unknown one is
@@ -358,6 +364,14 @@ class ModelControl:
         """Every version that may have requests in flight, also those that are being unloaded."""
         serving = [version for model in self.known() for version in model.versions.values()]
         return [*serving, *self._endings.versions()]
+
+    def draining(self, name: str = "") -> list[Ending]:
+        """The versions, of one model or all, that serve no new requests and have not ended, oldest first."""
+        return self._endings.of([m.identifier for m in self.known() if not name or name in (m.name, m.identifier)])
+
+    def kill(self, endings: Sequence[Ending]) -> None:
+        """Ends them at once. Blocking, some seconds at most."""
+        self._endings.kill(endings)
 
     def all_ready(self) -> bool:
         """Rule 5.11.9: nothing is loading, failed or without a living stub."""

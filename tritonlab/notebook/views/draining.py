@@ -1,0 +1,18 @@
+"""Words about versions that serve no more and have not ended (`Server.draining`)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+
+def draining_text(found: Mapping[str, Any]) -> str:
+    """One sentence, and how to end it."""
+    since = time.strftime("%H:%M:%S", time.localtime(found["since"]))
+    waits = f" waits for {found['awaits']}" if found["awaits"] else " ends"
+    text = f"'{found['model']}' version {found['version']}, out of service since {since},{waits}."
+    if found["ends_in"] is not None:
+        text += f" It is killed in {math.ceil(found['ends_in'])} s;"
+    return f"{text} %triton kill {found['model']} ends it now."
