@@ -20,8 +20,9 @@ from ..wire.shm_manager import SharedMemoryError
 from .author_call import flush_prints, leave_fork
 from .author_error import failure_of, log_text, place_of, traceback_text, triton_text
 from .model_context import ModelContext, ModelFailure
+from .region_tensors import Sent, keep_sent, received_tensors
 from .returned_responses import pack_returned
-from .stub_bridge import Sent, StubBridge, received_tensors
+from .stub_bridge import StubBridge
 
 _EXECUTED = NUMBER["EXECUTED"]
 _FINAL = 1
@@ -67,7 +68,7 @@ class BatchExecutor:
         # the inputs go back to the kernel with this very message, unless the author kept one
         del requests, given, returned
         if sent:
-            self._bridge.keep_sent(packed, sent)
+            keep_sent(self._bridge.region, packed, sent)
         flush_prints()
         done = time.perf_counter_ns()
         # an Executed, as its row
@@ -76,7 +77,7 @@ class BatchExecutor:
 
     def _receive_requests(self, block: Optional[int], entries: List[Row]) -> List[InferenceRequest]:
         headers = [header for _, _, _, _, _, _, _, rows, _ in entries for header in rows]
-        tensors = received_tensors(self._bridge, block, headers)
+        tensors = received_tensors(self._bridge.reader, self._bridge.connection.freed, block, headers)
         requests = []
         position = 0
         for handle, request_id, correlation_id, flags, timeout, parameters, outputs, rows, trace in entries:
@@ -111,13 +112,13 @@ class BatchExecutor:
         """Calls the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
         bridge = self._bridge
         try:
-            bridge.executing = requests
+            bridge.running.requests = requests
             try:
                 returned = self._context.execute(given)
                 if self._context.is_async:
                     returned = self._run(returned, requests)
             finally:
-                bridge.executing = None
+                bridge.running.requests = None
                 if bridge.abandoned:
                     leave_fork(sys.exc_info()[1])
             return None, returned
@@ -136,11 +137,11 @@ class BatchExecutor:
             handles = [request._handle for request in requests]
             awaited.future.add_done_callback(lambda future: self._coroutine_done(future, handles))
             return None
-        self._bridge.awaited = awaited
+        self._bridge.running.coroutine = awaited
         try:
             return awaited.future.result()
         finally:
-            self._bridge.awaited = None
+            self._bridge.running.coroutine = None
             del awaited  # or an exception holds its own frames, and with them the inputs
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:

@@ -45,7 +45,7 @@ class MainLoop:
         spin = 0.0
         while self._running:
             waited_since = time.perf_counter()
-            command, ident, fields = self._bridge.next_command(spin)
+            command, ident, fields = self._bridge.inbox.next_command(spin)
             idle = time.perf_counter() - waited_since
             row = BY_NUMBER[command]
             body = row.read(fields)

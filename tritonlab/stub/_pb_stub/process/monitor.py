@@ -26,7 +26,7 @@ class Monitor:
         self._connection = connection
         self._handlers: Dict[Type[Any], Callable[[Any], Any]] = {
             DumpStacks: lambda body: all_stacks(context.loop),
-            Waits: lambda body: bridge.waits(),
+            Waits: lambda body: bridge.running.needs(),
             Wake: lambda body: bridge.tell(Awake()),
         }
 

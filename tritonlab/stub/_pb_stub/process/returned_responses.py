@@ -8,7 +8,8 @@ from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..wire.message_bodies import RESCHEDULED
 from .model_context import ModelFailure
-from .stub_bridge import Sent, StubBridge
+from .region_tensors import Sent
+from .stub_bridge import StubBridge
 
 #: The release flag of a request that is to be scheduled again.
 _RESCHEDULE = 2

@@ -1,0 +1,87 @@
+"""The stub's inbox: commands for the main loop, answers for whoever asked, whichever thread happens to read.
+
+Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may
+read the socket, but one at a time. The leader hands every message to its owner; when it has its own it steps down and
+wakes the others. A caller that waits alone reads for itself and is never woken by another thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Callable, Deque, Dict
+
+from ..wire.connection import Connection, Message
+from ..wire.ipc_message import BY_NUMBER, NUMBER
+
+_REPLY = NUMBER["REPLY"]
+_INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
+
+
+class Inbox:
+    """Sorts what comes over one connection. All that waits raises LinkClosed when the kernel is gone."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._commands: Deque[Message] = deque()
+        self._boxes: Dict[int, Deque[Any]] = {}  # call id -> the bodies that have come for it
+        self._lead = threading.Lock()  # held by the one thread that reads
+        self._turn = threading.Condition(threading.Lock())  # guards _waiting; notified when a follower is to look again
+        self._waiting = 0
+
+    def next_command(self, spin: float) -> Message:
+        """The next command for the main loop. Polls for `spin` seconds, then sleeps until there is one."""
+        commands = self._commands
+        self._pump(lambda: bool(commands), spin)
+        return commands.popleft()
+
+    def open(self, ident: int) -> Deque[Any]:
+        """The box for the answers to the call `ident`. To be made before the call is sent."""
+        box: Deque[Any] = deque()
+        self._boxes[ident] = box
+        return box
+
+    def await_one(self, box: Deque[Any]) -> None:
+        """Waits until an answer is in the box."""
+        self._pump(lambda: bool(box))
+
+    def close(self, ident: int) -> None:
+        """Lets go of a box. What still comes for it goes back to the kernel unread."""
+        self._boxes.pop(ident, None)
+
+    def _pump(self, done: Callable[[], bool], spin: float = 0.0) -> None:
+        """Reads, or waits while another thread reads, until `done()`."""
+        while not done():
+            if not self._lead.acquire(False):
+                with self._turn:
+                    self._waiting += 1
+                    # checked under the lock: the leader notifies under it after every message and when it steps down
+                    if not done() and self._lead.locked():
+                        self._turn.wait()
+                    self._waiting -= 1
+                continue
+            try:
+                while not done():
+                    message = self._connection.receive(spin)
+                    assert message is not None
+                    self._hand_over(message)
+                    if self._waiting:
+                        with self._turn:
+                            self._turn.notify_all()
+            finally:
+                self._lead.release()
+                if self._waiting:
+                    with self._turn:
+                        self._turn.notify_all()
+
+    def _hand_over(self, message: Message) -> None:
+        command, ident, fields = message
+        if command in (_REPLY, _INFER_RESPONSE):
+            body = BY_NUMBER[command].read(fields)
+            box = self._boxes.get(ident)
+            if box is not None:
+                box.append(body)
+            elif command == _INFER_RESPONSE and body.block is not None:
+                self._connection.freed.append(body.block)
+        else:
+            self._commands.append(message)

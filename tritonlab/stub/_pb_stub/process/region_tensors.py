@@ -1,0 +1,62 @@
+"""The author's tensors on their way into the stub's region and out of the kernel's."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+from weakref import ref
+
+import numpy as np
+
+from ..api.pb_tensor import SMALL, Tensor
+from ..wire.message_bodies import Row, TensorHeader
+from ..wire.shm_manager import Hold, Lease, Region, RegionReader
+from ..wire.tensor_block import Wire, map_block
+
+_ndarray = np.ndarray
+
+#: A tensor whose array somebody else may change, and its header in the block that was packed
+Sent = Tuple["ref[Tensor]", Row]
+#: The same before it is packed: with its place among the wires
+Unsent = Tuple[int, "ref[Tensor]"]
+
+
+def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
+    """Tensor objects over a block of the kernel's region; the block goes back, by `freed`, with the last of them."""
+    # first of all, so that the block goes back whatever fails
+    lease = None if block is None else Lease(freed, block, reader)
+    map_block(reader, rows)
+    view = reader.view
+    received = Tensor._received
+    return [
+        received(name, datatype, shape, view(offset, size), lease) for name, datatype, shape, _, _, offset, size in rows
+    ]
+
+
+def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Unsent]) -> None:
+    """Adds what is to be sent of each tensor, and to `changeable` those whose arrays others may change."""
+    for tensor in tensors:
+        datatype, shape, data = tensor._wire()
+        if type(data) is _ndarray and data.nbytes < SMALL:
+            data = tensor._freeze()
+        elif tensor._may_change():
+            changeable.append((len(wires), ref(tensor)))
+        wires.append((tensor._name, datatype, shape, data))
+
+
+def keep_sent(region: Region, block: Optional[int], tensors: Sequence[Sent]) -> None:
+    """Has tensors whose arrays others may change remember what was sent of them, for as long as they live: Triton does
+    not read an array again that it has sent once (rule 1.4.7).
+
+    To be called when those are gone that nobody can send again, and before the kernel can give the block back.
+    """
+    hold: Optional[Hold] = None
+    for reference, row in tensors:
+        tensor: Any = reference()
+        if tensor is None:
+            continue
+        header = TensorHeader._make(row)
+        if header.size:
+            assert block is not None
+            hold = hold or region.hold(block)
+            tensor._data = tensor._source = region.buffer[header.offset : header.offset + header.size]
+            tensor._keep = hold
