@@ -50,12 +50,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def _revived(item: pytest.Function) -> bool:
     """Whether a server that the test asks had crashed; it serves the module's models again."""
     clients = [found for found in item.funcargs.values() if isinstance(found, RealClient)]
-    revived = [client for client in dict.fromkeys(clients) if client.revive()]
-    for client in revived:
-        if client is item.funcargs.get("client"):
-            failed = _failed(client, item.module.MODELS)
-            assert not failed, failed
-    return bool(revived)
+    return any([client.revive() for client in dict.fromkeys(clients)])
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +130,11 @@ def client(side: Client, request: pytest.FixtureRequest) -> Iterator[Client]:
     if failed and isinstance(side, RealClient) and side.revive():
         failed = _failed(side, models)
     assert not failed, failed
+    if isinstance(side, RealClient):
+        side.serving = models
     yield side
+    if isinstance(side, RealClient):
+        side.serving = {}
     for name in models:
         side.unload(name)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tritonclient.grpc import service_pb2
 
-from .clients import DEADLINE, Failure, Logged
+from .clients import DEADLINE, Failure, Files, Logged
 from .grpc_client import GRPCClient
 from .reference import ReferenceServer
 
@@ -26,16 +26,20 @@ class RealClient(GRPCClient):
     def __init__(self, server: ReferenceServer) -> None:
         super().__init__(server.repository)
         self.server = server
+        #: Models that a server started again has to have: those of the test module that uses this one now.
+        self.serving: Mapping[str, Files] = {}
         self._connect(self.server.grpc)
 
     def revive(self) -> bool:
-        """Starts the server again if it crashed, as 2.51 does now and then; True if it did. Nothing is loaded then."""
+        """Starts the server again if it crashed, as 2.51 does now and then, and loads `serving`; True if it did."""
         if self.server.live():
             return False
         self.close()
         self.server.stop()
         self.server.start()
         self._connect(self.server.grpc)
+        failed = {name: failure for name, failure in self.load_all(self.serving).items() if failure is not None}
+        assert not failed, failed
         return True
 
     def load(self, name: str, config: str | None = None, files: Mapping[str, bytes] | None = None) -> Failure | None:

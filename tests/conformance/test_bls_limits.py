@@ -59,22 +59,28 @@ def test_a_chain_takes_one_thread_of_each_instance(client: Client) -> None:
 
 @rule("4.4.2", "2.9")
 def test_an_instance_has_as_many_calls_in_flight_as_the_pool_has_threads(client: Client, tmp_path: Path) -> None:
-    """Here a call in flight takes no thread, so nothing limits them."""
+    """Here a call in flight takes no thread, so nothing limits them. The second call is made when the first is
+    executed: which of two made together is the first is chance in Triton."""
     waits = code(
+        "mark(begun)\n"
         "end = time.monotonic() + 2\n"
         "while not os.path.exists(there) and time.monotonic() < end:\n"
         "    time.sleep(0.005)\n"
         "return [number(os.path.exists(there))]",
+        begun=str(tmp_path / "begun"),
         there=str(tmp_path / "there"),
     )
     body = (
         "async def both():\n"
-        "    return await asyncio.gather(ask('two', waits).async_exec(), ask('three', marks).async_exec())\n"
+        "    first = ask('two', waits).async_exec()\n"
+        "    while not os.path.exists(begun):\n"
+        "        await asyncio.sleep(0.005)\n"
+        "    return await asyncio.gather(first, ask('three', marks).async_exec())\n"
         "return told([got(response) for response in asyncio.run(both())])"
     )
     marks = code("mark(there)\nreturn [number(5)]", there=str(tmp_path / "there"))
-    together = int(client.side == "lab")
-    assert run(client, "one", body, waits=waits, marks=marks) == [{"OUT": [together]}, {"OUT": [5]}]
+    answers = run(client, "one", body, waits=waits, marks=marks, begun=str(tmp_path / "begun"))
+    assert answers == [{"OUT": [int(client.side == "lab")]}, {"OUT": [5]}]
 
 
 @rule("4.4.4")

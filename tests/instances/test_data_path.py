@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.interrupting import Interrupter
 from tests.serving import (
     ADD_SUB,
     ADD_SUB_CONFIG,
@@ -412,31 +414,51 @@ def test_a_call_that_is_interrupted_as_it_begins_is_cancelled(script: Script, mo
     eventually(lambda: script.instance.inflight == {}, 5)
 
 
+@pytest.mark.parametrize("way", ["call", "iterate"])
+def test_an_interrupt_at_each_step_leaves_the_model_usable(script: Script, way: str) -> None:
+    answered = "return [answer(OUT=np.float32([1]))]"
+    interrupter = Interrupter()
+    restarts = script.instance.replacement.count
+    without = 0  # shots in a row that found no new place
+    while without < 20:
+        try:
+            with interrupter.shot():
+                if way == "call":
+                    script.model(CODE=code(answered))
+                else:
+                    list(script.infer(answered))
+        except KeyboardInterrupt:
+            pass
+        without = 0 if interrupter.hit else without + 1
+        assert script.value("3") == 3
+    assert len(interrupter.places) > 100
+    assert script.instance.replacement.count == restarts
+    eventually(lambda: script.instance.inflight == {})
+
+
 def test_interrupts_at_any_moment_leave_the_model_usable(script: Script) -> None:
-    stop = threading.Event()
+    armed = threading.Event()
+    over = threading.Event()
+    pauses = random.Random(7)
 
     def interrupt() -> None:
-        while not stop.wait(0.0007):
+        while armed.wait() and not over.is_set():
+            armed.clear()
+            over.wait(pauses.uniform(0, 0.0015))
             os.kill(os.getpid(), signal.SIGINT)
 
     restarts = script.instance.replacement.count
-    code = {"CODE": np.array([b"return [answer(OUT=np.float32([1]))]"], dtype=np.object_)}
-    interrupted = 0
+    text = code("return [answer(OUT=np.float32([1]))]")
     shooter = threading.Thread(target=interrupt)
-    try:
-        shooter.start()
-        while interrupted < 200:
-            try:
-                script.model(**code)
-            except KeyboardInterrupt:
-                interrupted += 1
-    finally:
-        while shooter.is_alive():
-            try:
-                stop.set()
-                shooter.join()
-            except KeyboardInterrupt:
-                pass
+    shooter.start()
+    for _ in range(200):
+        with pytest.raises(KeyboardInterrupt):
+            armed.set()  # for one interrupt, so that none comes outside
+            while True:
+                script.model(CODE=text)
+    over.set()
+    armed.set()
+    shooter.join()
     assert script.value("3") == 3
     assert script.instance.replacement.count == restarts
     eventually(lambda: script.instance.inflight == {})

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tritonlab.ipc import interrupts
-from tritonlab.ipc.interrupts import shielded
+from tritonlab.ipc.interrupts import interruptible, shielded
 
 
 @pytest.fixture(autouse=True, params=["private", "public"])
@@ -97,3 +97,58 @@ def test_other_threads_are_never_interrupted_and_change_nothing() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_a_wait_can_be_interrupted_within_a_shield() -> None:
+    done: list[str] = []
+
+    def wait() -> None:
+        interrupt()
+        done.append("wait")
+
+    def step() -> None:
+        try:
+            interruptible(wait)
+        finally:
+            interrupt()  # held back, as the wait is over
+            done.append("step")
+
+    with pytest.raises(KeyboardInterrupt):
+        shielded(step)
+    assert done == ["step"]
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_what_came_before_a_wait_ends_it() -> None:
+    waited: list[int] = []
+
+    def step() -> None:
+        interrupt()
+        interruptible(waited.append, 1)
+
+    with pytest.raises(KeyboardInterrupt):
+        shielded(step)
+    assert waited == []
+
+
+def test_a_wait_goes_on_after_a_handler_that_raises_nothing() -> None:
+    heard: list[int] = []
+
+    def wait() -> str:
+        interrupt()
+        interrupt()
+        return "done"
+
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        assert shielded(interruptible, wait) == "done"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT] * 2
+
+
+def test_without_a_shield_a_wait_is_a_call() -> None:
+    assert interruptible(divmod, 7, 2) == (3, 1)
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(interrupt)

@@ -16,7 +16,7 @@ from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER, NUMBER_OF, ROW, 
 from ..stub._pb_stub.wire.message_bodies import Failure, Hello, Result
 from ..stub._pb_stub.wire.serialization import WireError
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader
-from .interrupts import shielded
+from .interrupts import interruptible, shielded
 from .link_reader import LinkReader
 
 _log = logging.getLogger(__name__)
@@ -136,14 +136,19 @@ class StubConnection:
 
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
         """Reads the socket until `done()`, the link ends or time is up. False at once if another thread is reading."""
+        return shielded(self._lead, done, spin, timeout)
+
+    def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:
         if self._lost or not self._receiving.acquire(False):
             return False
         end = None if timeout is None else time.monotonic() + timeout
         wait = self._connection.wait
         try:
             self._arm()
-            while not (done() or self._lost) and wait(spin, None if end is None else end - time.monotonic()):
-                shielded(self._take_messages)
+            while not (done() or self._lost):
+                if not interruptible(wait, spin, None if end is None else end - time.monotonic()):
+                    break
+                self._take_messages()
         except LinkClosed as error:
             self._lose(str(error))
         finally:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
+from ...ipc.interrupts import interruptible, shielded
 
 #: Responses that a repr shows.
 _SHOWN = 3
@@ -58,10 +59,8 @@ class ResponseIterator(Iterator[InferenceResponse]):
         responses = self._responses
         while not self._done:
             try:
-                while not responses:
-                    executor = self.request.executor
-                    if executor is None or not executor.lead(self._arrived):
-                        self._wait()
+                if not responses:
+                    shielded(self._await_response)
             except KeyboardInterrupt:
                 self.interrupted()
             # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
@@ -73,6 +72,12 @@ class ResponseIterator(Iterator[InferenceResponse]):
                 return response
         raise StopIteration
 
+    def _await_response(self) -> None:
+        while not self._responses:
+            executor = self.request.executor
+            if executor is None or not executor.lead(self._arrived):
+                self._wait()
+
     def interrupted(self) -> NoReturn:
         """Raises RequestInterrupted in place of the KeyboardInterrupt that is handled."""
         raise RequestInterrupted(self._explain(self.request)) from None
@@ -83,7 +88,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
         waiter.acquire()
         self._waiter = waiter
         if not self._responses:
-            waiter.acquire()
+            interruptible(waiter.acquire)
 
     def __repr__(self) -> str:
         there = list(self._responses.copy())

@@ -1,0 +1,19 @@
+"""The real server crashes now and then: the tests that come later find the models they were promised."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from .clients import Client
+from .models import ADD_SUB, ADD_SUB_CONFIG, model
+from .real_client import RealClient
+
+MODELS = {"add_sub": model(ADD_SUB, ADD_SUB_CONFIG)}
+
+
+def test_a_server_that_crashed_serves_the_models_of_the_module_again(side: Client, client: Client) -> None:
+    if isinstance(side, RealClient):
+        os.kill(side.server.pid, signal.SIGKILL)
+        assert side.revive()
+    assert client.ready("add_sub")
