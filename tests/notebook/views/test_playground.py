@@ -68,7 +68,7 @@ def test_the_form_is_made_from_the_config(playground: Playground) -> None:
 
 
 def test_send_is_a_call_too(playground: Playground) -> None:
-    playground.batch.value = 2
+    playground.form.batch.value = 2
     playground.inputs["IN"].sizes[0].value = 3
     outcome = playground.send()
     assert outcome.error is None
@@ -86,7 +86,7 @@ def test_a_click_shows_the_answer(playground: Playground) -> None:
 
 def test_many_go_out_together(playground: Playground) -> None:
     playground.count.value = 5
-    assert "<b>5</b> of 5 requests answered" in click(playground, playground.many_button)
+    assert "5 of 5 requests answered, " in click(playground, playground.many_button)
     assert len(playground.send_many(3)) == 3
 
 
@@ -104,15 +104,15 @@ def test_a_field_that_cannot_be_read_sends_nothing(playground: Playground) -> No
     playground.inputs["IN"].text.value = "1 +"
     playground.send_button.click()
     assert "IN: SyntaxError" in playground.result.value
-    playground.parameters.value = "nonsense"
+    playground.form.parameters.value = "nonsense"
     playground.inputs["IN"].mode.value = "Random"
     with pytest.raises(ValueProblem, match="parameters"):
         playground.send()
 
 
 def test_id_and_parameters_travel(playground: Playground) -> None:
-    playground.request_id.value = "mine"
-    playground.parameters.value = '{"answer": 42, "flag": true}'
+    playground.form.request_id.value = "mine"
+    playground.form.parameters.value = '{"answer": 42, "flag": true}'
     request = playground.send().request
     assert request.request_id == "mine"
     assert request.parameters == {"answer": 42, "flag": True}
@@ -130,6 +130,42 @@ def test_cancel_reaches_the_model(workspace: Workspace) -> None:
     assert sending is not None and not sending.finished
     playground.cancel_button.click()
     assert sending.wait(30)
+
+
+def test_who_stops_waiting_is_told_so(workspace: Workspace) -> None:
+    options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    source = FOREVER.replace("not request.is_cancelled()", "not (request.is_cancelled() and self.told)")
+    source = source.replace("    def execute", "    told = False\n    def execute", 1)
+    playground = Playground(workspace.load("m", source, options=options))
+    playground.send_button.click()
+    playground.cancel_button.click()
+    assert playground.send_button.disabled
+    playground.cancel_button.click()
+    assert "nobody waits for the answer any more" in playground.result.value
+    assert not playground.send_button.disabled
+    workspace.unload("m", timeout=0.1)
+
+
+def test_a_model_that_is_gone_is_said(playground: Playground, workspace: Workspace) -> None:
+    workspace.unload("m")
+    playground.send_button.click()
+    assert "&#x27;m&#x27; has no available versions" in playground.result.value
+    assert not playground.send_button.disabled
+
+
+def test_ctrl_enter_sends_what_the_fields_show(playground: Playground) -> None:
+    row = playground.inputs["IN"]
+    shown = threading.Event()
+    playground.result.observe(lambda change: shown.set(), names="value")
+    playground.keys._handle_custom_msg({"kind": "send", "label": "IN value", "value": "4"}, [])
+    assert shown.wait(30)
+    assert (row.mode.value, row.text.value) == ("Typed", "4")
+    assert "[[[8. 8.]]]" in playground.result.value
+    with playground._lock:
+        sending = playground._sending
+    assert sending is not None and sending.wait(30)
+    playground.keys._handle_custom_msg({"kind": "send", "label": "batch size", "value": "2"}, [])
+    assert playground.form.batch.value == 2
 
 
 def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.status import InvalidArgumentError, ModelError
+from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError
 from tritonlab.core.tensor import Tensor
 from tritonlab.notebook.views.result_view import outcomes_html, value_text
 from tritonlab.notebook.views.sending import Arrival, Outcome, Split
@@ -55,13 +55,19 @@ def test_many_requests_are_summed_up() -> None:
     good = Outcome(REQUEST, (Arrival(response(), 2_000_000),), split=SPLIT, batch_size=4)
     bad = Outcome(REQUEST, error=InvalidArgumentError("bad"))
     text = text_of(outcomes_html([good, good, bad], finished=True))
-    assert text.startswith("2 of 3 requests answered, 1 failed , in batches of 4")
-    assert "total 2 ms 2 ms 2 ms" in text
+    assert text.startswith("2 of 3 requests answered, 1 failed, 1,000 requests/s, batches: 1 of 4")
+    assert "total 2 ms - - 2 ms" in text
     assert "bad" in text
 
 
 def test_what_is_under_way_says_so() -> None:
-    assert "waiting for the final response" in outcomes_html([Outcome(REQUEST)], finished=False)
+    text = text_of(outcomes_html([Outcome(REQUEST)], finished=False, waited=12.7, why="in <execute>, line 3"))
+    assert text == "waiting for the final response for 12 s … in &lt;execute&gt;, line 3"
+
+
+def test_cancelled_is_not_failed() -> None:
+    html = outcomes_html([Outcome(REQUEST, error=CancelledError("the client has gone"))], finished=True)
+    assert text_of(html) == "CANCELLED the client has gone" and "tl-bad" not in html
 
 
 def test_values_are_previews() -> None:

@@ -2,71 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from ...core.tensor import Tensor
 from ...server.api.model_signature import shape_text
-from .input_values import InputSpec, Mode, python_value, random_value, typed_value
+from .input_files import InputFile, files_value
+from .input_values import InputSpec, Mode, ValueProblem, as_text, cast, python_value, random_value, typed_value
+from .pictures import pictures_html
 
+#: More random values than this are neither shown nor edited one by one.
+MOST_EDITED = 256
+_MOST_LINES = 6
 _PLACEHOLDER = {
     Mode.RANDOM: "",
-    Mode.TYPED: "one element for all, or a list: [[1, 2], [3, 4]]",
+    Mode.TYPED: "one element for all, 1, 2, 3, a row on each line, or a list: [[1, 2], [3, 4]]",
     Mode.PYTHON: "an expression of the notebook: images[:4]",
+    Mode.FILE: "",
 }
 
 
 class InputRow:
-    """One input: its shape, how its value is made, and the text for that. `box` is what a frontend shows."""
+    """One input: its shape, how its value is made, and what that takes. `box` is what a frontend shows.
 
-    def __init__(self, spec: InputSpec, widgets: Any) -> None:
+    Random values that are few stand in the text field; who edits them types. `number` tells the inputs of a form
+    apart, so that two of them do not get the same random values. `changed` is called after every change of the value.
+    """
+
+    def __init__(self, spec: InputSpec, widgets: Any, number: int = 0) -> None:
         self.spec = spec
-        layout = widgets.Layout
-        self.label = widgets.HTML(_label(spec), layout=layout(width="250px", margin="0 8px 0 0"))
+        self.changed: Callable[[], object] = lambda: None
+        self._number = number
+        self._batch, self._seed = 1, 0
+        self._filling = False  # the text changes because we write it
+        self._texts: dict[Mode, str] = {}
+        self._build(widgets)
+        self.mode.observe(self._on_mode, names="value")
+        self.text.observe(self._on_text, names="value")
+        for field in [*self.sizes, self.upload]:
+            field.observe(lambda change: self._refresh(), names="value")
+        self._refresh()
+
+    def _build(self, widgets: Any) -> None:
+        layout, name = widgets.Layout, self.spec.name
+        self.label = widgets.HTML(_label(self.spec), layout=layout(width="250px", margin="0 8px 0 0"))
+        modes = [mode.value for mode in Mode]
         self.mode = widgets.Dropdown(
-            options=[mode.value for mode in Mode],
-            value=Mode.RANDOM.value,
-            layout=layout(width="92px"),
-            tooltip="How the value is made",
+            options=modes, value=Mode.RANDOM.value, description=f"{name} is", layout=layout(width="92px")
         )
         self.sizes = [
             widgets.BoundedIntText(
-                value=1, min=0, max=1 << 30, layout=layout(width="72px"), tooltip=f"Size of dimension {index}"
+                value=1,
+                min=0,
+                max=1 << 30,
+                description=f"{name} size of dimension {index}",
+                tooltip=f"Size of dimension {index}",
+                layout=layout(width="72px"),
             )
-            for index, dim in enumerate(spec.dims)
+            for index, dim in enumerate(self.spec.dims)
             if dim < 0
         ]
         self.sizes_box = widgets.HBox(self.sizes)
-        self.text = widgets.Textarea(rows=1, layout=layout(flex="1 1 240px", width="auto", min_width="200px"))
-        self.given = widgets.Checkbox(
-            value=not spec.optional, description="send", indent=False, layout=layout(width="64px")
+        self.text = widgets.Textarea(
+            rows=1,
+            description=f"{name} value",
+            layout=layout(flex="1 1 240px", width="auto", min_width="200px", height="auto"),
         )
-        self.mode.observe(self._arrange, names="value")
-        self._arrange()
-        ask = [self.given] if spec.optional else []
+        self.upload = widgets.FileUpload(
+            multiple=True, description="Choose files", tooltip=f"Files for {name}", layout=layout(width="140px")
+        )
+        self.note = widgets.HTML()
+        self.given = widgets.Checkbox(
+            value=not self.spec.optional,
+            description="send",
+            indent=False,
+            tooltip=f"Send {name}, which is optional",
+            layout=layout(width="64px"),
+        )
+        for field in (self.mode, *self.sizes, self.text):
+            field.add_class("tl-quiet")
+        ask = [self.given] if self.spec.optional else []
         self.box = widgets.HBox(
-            [self.label, *ask, self.mode, self.sizes_box, self.text],
+            [self.label, *ask, self.mode, self.sizes_box, self.upload, self.text, self.note],
             layout=layout(align_items="center", flex_flow="row wrap"),
         )
 
-    def value(self, batch: int, namespace: Mapping[str, Any], random: np.random.Generator) -> Any:
-        """What a request carries for this input. Raises ValueProblem."""
-        shape = self.spec.shape(batch, [field.value for field in self.sizes])
+    @property
+    def fields(self) -> list[Any]:
+        """Every field but the choice of files."""
+        return [*([self.given] if self.spec.optional else []), self.mode, *self.sizes, self.text]
+
+    @property
+    def random(self) -> bool:
+        """Whether the value differs from request to request."""
+        return Mode(self.mode.value) is Mode.RANDOM
+
+    @property
+    def typed(self) -> bool:
+        return Mode(self.mode.value) is Mode.TYPED
+
+    def arrange(self, batch: int, seed: int) -> None:
+        """Hears what the form says of all inputs."""
+        if (batch, seed) != (self._batch, self._seed):
+            self._batch, self._seed = batch, seed
+            self._refresh()
+
+    def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
+        """What request number `request` carries for this input. Raises ValueProblem."""
+        shape = self._shape(batch)
         mode = Mode(self.mode.value)
         if mode is Mode.RANDOM:
-            return random_value(self.spec, shape, random)
+            return cast(self.spec, self._random(shape, request))
         if mode is Mode.TYPED:
             return typed_value(self.spec, self.text.value, shape)
+        if mode is Mode.FILE:
+            return files_value(self.spec, self._files(), shape)
         return python_value(self.spec, self.text.value, namespace)
 
-    def _arrange(self, change: object = None) -> None:
+    def rows(self, value: Any) -> int | None:
+        """The batch size that `value`, of this input, brings; None if it does not say."""
+        shape = tuple(getattr(value, "shape", ()))
+        return shape[0] if self.spec.batching and self.spec.is_element(shape[1:]) and shape else None
+
+    def _shape(self, batch: int) -> tuple[int, ...]:
+        return self.spec.shape(batch, [field.value for field in self.sizes])
+
+    def _random(self, shape: tuple[int, ...], request: int) -> Any:
+        return random_value(self.spec, shape, np.random.default_rng([self._seed, self._number, request]))
+
+    def _files(self) -> list[InputFile]:
+        return [InputFile(file["name"], bytes(file["content"])) for file in self.upload.value]
+
+    def _on_mode(self, change: Any) -> None:
+        before, mode = Mode(change["old"]), Mode(change["new"])
+        self._texts[before] = self.text.value
+        if mode is not Mode.RANDOM:
+            # random values are a start to type from
+            start = self._texts[Mode.RANDOM] if before is Mode.RANDOM and mode is Mode.TYPED else ""
+            self._write(self._texts.get(mode) or start)
+        self._refresh()
+
+    def _on_text(self, change: Any) -> None:
+        if self._filling:
+            return
+        if self.random:
+            self._texts[Mode.TYPED] = self.text.value
+            self.mode.value = Mode.TYPED.value
+        else:
+            self._refresh()
+
+    def _write(self, text: str) -> None:
+        self._filling = True
+        try:
+            self.text.value = text
+        finally:
+            self._filling = False
+
+    def _refresh(self) -> None:
+        """Shows what belongs to the mode, and a preview of what would be sent."""
         mode = Mode(self.mode.value)
         self.text.placeholder = _PLACEHOLDER[mode]
-        self.text.layout.display = "none" if mode is Mode.RANDOM else ""
-        # an expression brings its own shape
-        self.sizes_box.layout.display = "none" if mode is Mode.PYTHON or not self.sizes else ""
+        self.upload.layout.display = "" if mode is Mode.FILE else "none"
+        # an expression and a file bring their own shape
+        own = mode in (Mode.PYTHON, Mode.FILE)
+        self.sizes_box.layout.display = "none" if own or not self.sizes else ""
+        note = self._random_note() if mode is Mode.RANDOM else self._files_note() if mode is Mode.FILE else ""
+        self.text.layout.display = "none" if mode is Mode.FILE or note else ""
+        self.note.value = f"<div class='tl-panel'>{note}</div>" if note else ""
+        self.text.rows = min(_MOST_LINES, self.text.value.count("\n") + 1)
+        self.changed()
+
+    def _random_note(self) -> str:
+        """Writes the values into the text field, or says what they are if they are too many."""
+        shape = self._shape(self._batch)
+        count = math.prod(shape)
+        if count <= MOST_EDITED:
+            self._write(as_text(self._random(shape, 0)))
+            return ""
+        self._write("")
+        return f"<span class='tl-dim'>{count:,} random values; up to {MOST_EDITED} can be edited here</span>"
+
+    def _files_note(self) -> str:
+        if not self.upload.value:
+            return "<span class='tl-dim'>pictures, .npy, .json, .csv, .txt; each file a row of the batch</span>"
+        try:
+            value = files_value(self.spec, self._files(), self._shape(self._batch))
+        except ValueProblem as problem:
+            return f"<span class='tl-bad'>{escape(str(problem))}</span>"
+        tensor = Tensor.from_numpy(value)
+        names = ", ".join(file.name for file in self._files())
+        said = f"{escape(names)}: {tensor.datatype.name} {list(tensor.shape)}"
+        return f"<div>{said}</div>{pictures_html(tensor, escape(self.spec.name, quote=True))}"
 
 
 def _label(spec: InputSpec) -> str:

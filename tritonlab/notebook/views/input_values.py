@@ -1,9 +1,10 @@
-"""The value of one playground input: typed, random, or an expression of the notebook."""
+"""The value of one playground input: typed, random, a file, or an expression of the notebook."""
 
 from __future__ import annotations
 
 import ast
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
+#: What people write for what Python spells otherwise, in lower case.
+_NAMES = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "infinity": math.inf}
 
 
 class Mode(enum.Enum):
@@ -21,6 +24,7 @@ class Mode(enum.Enum):
 
     RANDOM = "Random"
     TYPED = "Typed"
+    FILE = "File"
     PYTHON = "Python"
 
 
@@ -38,11 +42,21 @@ class InputSpec:
     max_batch_size: int = 0
     optional: bool = False
 
+    @property
+    def batching(self) -> bool:
+        return self.max_batch_size > 0
+
     def shape(self, batch: int, variable: Sequence[int]) -> tuple[int, ...]:
         """The full shape for a batch size and the sizes of the variable dimensions, in order."""
         sizes = iter(variable)
         dims = [next(sizes, 1) if dim < 0 else dim for dim in self.dims]
-        return (batch, *dims) if self.max_batch_size > 0 else tuple(dims)
+        return (batch, *dims) if self.batching else tuple(dims)
+
+    def is_element(self, shape: Sequence[int]) -> bool:
+        """Whether `shape` is one row's, which has no batch dimension."""
+        if len(shape) != len(self.dims):
+            return False
+        return all(want in (-1, size) for want, size in zip(self.dims, shape, strict=True))
 
 
 def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
@@ -60,37 +74,54 @@ def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
 
 
 def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
-    """Something plausible: [0, 1) for floats, 0 to 9 for integers, words for BYTES."""
+    """Something plausible: [0, 1) in thousandths for floats, 0 to 9 for integers, words for BYTES. Floats are FP64, so
+    that they can be shown as short as they are: `typed_value` of what is shown is what is sent."""
     if spec.datatype is DataType.BYTES:
         return np.array(random.choice(_WORDS, size=shape), dtype=np.object_).reshape(shape)
     if spec.datatype is DataType.BOOL:
         return random.integers(0, 2, size=shape).astype(np.bool_)
-    if spec.datatype is DataType.BF16:
-        # the upper half of a float32 is a BF16 (rule 1.6.5)
-        return (random.random(size=shape, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    if spec.datatype.numpy.kind == "f":
-        return random.random(size=shape).astype(spec.datatype.numpy)
+    if spec.datatype is DataType.BF16 or spec.datatype.numpy.kind == "f":
+        return random.integers(0, 1000, size=shape) / 1000
     return random.integers(0, 10, size=shape).astype(spec.datatype.numpy)
 
 
-def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """What a person typed: nested lists, a flat list, or one element for all, in the input's own datatype.
+def as_text(value: NDArray[Any]) -> str:
+    """The elements as a person would type them, a row of the first dimension on each line."""
+    if value.ndim < 2:
+        return str(value.tolist())
+    return "[" + ",\n ".join(str(row) for row in value.tolist()) + "]"
 
-    A list with as many elements as `shape` gets that shape. Any other keeps its own, so that what the server says about
-    it can be seen. For BYTES, text that is no Python literal is one element. Raises ValueProblem.
+
+def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """What a person typed, in the input's own datatype: one element for all of `shape`, or elements.
+
+    Elements may be nested lists, a list without brackets, or a row on each line. They get the shape that the config
+    lets them have: that of `shape` if they are as many, one row for each of the batch, or as many rows as they make.
+    Any other keeps its own, so that what the server says about it can be seen. For BYTES, text that is no Python
+    literal is one element. Raises ValueProblem.
     """
-    try:
-        value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        if spec.datatype is not DataType.BYTES:
-            raise ValueProblem(f"{spec.name}: {text.strip()!r} is no number and no list of numbers") from None
-        value = text
-    if spec.datatype is DataType.BYTES and not isinstance(value, (str, bytes, list, tuple)):
-        value = text
+    value = _read(spec, text.strip())
     if not isinstance(value, (list, tuple)):
         return _filled(spec, value, shape)
-    array = _array(spec, value)
-    return array.reshape(shape) if array.size == int(np.prod(shape)) else array
+    try:
+        array = np.array(value, dtype=np.object_)
+    except ValueError as error:
+        raise ValueProblem(f"{spec.name}: the lists have different lengths ({error})") from None
+    return cast(spec, fitted(spec, array, shape))
+
+
+def fitted(spec: InputSpec, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """`array` in a shape that the config allows, or as it is if there is none."""
+    if spec.batching and array.ndim == len(shape) and spec.is_element(array.shape[1:]):
+        return array
+    if array.size == math.prod(shape):
+        return array.reshape(shape)
+    if spec.is_element(array.shape):
+        return np.repeat(array[None], shape[0], axis=0) if spec.batching else array
+    row = math.prod(spec.dims)
+    if spec.batching and array.ndim == 1 and min(spec.dims, default=1) > 0 and array.size % row == 0:
+        return array.reshape(-1, *spec.dims)
+    return array
 
 
 def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any]) -> Any:
@@ -103,24 +134,60 @@ def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any])
         raise ValueProblem(f"{spec.name}: {type(error).__name__}: {error}") from error
 
 
+def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
+    """`array` in the input's datatype. Raises ValueProblem where that would change an element into another."""
+    datatype = spec.datatype
+    if datatype is DataType.BYTES or (array.dtype == datatype.numpy and datatype is not DataType.BF16):
+        return array
+    try:
+        if datatype is DataType.BF16:
+            # the upper half of a float32 is a BF16 (rule 1.6.5)
+            return (array.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        if datatype.numpy.kind in "bui":
+            for element in array.flat:
+                _check_whole(element, (0, 1) if datatype is DataType.BOOL else None)
+        return array.astype(datatype.numpy)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueProblem(f"{spec.name}: not {datatype.name}: {error}") from None
+
+
+def _check_whole(element: Any, among: tuple[int, ...] | None) -> None:
+    # numpy would cut 1.5 to 1, and take any text for true
+    if isinstance(element, str) or element != int(element) or (among is not None and element not in among):
+        raise ValueError(repr(element))
+
+
+class _Names(ast.NodeTransformer):
+    """Puts what `true`, `nan` and such mean in their places."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        value = _NAMES.get(node.id.lower())
+        return node if value is None else ast.copy_location(ast.Constant(value), node)
+
+
+def _literal(text: str) -> Any:
+    return ast.literal_eval(_Names().visit(ast.parse(text, mode="eval")))
+
+
+def _read(spec: InputSpec, text: str) -> Any:
+    try:
+        try:
+            value = _literal(text)
+        except SyntaxError:
+            if "\n" not in text or spec.datatype is DataType.BYTES:
+                raise
+            lines = [line.strip().rstrip(",") for line in text.splitlines()]
+            value = [_literal(line) for line in lines if line]
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        if spec.datatype is not DataType.BYTES:
+            raise ValueProblem(f"{spec.name}: {text!r} is no number and no list of numbers") from None
+        return text
+    if spec.datatype is DataType.BYTES and not isinstance(value, (str, bytes, list, tuple)):
+        return text
+    return value
+
+
 def _filled(spec: InputSpec, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     array = np.empty(shape, dtype=np.object_)
     array[...] = value
-    return array if spec.datatype is DataType.BYTES else _cast(spec, array)
-
-
-def _array(spec: InputSpec, value: Any) -> NDArray[Any]:
-    try:
-        array = np.array(value, dtype=np.object_)
-    except ValueError as error:
-        raise ValueProblem(f"{spec.name}: the lists have different lengths ({error})") from None
-    return array if spec.datatype is DataType.BYTES else _cast(spec, array)
-
-
-def _cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
-    try:
-        if spec.datatype is DataType.BF16:
-            return (array.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-        return array.astype(spec.datatype.numpy)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ValueProblem(f"{spec.name}: not {spec.datatype.name}: {error}") from None
+    return cast(spec, array)

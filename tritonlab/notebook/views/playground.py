@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import json
 import threading
 from collections.abc import Callable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ...core.infer_request import InferenceRequest
-from ...core.infer_response import ParameterValue
+from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
+from .following import follow
+from .form_keys import form_keys
 from .input_row import InputRow
-from .input_values import ValueProblem, input_specs
+from .input_values import ValueProblem
+from .request_form import RequestForm
 from .result_view import outcomes_html
 from .sending import Outcome, Sending
 from .theme import STYLE
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from ...server.api.model import Model
 
 MOST_IN_FLIGHT = 4096
-_FRAME_SECONDS = 1 / 20
 
 #: The author's traceback of an error as plain text, "" if there is none.
 DescribeError = Callable[[BaseException], str]
@@ -35,54 +32,62 @@ DescribeError = Callable[[BaseException], str]
 class Playground:
     """Sends requests to `model` and shows what a client gets and where the time went.
 
-    Needs ipywidgets. Guarantees: widget callbacks may come on any thread; a button returns at once, the request waits
-    in a thread of its own. One press is in flight at a time.
+    Needs ipywidgets and anywidget. Guarantees: widget callbacks may come on any thread; a button returns at once, the
+    request waits in a thread of its own. One press is in flight at a time.
     """
 
     def __init__(self, model: Model, describe_error: DescribeError = lambda error: "") -> None:
         self.model = model
         self._describe_error = describe_error
-        self._random = np.random.default_rng(0)
         self._lock = threading.Lock()  # guards _sending
         self._sending: Sending | None = None
         try:
             widgets: Any = importlib.import_module("ipywidgets")
         except ModuleNotFoundError:
             raise ModuleNotFoundError("the playground needs ipywidgets: pip install 'tritonlab[lab]'") from None
-        config = model.config()
-        self.inputs = {spec.name: InputRow(spec, widgets) for spec in input_specs(config)}
-        self._build(widgets, config["max_batch_size"])
+        self.form = RequestForm(model.config(), widgets)
+        self._build(widgets)
 
-    def _build(self, widgets: Any, max_batch_size: int) -> None:
+    @property
+    def inputs(self) -> dict[str, InputRow]:
+        """The rows of the form by the inputs' names."""
+        return self.form.inputs
+
+    def _build(self, widgets: Any) -> None:
         layout = widgets.Layout
-        self.batch = widgets.BoundedIntText(
-            value=1, min=1, max=max(1, max_batch_size * 2), layout=layout(width="72px"), tooltip="Rows of one request"
-        )
-        self.count = widgets.BoundedIntText(value=32, min=1, max=MOST_IN_FLIGHT, layout=layout(width="72px"))
-        self.request_id = widgets.Text(placeholder="request id", layout=layout(width="150px"))
-        self.parameters = widgets.Text(placeholder='parameters: {"key": "value"}', layout=layout(width="260px"))
         self.send_button = widgets.Button(description="Send", button_style="primary", layout=layout(width="88px"))
         self.many_button = widgets.Button(description="Send N", layout=layout(width="88px"))
+        self.count = widgets.BoundedIntText(
+            value=32,
+            min=1,
+            max=MOST_IN_FLIGHT,
+            description=f"N, at most {MOST_IN_FLIGHT:,}",
+            tooltip="Requests of Send N, all in flight at once",
+            layout=layout(width="auto", margin="2px 12px 2px 0"),
+            style={"description_width": "initial"},
+        )
         self.cancel_button = widgets.Button(description="Cancel", disabled=True, layout=layout(width="88px"))
+        self.send_button.tooltip = "Ctrl+Enter in any field"
         self.many_button.tooltip = "N requests in flight at once"
         self.cancel_button.tooltip = "Ask for cancellation; press again to stop waiting"
         self.send_button.on_click(lambda _: self._press(1))
         self.many_button.on_click(lambda _: self._press(self.count.value))
         self.cancel_button.on_click(lambda _: self.cancel())
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
-        label = widgets.HTML("<div class='tl-panel tl-dim'>batch size</div>")
-        request = [self.request_id, self.parameters]
-        row = layout(align_items="center", flex_flow="row wrap")
+        self.keys = form_keys([*self.form.fields, self.count], lambda: self._press(1))
+        self.keys.add_class("tl-keys-widget")
+        buttons = [self.send_button, self.many_button, self.count, self.cancel_button]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
-                *[inputs.box for inputs in self.inputs.values()],
-                widgets.HBox([label, self.batch, *request] if max_batch_size > 0 else request, layout=row),
-                widgets.HBox([self.send_button, self.many_button, self.count, self.cancel_button], layout=row),
+                self.form.box,
+                widgets.HBox(buttons, layout=layout(align_items="center", flex_flow="row wrap")),
                 self.result,
+                self.keys,
             ],
             layout=layout(max_width="1000px"),
         )
+        self.widget.add_class("tl-form")
 
     def send(self, inputs: Mapping[str, Any] | None = None) -> Outcome:
         """Sends one request, waits, shows and returns what happened. `inputs` replace what the form says.
@@ -107,6 +112,7 @@ class Playground:
         if sending is None:
             return
         if sending.cancelled:
+            self._note("nobody waits for the answer any more; the model may still be at it", "warn")
             self._enable(True)
         else:
             sending.cancel()
@@ -115,13 +121,20 @@ class Playground:
         try:
             sending = self._start(count, None)
         except ValueProblem as problem:
-            note = f"<div class='tl-note tl-bad-note'>{escape(str(problem))}</div>"
-            self.result.value = f"<div class='tl-panel'>{note}</div>"
+            self._note(str(problem), "bad")
             return
-        threading.Thread(target=self._follow, args=(sending,), daemon=True).start()
+        threading.Thread(target=self._follow, args=(sending,), name="playground follow", daemon=True).start()
+
+    def _note(self, text: str, tone: str) -> None:
+        note = f"<div class='tl-note tl-{tone}-note' role='alert'>{escape(text)}</div>"
+        self.result.value = f"<div class='tl-panel'>{note}</div>"
 
     def _start(self, count: int, inputs: Mapping[str, Any] | None) -> Sending:
-        requests = [self._request(inputs) for _ in range(count)]
+        wanted = self.form.requests(count, inputs or {}, user_namespace())
+        try:
+            requests = [self.model.create_request(**fields) for fields in wanted]
+        except TritonError as error:  # what no client could say
+            raise ValueProblem(error.message) from error
         sending = Sending(self.model, requests)
         with self._lock:
             if self._sending is not None and not self._sending.finished:
@@ -131,50 +144,19 @@ class Playground:
         sending.start()
         return sending
 
-    def _request(self, inputs: Mapping[str, Any] | None) -> InferenceRequest:
-        given = dict(inputs or {})
-        namespace = user_namespace()
-        for name, row in self.inputs.items():
-            if name not in given and row.given.value:
-                given[name] = row.value(self.batch.value, namespace, self._random)
-        return self.model.create_request(
-            inputs=given, request_id=self.request_id.value.strip(), parameters=self._parameters()
-        )
-
-    def _parameters(self) -> dict[str, ParameterValue]:
-        text = self.parameters.value.strip()
-        if not text:
-            return {}
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            try:
-                value = json.loads(text)
-            except ValueError:
-                value = None
-        if not isinstance(value, dict):
-            raise ValueProblem(f'parameters: {text!r} is no dict such as {{"key": "value"}}')
-        return value
-
     def _follow(self, sending: Sending) -> None:
-        while not sending.wait(_FRAME_SECONDS):
-            if not self._current(sending):
-                return
-            if sending.take_changes():
-                self._show(sending)
-        if self._current(sending):
-            self._show(sending)
+        follow(sending, lambda why: self._show(sending, why), lambda: self._current(sending))
 
     def _current(self, sending: Sending) -> bool:
         with self._lock:
             return self._sending is sending
 
-    def _show(self, sending: Sending) -> None:
+    def _show(self, sending: Sending, why: str = "") -> None:
         outcomes, finished = sending.outcomes(), sending.finished
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None and outcome.failed]
         trace = self._describe_error(errors[0]) if errors else ""
         advice = hint(errors[0].message, lambda name: self.model.server.model(name).config()) if errors else ""
-        html = outcomes_html(outcomes, finished=finished, hint=advice)
+        html = outcomes_html(outcomes, finished=finished, hint=advice, waited=sending.waited, why=why)
         if trace:
             html += f"<div class='tl-value'>{escape(trace)}</div>"
         self.result.value = f"<div class='tl-panel'>{html}</div>"

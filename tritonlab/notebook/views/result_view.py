@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from statistics import median
 
 import numpy as np
 
 from ...core.data_type import DataType
-from ...core.status import ModelError, TritonError
+from ...core.status import Code, ModelError, TritonError
 from ...core.tensor import Tensor
+from .many_view import PARTS, many_html
 from .model_facts import duration_text
+from .pictures import pictures_html
 from .sending import Arrival, Outcome, Split
 
-#: (field of Split, what a person calls it, colour)
-_PARTS = (
-    ("queue", "queue", "#8a93a6"),
-    ("compute_input", "input", "#3f8fd6"),
-    ("compute_infer", "execute", "#2ca56e"),
-    ("compute_output", "output", "#b06fc9"),
-)
 _SHOWN_RESPONSES = 200
 _VALUE_WIDTH = 96
 
 
-def outcomes_html(outcomes: Sequence[Outcome], *, finished: bool, hint: str = "") -> str:
-    """What the playground shows: one request in full, or the summary of several and the first that failed."""
+def outcomes_html(
+    outcomes: Sequence[Outcome], *, finished: bool, hint: str = "", waited: float = 0.0, why: str = ""
+) -> str:
+    """What the playground shows: one request in full, or the summary of several and the first that failed.
+
+    `waited`: seconds since they were sent, of those that are under way; `why`: what they wait for, if that is long.
+    """
     if not outcomes:
         return ""
-    waiting = "" if finished else "<div class='tl-dim'>waiting for the final response …</div>"
+    waiting = "" if finished else _waiting(waited, why)
     if len(outcomes) > 1:
-        failed = [outcome for outcome in outcomes if outcome.error is not None]
-        shown = _error(failed[0].error, hint) if failed and failed[0].error is not None else ""
-        return _summary(outcomes, finished) + shown + waiting
+        failed = [outcome.error for outcome in outcomes if outcome.failed]
+        shown = _error(failed[0], hint) if failed and failed[0] is not None else ""
+        return many_html(outcomes, finished) + shown + waiting
     outcome = outcomes[0]
     parts = [_latency(outcome)]
     if outcome.error is not None:
@@ -43,6 +42,11 @@ def outcomes_html(outcomes: Sequence[Outcome], *, finished: bool, hint: str = ""
     else:
         parts.append(_outputs(outcome.outputs))
     return "".join(parts) + waiting
+
+
+def _waiting(waited: float, why: str) -> str:
+    stack = f"<div class='tl-value'>{escape(why)}</div>" if why else ""
+    return f"<div class='tl-dim' role='status'>waiting for the final response for {int(waited)} s …</div>{stack}"
 
 
 def value_text(tensor: Tensor) -> str:
@@ -61,7 +65,7 @@ def outcome_text(outcome: Outcome) -> str:
     for name, tensor in outcome.outputs.items():
         lines.append(f"{name}  {tensor.datatype.name} {list(tensor.shape)}\n{value_text(tensor)}")
     if outcome.split is not None:
-        split = ", ".join(f"{word} {duration_text(getattr(outcome.split, key) / 1e9)}" for key, word, _ in _PARTS)
+        split = ", ".join(f"{word} {duration_text(getattr(outcome.split, key) / 1e9)}" for key, word, _ in PARTS)
         lines.append(f"{duration_text(outcome.total_ns / 1e9)} ({split})")
     return "\n".join(lines)
 
@@ -75,6 +79,7 @@ def _outputs(outputs: dict[str, Tensor]) -> str:
     return "".join(
         f"<div><span class='tl-tensor'>{escape(name)}</span>&ensp;<span class='tl-type tl-dim'>{tensor.datatype.name} "
         f"[{', '.join(map(str, tensor.shape))}]</span></div><div class='tl-value'>{escape(value_text(tensor))}</div>"
+        f"{pictures_html(tensor, escape(name, quote=True))}"
         for name, tensor in outputs.items()
     )
 
@@ -90,7 +95,7 @@ def _latency(outcome: Outcome) -> str:
 
 
 def _bar(split: Split, total_ns: int) -> str:
-    times = [(getattr(split, key), word, colour) for key, word, colour in _PARTS]
+    times = [(getattr(split, key), word, colour) for key, word, colour in PARTS]
     rest = max(0, total_ns - sum(ns for ns, _, _ in times))
     times.append((rest, "transport", "#c9a13b"))
     spans = "".join(f"<span style='flex:{ns} 0 0;background:{colour}'></span>" for ns, _, colour in times)
@@ -104,6 +109,9 @@ def _bar(split: Split, total_ns: int) -> str:
 
 def _error(error: TritonError, hint: str) -> str:
     """The error as a client sees it: its code and its text."""
+    if error.code is Code.CANCELLED:
+        text = escape(error.message.strip())
+        return f"<div class='tl-note tl-warn-note'><b class='tl-warn'>CANCELLED</b> {text}</div>"
     reason = error.reason if isinstance(error, ModelError) and error.reason != error.message else ""
     return (
         f"<div class='tl-note tl-bad-note'><b class='tl-bad'>{error.code.name}</b> "
@@ -137,36 +145,3 @@ def _stream(arrivals: Sequence[Arrival]) -> str:
         "<table class='tl-tensors'><thead><tr><th>#</th><th>after</th><th></th><th>response</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table>" + (f"<div class='tl-dim'>… and {more} more</div>" if more else "")
     )
-
-
-def _summary(outcomes: Sequence[Outcome], finished: bool) -> str:
-    done = [outcome for outcome in outcomes if outcome.error is None and outcome.arrivals]
-    failed = sum(outcome.error is not None for outcome in outcomes)
-    head = f"<b>{len(done)}</b> of {len(outcomes)} requests answered"
-    head += f", <b class='tl-bad'>{failed} failed</b>" if failed else ""
-    rows = []
-    if done and finished:
-        columns = [("total", [o.total_ns for o in done])]
-        splits = [outcome.split for outcome in done if outcome.split is not None]
-        columns += [(word, [getattr(split, key) for split in splits]) for key, word, _ in _PARTS if splits]
-        for word, values in columns:
-            cells = "".join(f"<td>{duration_text(ns / 1e9)}</td>" for ns in (min(values), median(values), max(values)))
-            rows.append(f"<tr><td>{word}</td>{cells}</tr>")
-    table = (
-        "<table class='tl-tensors'><thead><tr><th></th><th>min</th><th>median</th><th>max</th></tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table>"
-        if rows
-        else ""
-    )
-    return f"<div>{head}{_batches(outcomes)}</div>{table}"
-
-
-def _batches(outcomes: Sequence[Outcome]) -> str:
-    """How many batches of which size the requests were in."""
-    sizes: dict[int, float] = {}
-    for outcome in outcomes:
-        if outcome.batch_size:
-            sizes[outcome.batch_size] = sizes.get(outcome.batch_size, 0) + 1
-    if not sizes:
-        return ""
-    return ", in batches of " + ", ".join(str(size) for size in sorted(sizes))

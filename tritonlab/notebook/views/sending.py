@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...core.execute_times import ExecuteTimes
-from ...core.infer_request import InferenceRequest
+from ...core.infer_request import InferenceRequest, RequestState
 from ...core.infer_response import InferenceResponse
 from ...core.instrument import Instrument
-from ...core.status import TritonError
+from ...core.status import Code, TritonError
 from ...core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -50,6 +50,20 @@ class Outcome:
     error: TritonError | None = None
     split: Split | None = None
     batch_size: int = 0
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it ended because somebody asked for that, which is no failure."""
+        return self.error is not None and self.error.code is Code.CANCELLED
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None and not self.cancelled
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is a final response, without an error."""
+        return self.error is None and bool(self.arrivals) and self.arrivals[-1].response.final
 
     @property
     def total_ns(self) -> int:
@@ -136,8 +150,12 @@ class Sending:
     Guarantees: `start` returns at once; a thread of its own sends and waits. Everything may be called from any thread.
     """
 
-    def __init__(self, model: Model, requests: Sequence[InferenceRequest]) -> None:
+    def __init__(
+        self, model: Model, requests: Sequence[InferenceRequest], now: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._model = model
+        self._now = now
+        self._started = now()
         self._requests = tuple(requests)
         self._changed = threading.Event()
         self._watch = RequestWatch(requests, self._changed.set)
@@ -147,7 +165,21 @@ class Sending:
         self._thread = threading.Thread(target=self._run, name=f"playground {model.name}", daemon=True)
 
     def start(self) -> None:
+        self._started = self._now()
         self._thread.start()
+
+    @property
+    def waited(self) -> float:
+        """Seconds since `start`."""
+        return (self._now() - self._started) / 1e9
+
+    def why(self) -> str:
+        """What the first request that is not answered waits for now, in sentences and stacks. Blocks a second at most;
+        empty if there is none."""
+        for request in self._requests:
+            if request.state not in (RequestState.INITIALIZED, RequestState.RELEASED):
+                return self._model.server.core.explain(request)
+        return ""
 
     @property
     def finished(self) -> bool:

@@ -1,0 +1,40 @@
+"""The keys of a form: Ctrl+Enter sends, and JupyterLab's own keys stay out of its fields."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from .theme import STATIC
+
+_MODULE = STATIC / "form_keys.js"
+
+
+def form_keys(fields: Sequence[Any], send: Callable[[], object]) -> Any:
+    """An invisible widget to be put into a form, a box of class `tl-form`. `fields`: its widgets that text or numbers
+    are written into, each with a description of its own; `send` is called at Ctrl+Enter, when the one that has the
+    focus has the value that a person sees."""
+    anywidget: Any = importlib.import_module("anywidget")
+    keys = type("FormKeys", (anywidget.AnyWidget,), {"_esm": _MODULE})()
+    by_label = {field.description: field for field in fields}
+
+    def heard(widget: Any, content: Any, buffers: Any) -> None:
+        if content.get("kind") != "send":
+            return
+        field = by_label.get(content.get("label"))
+        if field is not None:
+            _write(field, content["value"])
+        send()
+
+    keys.on_msg(heard)
+    return keys
+
+
+def _write(field: Any, text: str) -> None:
+    if isinstance(field.value, str):
+        field.value = text
+        return
+    with suppress(ValueError):  # else it keeps its number, as it does when it is left
+        field.value = int(text)

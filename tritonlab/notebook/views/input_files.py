@@ -1,0 +1,66 @@
+"""The value of one playground input from files: pictures, `.npy`, or text as one would type it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.data_type import DataType
+from .input_values import InputSpec, ValueProblem, cast, fitted, typed_value
+from .pictures import NoPicture, picture_value
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One chosen file. Its name decides how it is read."""
+
+    name: str
+    content: bytes
+
+
+def files_value(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The files as one value: of a batching model each is a row, or as many as it has. Raises ValueProblem."""
+    if not files:
+        raise ValueProblem(f"{spec.name}: choose a file")
+    values = [_value(spec, file, shape) for file in files]
+    if len(values) == 1:
+        return values[0]
+    if not spec.batching:
+        raise ValueProblem(f"{spec.name}: the model takes no batches, so one file, not {len(values)}")
+    try:
+        return np.concatenate(values)
+    except ValueError as error:
+        raise ValueProblem(f"{spec.name}: the files do not fit together: {error}") from None
+
+
+def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[Any]:
+    row = (1, *shape[1:]) if spec.batching else shape
+    suffix = file.name.rpartition(".")[2].lower()
+    if suffix == "npy":
+        return _npy(spec, file)
+    if spec.datatype is DataType.BYTES:
+        array = np.empty(row, dtype=np.object_)
+        array[...] = file.content
+        return array
+    if suffix in ("txt", "json", "csv"):
+        return typed_value(spec, file.content.decode(errors="replace"), row)
+    try:
+        return fitted(spec, cast(spec, picture_value(file.content, spec.datatype, spec.dims)), row)
+    except NoPicture as problem:
+        raise ValueProblem(f"{spec.name}: {file.name}: {problem}; .npy, .json and .txt are read, too") from None
+    except ModuleNotFoundError as error:
+        raise ValueProblem(f"{spec.name}: {error}") from None
+
+
+def _npy(spec: InputSpec, file: InputFile) -> NDArray[Any]:
+    """Keeps its type and shape, so that a mismatch is seen."""
+    try:
+        array: NDArray[Any] = np.load(io.BytesIO(file.content), allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise ValueProblem(f"{spec.name}: {file.name}: {error}") from None
+    return array[None] if spec.batching and spec.is_element(array.shape) else array

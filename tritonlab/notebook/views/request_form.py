@@ -1,0 +1,166 @@
+"""The fields of a request, as widgets: its inputs, and all else that a client can say of it."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...core.infer_request import SEQUENCE_END, SEQUENCE_START
+from ...core.infer_response import ParameterValue
+from ...server.api.request_maker import RequestFields
+from .input_row import InputRow
+from .input_values import ValueProblem, input_specs
+
+
+class RequestForm:
+    """The fields for requests to a model of `config`. `box` is what a frontend shows."""
+
+    def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
+        specs = input_specs(config)
+        self.inputs = {spec.name: InputRow(spec, widgets, number) for number, spec in enumerate(specs)}
+        self._batching = config["max_batch_size"] > 0
+        self._sequence = "sequence_batching" in config
+        self._build_batch(widgets, config["max_batch_size"])
+        self._build_options(widgets, [output["name"] for output in config["output"]])
+        self._arrange(widgets)
+        for field in (self.batch, self.seed):
+            field.observe(lambda change: self._tell_rows(), names="value")
+        self.new_button.on_click(lambda button: self.new_values())
+        for row in self.inputs.values():
+            row.changed = self._take_rows
+        self._tell_rows()
+
+    def _build_batch(self, widgets: Any, max_batch_size: int) -> None:
+        self.batch = _number(widgets, "batch size", 1, 1, max(1, max_batch_size * 2), "Rows of one request")
+        self.seed = _number(
+            widgets, "seed", 0, 0, (1 << 31) - 1, "Of the random values; one seed makes the same ones each time"
+        )
+        self.new_button = widgets.Button(description="New values", tooltip="Random values of the next seed")
+        self.new_button.layout = widgets.Layout(width="100px")
+
+    def _build_options(self, widgets: Any, outputs: list[str]) -> None:
+        most = 1 << 53  # what a browser can count to
+        self.request_id = _text(widgets, "request id", "")
+        self.correlation_id = _text(widgets, "correlation id", "a number or text; 0 is none")
+        self.correlation_id.value = "1" if self._sequence else ""
+        self.start = _check(widgets, "sequence start", self._sequence)
+        self.end = _check(widgets, "sequence end", self._sequence)
+        self.priority = _number(widgets, "priority", 0, 0, most, "0 is the model's default, 1 the highest")
+        self.timeout = _number(widgets, "timeout µs", 0, 0, most, "Microseconds in the queue; 0 is none")
+        self.parameters = _text(widgets, "parameters", '{"key": "value"}')
+        self.outputs = {name: _check(widgets, name, True) for name in outputs}
+
+    def _arrange(self, widgets: Any) -> None:
+        def row(*fields: Any) -> Any:
+            return widgets.HBox(fields, layout=widgets.Layout(align_items="center", flex_flow="row wrap"))
+
+        sequence = row(self.correlation_id, self.start, self.end)
+        options = [row(self.request_id, self.priority, self.timeout, self.parameters)]
+        if not self._sequence:
+            options.append(sequence)
+        if len(self.outputs) > 1:
+            head = widgets.HTML("<div class='tl-panel tl-dim'>requested outputs (none chosen: all)</div>")
+            options.append(row(head, *self.outputs.values()))
+        self.options = widgets.Accordion([widgets.VBox(options)], titles=["Request options"], selected_index=None)
+        batch = [self.batch] if self._batching else []
+        shown = [
+            *[inputs.box for inputs in self.inputs.values()],
+            row(*batch, self.seed, self.new_button),
+            *([sequence] if self._sequence else []),
+            self.options,
+        ]
+        self.box = widgets.VBox(shown)
+
+    @property
+    def fields(self) -> list[Any]:
+        """Every field but buttons and files."""
+        said = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
+        said += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
+        return [field for row in self.inputs.values() for field in row.fields] + said
+
+    def new_values(self) -> None:
+        """Takes the next seed."""
+        self.seed.value += 1
+
+    def requests(self, count: int, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
+        """What each of `count` requests says. They differ in their random values only, which are those of the form in
+        the first one. `given`: inputs that replace what the form says. Raises ValueProblem."""
+        said = self._said()
+        rows = {name: row for name, row in self.inputs.items() if name not in given and row.given.value}
+        batch, fixed = self._fixed(rows, namespace)
+        for number in range(count):
+            random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
+            yield RequestFields(inputs={**given, **fixed, **random}, **said)
+
+    def _fixed(self, rows: Mapping[str, InputRow], namespace: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The batch size, and the values that are the same in all requests. One that brings rows decides."""
+        batch = int(self.batch.value)
+        values = {name: row.value(batch, namespace) for name, row in rows.items() if not row.random}
+        brought = [rows[name].rows(value) for name, value in values.items()]
+        other = next((rows for rows in brought if rows not in (None, batch)), None)
+        if other is None:
+            return batch, values
+        return other, {name: rows[name].value(other, namespace) for name in values}
+
+    def _said(self) -> RequestFields:
+        wanted = [name for name, box in self.outputs.items() if box.value]
+        correlation = self.correlation_id.value.strip()
+        return RequestFields(
+            request_id=self.request_id.value.strip(),
+            correlation_id=int(correlation or 0) if correlation.isdecimal() or not correlation else correlation,
+            flags=SEQUENCE_START * self.start.value | SEQUENCE_END * self.end.value,
+            priority=self.priority.value,
+            timeout=self.timeout.value,
+            parameters=_parameters(self.parameters.value.strip()),
+            requested_outputs=[] if len(wanted) == len(self.outputs) else wanted,
+        )
+
+    def _tell_rows(self) -> None:
+        for row in self.inputs.values():
+            row.arrange(self.batch.value, self.seed.value)
+
+    def _take_rows(self) -> None:
+        """What is typed sets the batch size, where it has rows."""
+        typed = {name: row for name, row in self.inputs.items() if row.given.value and row.typed}
+        try:
+            batch, _ = self._fixed(typed, {})
+        except ValueProblem:
+            return  # said when it is sent
+        if batch <= self.batch.max:
+            self.batch.value = batch
+
+
+def _parameters(text: str) -> dict[str, ParameterValue]:
+    if not text:
+        return {}
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+    if not isinstance(value, dict):
+        raise ValueProblem(f'parameters: {text!r} is no dict such as {{"key": "value"}}')
+    return value
+
+
+def _number(widgets: Any, name: str, value: int, least: int, most: int, tip: str) -> Any:
+    return _labelled(widgets.BoundedIntText(value=value, min=least, max=most, description=name, tooltip=tip), widgets)
+
+
+def _text(widgets: Any, name: str, placeholder: str) -> Any:
+    return _labelled(widgets.Text(description=name, placeholder=placeholder), widgets)
+
+
+def _check(widgets: Any, name: str, value: bool) -> Any:
+    return widgets.Checkbox(value=value, description=name, indent=False, layout=widgets.Layout(width="auto"))
+
+
+def _labelled(field: Any, widgets: Any) -> Any:
+    """The label as long as its text; the style sheet says how wide the field is."""
+    field.style = {"description_width": "initial"}
+    field.layout = widgets.Layout(width="auto", margin="2px 12px 2px 0")
+    return field
