@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, Script, alive, eventually, in_threads, instances
+from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import InvalidArgumentError, ModelError, ModelLoadError, TritonError
 from tritonlab.instances.instance_state import InstanceState
 from tritonlab.server.api.model import Model
@@ -285,6 +287,43 @@ def test_a_field_that_cannot_be_sent_fails_its_request_only(script: Script) -> N
     assert script.value("2") == 2
     assert script.instance.stub is not None
     assert script.instance.stub.link.region.used == 0
+
+
+# -- who waits reads the answer itself
+
+
+def request_here(script: Script, code: str) -> tuple[InferenceRequest, list[int]]:
+    """A request for `infer_here`, and the threads on which its answer comes."""
+    threads: list[int] = []
+    request = script.model.create_request(inputs={"CODE": [code.encode()]})
+    request.on_response = lambda request, response: threads.append(threading.get_ident())
+    return request, threads
+
+
+def test_who_waits_reads_the_answer(script: Script) -> None:
+    def reader() -> int:
+        request, threads = request_here(script, "return [answer(OUT=np.float32([1]))]")
+        script.model.server.core.infer_here(request)
+        eventually(lambda: bool(threads))
+        return threads[0]
+
+    assert threading.get_ident() in [reader() for _ in range(50)]
+
+
+def test_who_has_waited_in_vain_leaves_the_answer_to_others(script: Script) -> None:
+    request, threads = request_here(script, "time.sleep(0.2); return [answer(OUT=np.float32([1]))]")
+    script.model.server.core.infer_here(request)
+    assert not threads
+    eventually(lambda: bool(threads))
+    assert threads != [threading.get_ident()]
+
+
+def test_who_waits_for_what_was_never_sent_leaves_the_link_to_others(script: Script) -> None:
+    request, threads = request_here(script, "return [answer(OUT=np.float32([1]))]")
+    request.request_id = object()  # type: ignore[assignment]
+    script.model.server.core.infer_here(request)
+    assert threads == [threading.get_ident()]
+    assert script.value("2") == 2
 
 
 # -- what an instance is made of

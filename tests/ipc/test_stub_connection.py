@@ -160,6 +160,29 @@ def test_after_a_leader_the_link_reader_reads_again(stub: FakeStub) -> None:
         heard.clear()
 
 
+def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub) -> None:
+    threads: list[threading.Thread] = []
+    stub.link.handlers[LOG] = lambda ident, body: threads.append(threading.current_thread())
+    assert stub.link.hold() and stub.link.held
+    stub.send("LOG")
+    others: list[bool] = []
+    other = threading.Thread(target=lambda: others.extend([stub.link.held, stub.link.hold(), stub.link.lead(bool)]))
+    other.start()
+    other.join(5)
+    assert others == [False] * 3
+    assert stub.link.lead(lambda: bool(threads))
+    assert threads == [threading.current_thread()] and not stub.link.held
+    stub.send("LOG")
+    eventually(lambda: len(threads) == 2)
+    assert threads[1] is not threading.current_thread()
+
+
+def test_a_lost_link_is_not_held(stub: FakeStub) -> None:
+    stub.link.shutdown()
+    eventually(lambda: stub.link.lost)
+    assert not stub.link.hold()
+
+
 def test_an_interrupted_leader_leaves_the_link_as_it_was(stub: FakeStub) -> None:
     heard = listen(stub)
 

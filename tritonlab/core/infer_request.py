@@ -71,6 +71,7 @@ class InferenceRequest:
         "executor",
         "flags",
         "inputs",
+        "kept",
         "model_name",
         "model_version",
         "on_cancel",
@@ -86,6 +87,7 @@ class InferenceRequest:
         "state",
         "timeout",
         "trace",
+        "waiter",
         "wrapped",
     )
 
@@ -129,6 +131,10 @@ class InferenceRequest:
         self.state = RequestState.INITIALIZED
         #: while it executes: lets the waiting caller read the answer itself
         self.executor: Leadable | None = None
+        #: the thread that sends it, if that reads the answer itself next (`InferenceServer.infer_here`); else 0
+        self.waiter = 0
+        #: who has kept the answer for that thread, which is to lead then
+        self.kept: Leadable | None = None
         self.serial = 0
         self.request_start = 0
         self.queue_start = 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
+from time import perf_counter
 
 from ..core.delivery import deliver_error
 from ..core.execute_times import ExecuteTimes
@@ -12,7 +14,7 @@ from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.status import InvalidArgumentError, ModelError, TritonError, UnavailableError
 from ..ipc.block_reader import BlockReader
-from ..ipc.spin import SPIN_US, STUB_SPIN_US
+from ..ipc.spin import PATIENCE, SPIN_US, STUB_SPIN_US, AnswerPace
 from ..ipc.stub_link import RESCHEDULED, Executed, Log, PackedBatch, Raised, Response, SharedMemoryError, StubLink
 from .execution_record import ExecutionRecord
 from .inflight_requests import InflightRequests
@@ -58,6 +60,7 @@ class ModelInstance:
         self._stub: ModelStub | None = None
         self._payload: Payload | None = None
         self._batches = 0
+        self._pace = AnswerPace()
         self._quick = True  # the last execution was short enough to poll for its end
 
     # -- life
@@ -241,9 +244,11 @@ class ModelInstance:
         assert stub is not None
         stub.executing_ids = tuple([request.request_id for request in payload.requests])
         services.spin.enter(id(self))
+        services.spin.crowd.look(now)
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self.plan.name, payload.batch_id, payload.requests, now)
         if packed is not None:
+            self._keep(payload.requests[0], stub)
             try:
                 stub.link.execute(payload.batch_id, packed, STUB_SPIN_US if services.spin.allowed else 0)
             except Exception as failure:  # a field of a type that has no wire form
@@ -252,6 +257,12 @@ class ModelInstance:
             self._finish(payload, error, None)
         if stub.link.lost:
             self._on_lost(stub)
+
+    def _keep(self, request: InferenceRequest, stub: ModelStub) -> None:
+        """Keeps the answer for this thread, if that waits for it: the stub may have answered before the call that sends
+        the batch returns, and the link reader would have been woken for it."""
+        if request.waiter and request.waiter == get_ident() and self._quick and self._events.leads and stub.link.hold():
+            request.waiter, request.kept = 0, self
 
     def _begin(self, payload: Payload, stub: ModelStub | None, now: int) -> bool:
         """Makes the payload the one in execution; False if `stub` cannot take it, and something else became of it."""
@@ -312,10 +323,13 @@ class ModelInstance:
         it. Once `execute` waits for another model the link reader reads, which does both models' messages then."""
         stub = self._stub
         budget, me = self._services.spin, id(self)
-        if stub is None or budget.blocks(me):
+        if stub is None or (not stub.link.held and (budget.blocks(me) or not (patient or self._quick))):
             return False
-        spin = SPIN_US * 1e-6 if self._quick and budget.allowed else 0.0
-        return stub.link.lead(lambda: budget.blocks(me) or done(), spin=spin, timeout=None if patient else 0.0)
+        pace = self._pace
+        spin = pace.begin(perf_counter()) if self._quick and budget.allowed else 0.0
+        led = stub.link.lead(lambda: budget.blocks(me) or done(), spin=spin, timeout=None if patient else PATIENCE)
+        pace.end(perf_counter())
+        return led
 
     def wait_for_another(self, waits: bool) -> None:
         """`execute` waits for another model's answer now, or goes on: meanwhile it needs no core."""

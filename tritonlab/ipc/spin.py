@@ -1,9 +1,16 @@
-"""The spin budget says when polling for an answer is worth a core: only while there are more cores than busy
-processes."""
+"""When polling for an answer is worth a core: while there are more cores than busy processes, nobody else wants to run,
+and the answer is due in a moment.
+
+A client that sends 100 requests a second finds the stub asleep, and it answers after 300-500 us: polling for it burnt
+200 us and was in vain. Measured on 2 cores, such a client over HTTP: processor time per request 1.70 x Triton's with
+polling, 1.16 x without, and 1.45 x became 1.13 x p50. While 8 threads of others ran, polling took the core away from
+who was polled for: one caller in the kernel 1083 us p50 with it, 119 us without; one BLS `exec` 1039 and 374 us.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 #: Longest poll of a caller for its answer. A blocking receive costs 90-125 us p50 on a 2-core virtual machine, one met
 #: while polling 16 us.
@@ -13,12 +20,70 @@ SPIN_US = 200
 STUB_SPIN_US = 1000
 
 
+#: Seconds that a frontend's thread, which has others to serve, sleeps for an answer that should come at once.
+PATIENCE = 2e-3
+#: Nanoseconds between two counts of the threads that want to run; one takes 10 us.
+_LOOKS = 10_000_000
+#: What a sleeping thread takes to wake, at most.
+_WAKE = 150e-6
+
+
+class AnswerPace:
+    """Learns of one stub whether its answers come soon enough to be polled for."""
+
+    def __init__(self) -> None:
+        self._soon = True  # the last answer of the stub while it was awake
+        self._awake = False
+        self._began = self._ended = 0.0
+
+    def begin(self, now: float) -> float:
+        """Seconds to poll for an answer."""
+        self._began = now
+        self._awake = now - self._ended < STUB_SPIN_US * 1e-6
+        return SPIN_US * 1e-6 if self._awake and self._soon else 0.0
+
+    def end(self, now: float) -> None:
+        """It is there."""
+        self._ended = now
+        if self._awake:
+            self._soon = now - self._began < SPIN_US * 1e-6 + (0.0 if self._soon else _WAKE)
+
+
+class Crowd:
+    """Knows whether more threads of the whole machine want to run than it has cores. Then polling takes the core away
+    from who is polled for, and a thread that sleeps is let in sooner than one that has used up its time."""
+
+    def __init__(self, running: Callable[[], int], cores: int) -> None:
+        self._running = running
+        self._limit = cores + 0.5
+        self._usual = 0.0
+        self._next = 0
+        self.there = False
+
+    def look(self, now: int) -> None:
+        """To be called often; counts now and then."""
+        if now >= self._next:
+            self._next = now + _LOOKS
+            self._usual += (self._running() - self._usual) / 4
+            self.there = self._usual > self._limit
+
+
+def running_threads() -> int:
+    """How many threads of the machine run, or could; 0 where nobody says so."""
+    try:
+        with open("/proc/loadavg", "rb", 0) as file:
+            return int(file.read(64).split()[3].partition(b"/")[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 class SpinBudget:
     """Knows how many stubs are executing, and which of those only wait for another model's answer. Its sets are
     changed by atomic operations only, so it needs no lock."""
 
-    def __init__(self, cores: int | None = None) -> None:
+    def __init__(self, cores: int | None = None, crowd: Crowd | None = None) -> None:
         self._cores = cores or len(os.sched_getaffinity(0))
+        self.crowd = crowd or Crowd(running_threads, os.cpu_count() or 1)
         self._executing: set[int] = set()
         self._blocked: set[int] = set()
 
@@ -42,7 +107,7 @@ class SpinBudget:
     @property
     def allowed(self) -> bool:
         """Whether the kernel and the executing stubs leave a core for each that polls."""
-        return len(self._executing) - len(self._blocked) < self._cores
+        return not self.crowd.there and len(self._executing) - len(self._blocked) < self._cores
 
     @property
     def relaying(self) -> bool:

@@ -72,6 +72,7 @@ class StubConnection:
         self._socket = sock
         self._connection = Connection(sock, on_freed=region.free)
         self._receiving = threading.Lock()  # held by the one thread that reads the socket
+        self._holder = 0  # the thread that has it by `hold`
         self._ids = itertools.count(1)
         self._answers: dict[int, Answer] = {}
         self._lost = False
@@ -134,17 +135,35 @@ class StubConnection:
 
     # -- receiving
 
+    def hold(self) -> bool:
+        """Has nobody read the socket until this thread leads, which it must do then: what it will wait for is not sent
+        yet. False if another thread is reading, or the link has ended."""
+        if self._lost or not self._receiving.acquire(False):
+            return False
+        self._holder = threading.get_ident()
+        self._arm()
+        return True
+
+    @property
+    def held(self) -> bool:
+        """Whether this thread has taken `hold`, and not led since."""
+        return self._holder == threading.get_ident()
+
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
         """Reads the socket until `done()`, the link ends or time is up. False at once if another thread is reading."""
         return shielded(self._lead, done, spin, timeout)
 
     def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:
-        if self._lost or not self._receiving.acquire(False):
+        held = self.held
+        if held:
+            self._holder = 0
+        elif self._lost or not self._receiving.acquire(False):
             return False
         end = None if timeout is None else time.monotonic() + timeout
         wait = self._connection.wait
         try:
-            self._arm()
+            if not held:
+                self._arm()
             while not (done() or self._lost):
                 if not interruptible(wait, spin, None if end is None else end - time.monotonic()):
                     break

@@ -33,6 +33,7 @@ from .observe.requests_in_flight import HeldRequest, survey
 from .options import Options
 from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
+_RELEASED = RequestState.RELEASED
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
 #: Seconds a stub has to say where it is, after an interrupt.
@@ -132,6 +133,19 @@ class InferenceServer:
                 # it was replaced, or unloaded, after it was found: nobody may see a gap (rule 5.11.2)
                 request.inputs = inputs  # the check may have reshaped them
                 version = None
+
+    def infer_here(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
+        """`infer` for a thread that has nothing else to do than to wait for the answer: it reads that itself, if it
+        comes at once."""
+        request.waiter = threading.get_ident()
+        try:
+            self.infer(request, version)
+        finally:
+            request.waiter = 0
+            executor = request.kept or request.executor
+            if executor is not None:
+                request.kept = None
+                executor.lead(lambda: request.executor is None or request.state is _RELEASED, patient=False)
 
     def explain(self, request: InferenceRequest) -> str:
         """What a request waits for now, in sentences and stacks; empty if it is not in flight. Blocking, a second at

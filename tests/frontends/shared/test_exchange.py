@@ -47,6 +47,7 @@ class Core:
         self.version = version
         self.refuses: BaseException | None = None
         self.asked: list[tuple[InferenceRequest, ModelVersion | None]] = []
+        self.waited_for: list[InferenceRequest] = []
         self.looked_up = 0
 
     def find(self, name: str, number: int) -> ModelVersion:
@@ -57,6 +58,10 @@ class Core:
         self.asked.append((request, version))
         if self.refuses is not None:
             raise self.refuses
+
+    def infer_here(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
+        self.waited_for.append(request)
+        self.infer(request, version)
 
 
 def version_of(text: str = "", **labels: tuple[str, ...]) -> ModelVersion:
@@ -81,7 +86,7 @@ def test_a_version_is_looked_up_once() -> None:
     version = version_of()
     exchange, core = exchange_of(version)
     request = InferenceRequest("m", {})
-    assert exchange.submit_single(exchange.find("m", -1), request)
+    exchange.submit_single(exchange.find("m", -1), request)
     exchange.submit(exchange.find("m", -1), stream := InferenceRequest("m", {}))
     assert core.looked_up == 2 and core.asked == [(request, version), (stream, version)]
 
@@ -96,10 +101,17 @@ def test_who_gets_one_response_is_not_let_to_a_decoupled_model() -> None:
 
 
 def test_only_a_request_that_is_alone_is_worth_waiting_for() -> None:
-    exchange, _ = exchange_of(version_of())
+    exchange, core = exchange_of(version_of())
     first, second = InferenceRequest("m", {}), InferenceRequest("m", {})
-    assert exchange.submit_single(version_of(), first)
-    assert not exchange.submit_single(version_of(), second)
+    exchange.submit_single(version_of(), first)
+    exchange.submit_single(version_of(), second)
+    assert core.waited_for == [first]
+
+
+def test_who_has_no_time_does_not_wait() -> None:
+    exchange, core = exchange_of(version_of())
+    exchange.submit_single(version_of(), InferenceRequest("m", {}), waits=False)
+    assert len(core.asked) == 1 and not core.waited_for
 
 
 @pytest.mark.parametrize("error", [InvalidArgumentError("no"), ValueError("a defect"), KeyboardInterrupt()])

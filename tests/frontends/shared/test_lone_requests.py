@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tritonlab.core.infer_request import InferenceRequest, RequestEvent
+from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.frontends.shared import lone_requests
 from tritonlab.frontends.shared.lone_requests import PAUSE, LoneRequests
 
@@ -41,22 +39,3 @@ def test_what_came_during_another_is_not(now: list[float]) -> None:
         lone.end(one)
     now[0] += PAUSE / 2
     assert not lone.begin(fourth)  # it waited to be read
-
-
-class Executor:
-    def __init__(self) -> None:
-        self.asked: list[tuple[bool, bool]] = []
-
-    def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
-        self.asked.append((done(), patient))
-        return True
-
-
-def test_it_polls_until_the_answer_or_for_a_moment() -> None:
-    one, executor = request(), Executor()
-    LoneRequests.poll(one)  # it waits in a queue
-    one.executor = executor
-    LoneRequests.poll(one)
-    one.advance(RequestEvent.RELEASE)
-    LoneRequests.poll(one)
-    assert executor.asked == [(False, False), (True, False)]

@@ -14,7 +14,6 @@ from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
 from ..shared.exchange import Exchange, OneResponse
-from ..shared.lone_requests import LoneRequests
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
 from .errors import STATUS
@@ -82,13 +81,10 @@ class ModelInferCall(UnaryCall):
             self._fail(error)
             return
         try:
-            alone = service.exchange.submit_single(asked.found, request)
+            service.exchange.submit_single(asked.found, request)
         except TritonError as error:
             self._request = None  # it leads back here
             self._fail(error)
-            return
-        if alone:
-            LoneRequests.poll(request)
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
         if self._earlier is not None or response.empty or not response.final:

@@ -16,7 +16,6 @@ from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
 from ..shared.exchange import Exchange, OneResponse
-from ..shared.lone_requests import LoneRequests
 from ..shared.request_parameters import check_forwarded
 from . import data_compressor, large_work
 from .infer_decoder import InferDecoder
@@ -41,21 +40,16 @@ PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 class SingleResponse(OneResponse):
     """The one response of a request, which comes on any thread."""
 
-    __slots__ = ("_future", "_loop", "_polling", "over")
+    __slots__ = ("_future", "_loop", "over", "polled")
 
     def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
-        self._polling = False
+        #: the event loop reads the answer itself, and looks then whether it is over
+        self.polled = False
         self.over = False
         request.on_response = self._on_response
-
-    def poll(self, request: InferenceRequest) -> None:
-        """Has the event loop read the answer itself, if it comes at once."""
-        self._polling = True
-        LoneRequests.poll(request)
-        self._polling = False
 
     async def wait(self) -> None:
         """Until it is over."""
@@ -68,8 +62,8 @@ class SingleResponse(OneResponse):
         if not response.final:
             return
         self.over = True
-        if self._polling:
-            return  # the event loop stops polling before it looks whether it is over
+        if self.polled:
+            return
         with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
             self._loop.call_soon_threadsafe(self._wake)
 
@@ -233,12 +227,12 @@ class InferEndpoint:
         except TritonError as error:
             return refusal(error)
         answer = SingleResponse(request, loop)
+        answer.polled = polls
         try:
-            alone = self._exchange.submit_single(found, request)
+            self._exchange.submit_single(found, request, polls)
         except TritonError as error:
             return refusal(error)
-        if alone and polls:
-            answer.poll(request)
+        answer.polled = False
         return _Asked(head, request, answer, outputs, found)
 
     async def _finish(self, asked: _Asked) -> Reply:

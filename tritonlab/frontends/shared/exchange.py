@@ -3,8 +3,8 @@
 A frontend turns bytes into a request and responses into bytes. Between the two it asks its `Exchange`:
 
     find      which version the request is for, once; whether that answers more often than the client can hear
-    submit    hands the request over; `submit_single` also says whether it is worth waiting for the answer at once,
-              and hears by `over` that the request is answered
+    submit    hands the request over; `submit_single` also waits for the answer, where it comes at once, and hears by
+              `over` that the request is answered
     OneResponse collects what a client can hear that gets one response, however its model sent it
     place     how the client wants an output: as it is, as its highest classes, or in its own shared memory
 """
@@ -38,7 +38,7 @@ class OutputPlan:
 
 
 class Exchange:
-    """The exchanges of one endpoint, from any thread; but only one thread may poll where `submit_single` says so."""
+    """The exchanges of one endpoint, from any thread; but only one thread may have `submit_single` wait."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
         self.core = core
@@ -58,16 +58,15 @@ class Exchange:
         TritonError if it is refused."""
         self.core.infer(request, version)
 
-    def submit_single(self, version: ModelVersion, request: InferenceRequest) -> bool:
-        """The same for a request with one response. True: it is alone, and `LoneRequests.poll` gets its answer soonest.
-        A request that is refused is over."""
-        alone = self._lone.begin(request)
+    def submit_single(self, version: ModelVersion, request: InferenceRequest, waits: bool = True) -> None:
+        """The same for a request with one response. `waits`: the caller has time for that, if the request is alone and
+        its answer comes at once. A request that is refused is over."""
+        infer = self.core.infer_here if self._lone.begin(request) and waits else self.core.infer
         try:
-            self.core.infer(request, version)
+            infer(request, version)
         except BaseException:
             self._lone.end(request)
             raise
-        return alone
 
     def over(self, request: InferenceRequest) -> None:
         """Takes note that a request of `submit_single` is answered, or that nobody waits for that any more."""

@@ -1,5 +1,5 @@
-"""`LoneRequests` knows when requests come one at a time: then the thread that took one in may poll for the stub's
-answer (`Leadable.lead`), which spares two threads that wake each other.
+"""`LoneRequests` knows when requests come one at a time: then the thread that took one in may read the stub's answer
+itself (`InferenceServer.infer_here`), which spares two threads that wake each other.
 
 Where several clients send at once it must not: of what they send meanwhile batches are made. Measured, add_sub with one
 caller on two cores: over HTTP 310 us p50 instead of 450.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from ...core.infer_request import InferenceRequest, RequestState
+from ...core.infer_request import InferenceRequest
 
 #: Seconds that every client needs from an answer to its next request; what comes earlier was there before.
 PAUSE = 150e-6
@@ -32,10 +32,3 @@ class LoneRequests:
         """The request is answered, or was refused."""
         self._under_way.discard(id(request))
         self._last_end = time.perf_counter()
-
-    @staticmethod
-    def poll(request: InferenceRequest) -> None:
-        """Polls for the answer of a request that is alone, if it is being executed and polling is worth it."""
-        executor = request.executor
-        if executor is not None:
-            executor.lead(lambda: request.executor is None or request.state is RequestState.RELEASED, patient=False)

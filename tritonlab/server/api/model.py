@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, Unpack
 
@@ -187,12 +188,13 @@ class Model:
         """
         request, found = self._asked(request, fields)
         iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
-        return self._start(iterator, found)
+        return self._start(self._core.infer, iterator, found)
 
-    def _start(self, iterator: ResponseIterator, found: ModelVersion | None) -> ResponseIterator:
+    @staticmethod
+    def _start(infer: Callable[..., None], iterator: ResponseIterator, found: ModelVersion | None) -> ResponseIterator:
         request = iterator.request
         try:
-            shielded(self._core.infer, request, found)
+            shielded(infer, request, found)
         except KeyboardInterrupt:
             try:
                 iterator.interrupted()
@@ -228,7 +230,8 @@ class Model:
         tensors = make_tensors(inputs, found.rules.input_types)
         request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:
-            response = next(self._start(ResponseIterator(request, True, False, self._core.explain), found), None)
+            iterator = ResponseIterator(request, True, False, self._core.explain)
+            response = next(self._start(self._core.infer_here, iterator, found), None)
         except KeyboardInterrupt:
             request.cancel()  # nobody can get its answer any more
             raise
