@@ -64,3 +64,11 @@ LONG = {
 def test_no_other_file_of_the_package_is_over_its_budget() -> None:
     sizes = [size for path in PACKAGE.rglob("*.py") for size in measured(path, ROOT)["files"]]
     assert {size.name for size in over(sizes, BUDGETS["files"])} <= LONG
+
+
+def test_no_class_of_the_stub_or_a_frontend_is_over_its_budget() -> None:
+    rooms = ("stub", "ipc", "frontends", "export", "notebook/shell", "tritonserver", "kernel_modules")
+    paths = [path for room in rooms for path in (PACKAGE / room).rglob("*.py")]
+    found = [measured(path, ROOT) for path in paths]
+    assert over([size for sizes in found for size in sizes["classes"]], BUDGETS["classes"]) == []
+    assert over([size for sizes in found for size in sizes["functions"]], BUDGETS["functions"]) == []

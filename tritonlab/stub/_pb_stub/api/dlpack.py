@@ -112,9 +112,13 @@ class Imported:
         _rename(capsule, ctypes.addressof(_used_name))
         self._address = address
 
+    @property
+    def on_gpu(self) -> bool:
+        return self.device[0] == CUDA
+
     def view(self) -> memoryview:
-        """The elements as bytes. Must not outlive this object."""
-        if self.nbytes == 0:
+        """The elements as bytes, none of device memory (rule 1.5.9). Must not outlive this object."""
+        if self.nbytes == 0 or self.on_gpu:
             return memoryview(b"")
         memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.pointer)
         array: Any = np.frombuffer(memory, dtype=np.uint8)  # a ctypes array's own view has another format

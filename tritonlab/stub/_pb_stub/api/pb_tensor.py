@@ -34,9 +34,6 @@ _DATATYPE[np.dtype(np.object_)] = _BYTES
 #: From here on a private copy is a copy-on-write mapping, which the lease makes.
 _LARGE = 1 << 20
 
-#: Below, bytes are copied into the region in one piece.
-SMALL = 4096
-
 _ndarray = np.ndarray
 _new = object.__new__
 
@@ -118,17 +115,6 @@ class Tensor(NativeObject):
             )
         return self._datatype, self._shape, self._data
 
-    def _may_change(self) -> bool:
-        """Called when it is sent: whether the bytes that `_wire` gave may become others. They are sent again as they
-        were at the first time (rule 1.4.7)."""
-        return type(self._data) is _ndarray or isinstance(self._keep, dlpack.Imported)
-
-    def _freeze(self) -> memoryview:
-        """Called when an array of less than SMALL bytes is sent, instead: the bytes to send, now and again. They are
-        copied twice then, but the first time as they would be anyway."""
-        data = self._data = self._source = memoryview(self._data.tobytes())
-        return data
-
     def name(self) -> str:
         """The tensor's name."""
         return self._name
@@ -206,18 +192,11 @@ class Tensor(NativeObject):
         if not text:
             raise TritonModelException("Tensor name cannot be an empty string.")
         imported = dlpack.import_tensor(obj)
-        on_gpu = imported.device[0] == dlpack.CUDA
-        if not on_gpu and imported.datatype == 0:
+        if imported.datatype == 0 and not imported.on_gpu:
             raise TritonModelException("Dtype is invalid.")
+        memory_type, device_id = (MEMORY_GPU, imported.device[1]) if imported.on_gpu else (MEMORY_CPU, 0)
         return Tensor._received(
-            text,
-            imported.datatype,
-            imported.shape,
-            # of device memory there is no view; `_keep` holds its producer (rule 1.5.9)
-            memoryview(b"") if on_gpu else imported.view(),
-            imported,
-            MEMORY_GPU if on_gpu else MEMORY_CPU,
-            imported.device[1] if on_gpu else 0,
+            text, imported.datatype, imported.shape, imported.view(), imported, memory_type, device_id
         )
 
     def to_dlpack(self) -> Any:

@@ -7,12 +7,15 @@ from weakref import ref
 
 import numpy as np
 
-from ..api.pb_tensor import SMALL, Tensor
+from ..api.dlpack import Imported
+from ..api.pb_tensor import Tensor
 from ..wire.message_bodies import Row, TensorHeader
 from ..wire.shm_manager import Hold, Lease, Region, RegionReader
 from ..wire.tensor_block import Wire, map_block
 
 _ndarray = np.ndarray
+#: Bytes of an array below which a second copy costs less than to hold the block that was sent.
+_SMALL = 4096
 
 #: A tensor whose array somebody else may change, and its header in the block that was packed
 Sent = Tuple["ref[Tensor]", Row]
@@ -33,12 +36,19 @@ def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int
 
 
 def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Unsent]) -> None:
-    """Adds what is to be sent of each tensor, and to `changeable` those whose arrays others may change."""
+    """Adds what is to be sent of each tensor to `wires`, and to `changeable` those whose bytes may become others.
+
+    A tensor is sent again as it was at the first time (rule 1.4.7). So a small array is replaced by its bytes, which
+    would be copied anyway the first time.
+    """
     for tensor in tensors:
         datatype, shape, data = tensor._wire()
-        if type(data) is _ndarray and data.nbytes < SMALL:
-            data = tensor._freeze()
-        elif tensor._may_change():
+        if type(data) is _ndarray:
+            if data.nbytes < _SMALL:
+                data = tensor._data = tensor._source = memoryview(data.tobytes())
+            else:
+                changeable.append((len(wires), ref(tensor)))
+        elif isinstance(tensor._keep, Imported):
             changeable.append((len(wires), ref(tensor)))
         wires.append((tensor._name, datatype, shape, data))
 

@@ -60,7 +60,8 @@ def pack_returned(
         if requested is not None:  # else it was answered through its sender, which wins (rule 3.2.3)
             answers.append((response, requested))
             slots.append(index)
-    _check_answered(requests, [mark or response for mark, response in zip(marks, returned)])
+    if None in returned:
+        _check_answered(requests, [mark or response for mark, response in zip(marks, returned)])
     block, packed, sent = bridge.pack_responses(answers)
     for index, output in zip(slots, packed):
         marks[index] = output

@@ -73,10 +73,8 @@ class Connection:
                 raise LinkClosed(str(error)) from None
 
     def post(self, command: int, ident: int, body: Any = None) -> bool:
-        """Like send, but never blocks: what the socket does not take is kept. Returns False if something is kept;
-        then call
-        `flush` when the socket is writable. Raises LinkClosed.
-        """
+        """Like send, but never blocks: what the socket does not take is kept. Returns False if something is kept; then
+        call `flush` when the socket is writable. Raises LinkClosed."""
         data = self._frame(command, ident, encode_body(body))
         with self._send_lock:
             if self._outbox:
@@ -139,35 +137,28 @@ class Connection:
 
         True may also mean that the link has ended, or that only a part of a message is there.
         """
+        if spin > 0.0 and self._spin(spin):
+            return True
+        return bool(self._poll.poll(None if timeout is None else max(timeout * 1000, 0)))
+
+    def _spin(self, seconds: float) -> bool:
         poll = self._poll.poll
-        if spin > 0.0:
-            end = time.perf_counter() + spin
-            while not poll(0):
-                if time.perf_counter() >= end:
-                    break
-            else:
-                return True
-        return bool(poll(None if timeout is None else max(timeout * 1000, 0)))
+        end = time.perf_counter() + seconds
+        while not poll(0):
+            if time.perf_counter() >= end:
+                return False
+        return True
 
     def receive(self, spin: float = 0.0, timeout: Optional[float] = None) -> Optional[Message]:
-        """The next message. Polls for `spin` seconds, then sleeps up to `timeout` seconds (None: for ever); None
-        when time is up.
-
-        Raises LinkClosed, WireError.
-        """
+        """The next message, None when time is up. Polls for `spin` seconds, then sleeps up to `timeout` seconds (None:
+        for ever). Raises LinkClosed, WireError."""
         message = self._parse()
         if message is not None:
             return message
-        if spin > 0.0:
-            end = time.perf_counter() + spin
-            poll = self._poll.poll
-            while not poll(0):
-                if time.perf_counter() >= end:
-                    break
-            else:
-                message = self.try_receive()
-                if message is not None:
-                    return message
+        if spin > 0.0 and self._spin(spin):
+            message = self.try_receive()
+            if message is not None:
+                return message
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if deadline is not None:
