@@ -7,6 +7,7 @@ import pytest
 
 from tests.serving import DECOUPLED, Lab, Script, config, eventually
 from tritonlab.core.status import ModelError
+from tritonlab.testing import RecordingInstrument
 
 #: The stub's own objects, as the model can reach them.
 LINK = """
@@ -74,10 +75,14 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_its_requests_fail_and_the_server_lives(script: Script, lie: str) -> None:
+def test_its_requests_fail_and_the_server_lives(lab: Lab, script: Script, lie: str) -> None:
     restarts = script.instance.replacement.count
-    batch = script.instance._batches + 1
-    error = script.fails(f"BATCH = {batch}\n" + LINK + LIES[lie])
+    events = RecordingInstrument()
+    lab.server.instruments.add(events)
+    script.value("1")
+    lab.server.instruments.remove(events)
+    ((_, batch_id, _, _),) = events.named("execute_started")
+    error = script.fails(f"BATCH = {batch_id + 1}\n" + LINK + LIES[lie])
     assert isinstance(error, ModelError)
     assert error.message == "Stub process 'script_0_0' is not healthy."
     assert error.reason.startswith("The stub process of 'script_0_0' ended with signal SIGKILL (Killed). (")

@@ -154,10 +154,13 @@ def test_nobody_reads_for_a_caller_that_waits_for_another_model(caller: Script, 
     held = threading.Thread(target=lambda: caller(f"out(call({waiting!r}))\n{ONE}"))
     held.start()
     eventually(lambda: callee.instance.batch_id)
-    assert not caller.instance.lead(lambda: True)
+    (request,) = caller.instance.inflight.values()
+    leader = request.executor
+    assert leader is not None
+    assert not leader.lead(lambda: True)
     hold.unlink()
     held.join()
-    assert caller.instance.lead(lambda: True)
+    assert leader.lead(lambda: True)
 
 
 def test_a_request_that_does_not_fit_is_an_error_response(lab: Lab, tmp_path: object) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import ModelError, TritonError, UnavailableError
+from tritonlab.instances.execution import Death
 from tritonlab.instances.payload import Payload
-from tritonlab.instances.stub_replacement import Death, StubReplacement, pause_after
+from tritonlab.instances.stub_replacement import StubReplacement, pause_after
 from tritonlab.testing import FakeTimer, MockClock
 
 SECOND = 1_000_000_000
@@ -60,8 +61,8 @@ class Instance:
             raise self.failure
         self.told.append("started")
 
-    def bury(self, payload: Any, requests: Any, error: TritonError) -> None:
-        self.told.append(("buried", payload, requests, error.message))
+    def bury(self, death: Death, error: TritonError) -> None:
+        self.told.append(("buried", death.execution, death.requests, error.message))
 
     def give_up(self) -> None:
         self.failed = True
@@ -81,11 +82,11 @@ class Instance:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def dies(self, *, requests: tuple[Any, ...] = (), payload: Any = None, batches: int = 0) -> list[str]:
+    def dies(self, *, requests: tuple[Any, ...] = (), payload: Any = None, worked: bool = False) -> list[str]:
         """What is logged."""
         self.told.clear()
         self.said.clear()
-        self.replacement.begin(Death(Died(), payload, requests, batches))  # type: ignore[arg-type]
+        self.replacement.begin(Death(Died(), payload, requests, worked))  # type: ignore[arg-type]
         self.replacement.join()
         return self.said
 
@@ -178,7 +179,7 @@ def test_once_it_has_executed_something_the_pauses_are_short_again() -> None:
     instance.passes(60 * SECOND)
     assert instance.told[-1] == "ready"
     instance.failure = ModelError("killed")
-    instance.dies(requests=(object(),), batches=4)
+    instance.dies(requests=(object(),))
     assert instance.replacement.next_try == instance.clock.now() + SECOND // 4
 
 
@@ -188,6 +189,14 @@ def test_a_stopped_one_says_nothing_of_it() -> None:
     assert len(instance.dies()) == 1
     assert instance.told == [BURIED, "gone"]
     assert instance.timer.deadlines == []
+
+
+def test_one_stopped_while_it_starts_is_not_handed_to_its_scheduler() -> None:
+    instance = Instance()
+    instance.stopped = True
+    instance.dies()
+    assert instance.told == [BURIED, "started"]  # it has killed its stub and not said "idle"
+    assert instance.replacement.count == 0
 
 
 def test_the_end_during_a_pause_is_the_end() -> None:
@@ -217,19 +226,19 @@ def test_deaths_without_a_request_in_between_are_followed_by_pauses() -> None:
     for _ in range(2):
         instance.dies()
         assert instance.told[-1] == "idle"
-    instance.dies(batches=5)  # it has executed something since
+    instance.dies(worked=True)  # it has executed something since
     assert instance.told[-1] == "idle"
-    instance.dies(batches=5)
-    instance.dies(requests=(object(),), batches=6)
+    instance.dies()
+    instance.dies(requests=(object(),), worked=True)
     for _ in range(2):
-        instance.dies(batches=6)
+        instance.dies()
         assert instance.told[-1] == "idle"
-    said = instance.dies(batches=6)
+    said = instance.dies()
     text = "it died 3 times without a request in between. It ended."
     assert said[1:] == [f"'m_0_0' does not run: {text} Next try in 1 s."]
     assert instance.told == [BURIED, "given up", "gone"]
     assert instance.passes(SECOND) == ["started", "ready"]
-    assert instance.dies(batches=6)[-1].endswith("Next try in 2 s.")
+    assert instance.dies()[-1].endswith("Next try in 2 s.")
 
 
 def test_one_that_lived_long_starts_at_once() -> None:

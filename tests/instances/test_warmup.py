@@ -182,7 +182,8 @@ class Bench:
         self._answer = answer
         self.run = WarmupRun(samples, "m_0_0", MockClock(), self.stats, self._execute, lambda: self.dead)
 
-    def _execute(self, payload: Payload) -> None:
+    def _execute(self, payload: Payload, recorder: InferStats) -> None:
+        self._recorder = recorder
         for request in payload.requests:
             request.advance(RequestEvent.EXECUTE)
         self.payloads.append(payload)
@@ -190,8 +191,7 @@ class Bench:
 
     def record(self, payload: Payload) -> None:
         count = len(payload.requests)
-        assert payload.stats is not None
-        payload.stats.record_batch(payload.size, [0] * count, [0] * count, ExecuteTimes(0, 0, 0), 0, 1, 0)
+        self._recorder.record_batch(payload.size, [0] * count, [0] * count, ExecuteTimes(0, 0, 0), 0, 1, 0)
 
     def executions(self) -> int:
         return int(self.stats.to_dict("m", 1)["execution_count"])

@@ -233,3 +233,37 @@ def test_a_request_that_waits_can_be_taken_out() -> None:
     assert not bench.scheduler.withdraw(bench.requests["a"])  # it executes
     assert bench.responses["b"] == []  # whoever took it out answers it
     assert [r.request_id for r in bench.scheduler.waiting()] == ["c"]
+
+
+def test_an_idle_instance_leaves_at_once() -> None:
+    bench = Bench(BatchConfig(0), instances=2)
+    left: list[str] = []
+    bench.scheduler.instance_leaves(bench.instance, lambda: left.append("left"))
+    assert left == ["left"]
+    bench.send("a", "b")
+    assert (bench.executed(), bench.executed(bench.instances[1])) == ([], [["a"]])
+
+
+def test_an_instance_that_executes_leaves_after_that() -> None:
+    bench = Bench(BatchConfig(0))
+    left: list[str] = []
+    bench.send("a", "b")
+    bench.scheduler.instance_leaves(bench.instance, lambda: left.append("left"))
+    assert left == []
+    bench.instance.finish(bench.scheduler)
+    assert (left, bench.executed()) == (["left"], [])
+    bench.scheduler.instance_gone(bench.instance, ModelError("the last one left"))
+    assert str(bench.responses["b"][0].error) == "the last one left"
+
+
+def test_an_instance_that_leaves_and_dies_has_left() -> None:
+    bench = Bench(BatchConfig(0), instances=2)
+    left: list[str] = []
+    bench.send("a")
+    bench.scheduler.instance_leaves(bench.instance, lambda: left.append("left"))
+    assert not bench.scheduler.instance_away(bench.instance)
+    assert left == []  # it may come back
+    bench.scheduler.instance_gone(bench.instance, ModelError("gone"))
+    assert left == ["left"]
+    bench.scheduler.instance_leaves(bench.instance, lambda: left.append("again"))  # nobody would tell of it
+    assert left == ["left", "again"]

@@ -19,7 +19,7 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
 class Leadable(Protocol):
-    """Who executes a request (`instances.model_instance.ModelInstance`)."""
+    """What the executor of a request offers to who waits for it (`instances.answer_lead.AnswerLead`)."""
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
         """Lets the caller read the stub's answers until `done()`, or only while polling for them is worth it; False if

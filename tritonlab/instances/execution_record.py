@@ -11,20 +11,33 @@ from .payload import Payload
 
 
 class ExecutionRecord:
-    """Of one instance. `stats`: those of its model; a payload may bring its own."""
+    """Of one instance. `stats`: those of its model. `warmup`: what executes is nobody's request."""
 
-    def __init__(self, instance: str, version: int, stats: InferStats, clock: Clock, instruments: Instruments) -> None:
+    def __init__(
+        self,
+        instance: str,
+        version: int,
+        stats: InferStats,
+        clock: Clock,
+        instruments: Instruments,
+        warmup: bool = False,
+    ) -> None:
         self.stats = stats
         self._instance = instance
         self._version = version
         self._clock = clock
         self._instruments = instruments
+        self._warmup = warmup
 
-    def record(self, payload: Payload, times: ExecuteTimes, *, failed: bool) -> None:
-        """The `execute` call of the payload has ended."""
+    def of_warmup(self, stats: InferStats) -> ExecutionRecord:
+        """The record of the same instance while it warms up."""
+        return ExecutionRecord(self._instance, self._version, stats, self._clock, self._instruments, warmup=True)
+
+    def record(self, payload: Payload, batch_id: int, times: ExecuteTimes, *, failed: bool) -> None:
+        """The `execute` call `batch_id`, of the payload, has ended."""
         now = self._clock.now()
         requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
-        stats = self.stats if payload.stats is None else payload.stats
+        stats = self.stats
         stats.record_batch(
             payload.size,
             [r.execute_start - r.queue_start for r in requests],
@@ -39,8 +52,8 @@ class ExecutionRecord:
                 if isinstance(request, StepRequest):
                     request.on_executed(times)
         hook = self._instruments.batch_executed
-        if hook is not None and requests and payload.stats is None:  # a warm-up is nobody's request
-            where = requests[0].model_name, self._version, self._instance, payload.batch_id
+        if hook is not None and requests and not self._warmup:
+            where = requests[0].model_name, self._version, self._instance, batch_id
             hook(*where, requests, payload.size, payload.reason, times, failed, now)
         if self._instruments.execute_finished is not None:
-            self._instruments.execute_finished(self._instance, payload.batch_id, times, now)
+            self._instruments.execute_finished(self._instance, batch_id, times, now)

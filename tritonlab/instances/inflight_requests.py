@@ -45,6 +45,12 @@ class InflightRequests(dict[int, InferenceRequest]):
         if final and not self:
             self.drained.set()
 
+    def drain(self) -> None:
+        """Returns when each of them has got its final response; blocking."""
+        self.drained.clear()
+        if self:
+            self.drained.wait()
+
     def fail(self, requests: Iterable[InferenceRequest], error: TritonError) -> None:
         """Ends those of the requests that are still open with the error."""
         for request in requests:

@@ -83,6 +83,9 @@ class BoundEvents(Generic[InstanceT]):
     """The events of one instance."""
 
     def __init__(self, instance: InstanceT, events: InstanceEvents[InstanceT]) -> None:
+        self.reschedule = events.reschedule
+        self.iterative = events.iterative
+        self.leads = events.leads
         self.away = partial(events.away, instance)
         self.idle = partial(events.idle, instance)
         self.gone = partial(events.gone, instance)

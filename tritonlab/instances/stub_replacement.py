@@ -12,15 +12,13 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from ..core.clock import Clock
-from ..core.infer_request import InferenceRequest
 from ..core.status import ModelError, TritonError, UnavailableError
-from .model_stub import ModelStub
+from .execution import Death
 from .payload import Payload
 
 _log = logging.getLogger(__name__)
@@ -60,7 +58,7 @@ class Replaced(Protocol):
         """It starts again; False if it was stopped or is not to."""
         ...
 
-    def bury(self, payload: Payload | None, requests: Sequence[InferenceRequest], error: TritonError) -> None:
+    def bury(self, death: Death, error: TritonError) -> None:
         """Fails what was in flight when the stub died."""
         ...
 
@@ -83,17 +81,6 @@ class Heard(Protocol):
     def gone(self) -> None: ...
 
     def ready(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Death:
-    """`payload` was in execution, `requests` had not got their final responses; `batches` had been sent to this stub
-    and those before."""
-
-    stub: ModelStub
-    payload: Payload | None
-    requests: Sequence[InferenceRequest]
-    batches: int
 
 
 class StubReplacement:
@@ -126,7 +113,6 @@ class StubReplacement:
         # the rest belongs to the thread
         self._error: TritonError = UnavailableError("")  # of the last death
         self._failures = 0
-        self._batches = 0  # that the instance had had when its stub died last
         self._started = clock.now()
 
     def begin(self, death: Death) -> None:
@@ -176,14 +162,13 @@ class StubReplacement:
 
     def _follow(self, death: Death) -> None:
         # whoever takes the instance from the scheduler gives it back: here, unless a payload is on its way to `execute`
-        returns = self._events.away() or death.payload is not None
+        returns = self._events.away() or death.execution is not None
         self._error = error = death.stub.unhealthy()
         self.last_death = error.reason
         self._instance.say(f"{error.message} {error.reason}")
-        self._instance.bury(death.payload, death.requests, error)
-        worked = death.batches != self._batches or self._clock.now() - self._started >= _LONG_LIFE
+        self._instance.bury(death, error)
+        worked = death.worked or self._clock.now() - self._started >= _LONG_LIFE
         self._failures = 0 if death.requests else 1 if worked else self._failures + 1
-        self._batches = death.batches
         if self._failures <= _FREE_DEATHS:
             self._start(returns)
         else:
@@ -201,6 +186,8 @@ class StubReplacement:
             traceback = failure.message.partition("\n")[2] if isinstance(failure, TritonError) else ""
             self._pause(f"it could not be started again: {_text_of(failure)}", traceback)
             return
+        if self._instance.stopped:
+            return  # while it started: whoever stopped it ends what waits for it
         self.count += 1
         self.failure, self.next_try = "", None
         self._started = self._clock.now()

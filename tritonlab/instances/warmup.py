@@ -124,10 +124,11 @@ class Warmup:
 
 
 class WarmupRun:
-    """One instance's warmup. `execute` sends a payload to its stub; `died` is the error of a stub that answers no more.
+    """One instance's warmup. `execute` sends a payload to its stub, and says where it is recorded; `died` is the error
+    of a stub that answers no more.
 
-    Its payloads bring the statistics that they are recorded in: that is how the end of a call is noticed whose requests
-    were all answered through their senders.
+    What is recorded comes here first: that is how the end of a call is noticed whose requests were all answered through
+    their senders.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class WarmupRun:
         instance: str,
         clock: Clock,
         stats: InferStats,
-        execute: Callable[[Payload], None],
+        execute: Callable[[Payload, InferStats], None],
         died: Callable[[], ModelError | None],
     ) -> None:
         self._stats = _Recorder(stats if warmup.counted else None, self._on_recorded)
@@ -169,7 +170,7 @@ class WarmupRun:
         self._errors = []
         self._open = set(range(count + 1))
         self._over.clear()
-        self._execute(Payload(requests, count, "warmup", stats=self._stats))
+        self._execute(Payload(requests, count, "warmup"), self._stats)
         while not self._over.wait(_LOOK):
             if (error := self._died()) is not None:
                 return [error] * count

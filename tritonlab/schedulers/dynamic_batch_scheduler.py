@@ -5,7 +5,6 @@ Without `dynamic_batching` a batch is one request (rule 5.5.1): the same code wi
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,7 +12,6 @@ from functools import partial
 from itertools import islice
 
 from ..core.clock import Clock
-from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
@@ -21,7 +19,9 @@ from ..core.status import CancelledError, ModelError, TritonError, UnavailableEr
 from ..instances.payload import Payload
 from ..instances.rate_limiter import RateLimiter
 from .dynamic_batch import Batch, BatchConfig, Wait, take_batch
+from .instance_roster import InstanceRoster
 from .policy_queue import PolicyQueue, QueuePolicies
+from .rejections import Rejections, refusal_of
 from .response_order import ResponseOrder
 from .scheduler import STOPPING, Instance, WakeUp
 
@@ -59,18 +59,15 @@ class DynamicBatchScheduler:
         self._clock = clock
         self._instruments = instruments
         self._timer = timer
-        self._stats = stats
+        self._rejections = Rejections(version, stats, clock, instruments)
         self._order = ResponseOrder() if preserve_ordering else None
         self._lock = threading.Lock()  # guards everything below
         self._policies = PolicyQueue(policies) if policies is not None else None
         self._queue: deque[InferenceRequest] | PolicyQueue = deque() if self._policies is None else self._policies
-        self._idle: deque[Instance] = deque()
-        self._limiter = limiter
-        self._take_idle: Callable[[], Instance | None] = self._idle.popleft if limiter is None else self._take_admitted
+        self._instances = InstanceRoster(limiter, self.wake)
+        self._idle = self._instances.idle
         if hold_until:
-            self._take_idle = partial(self._take_when_queued, hold_until, self._take_idle)
-        self._away: set[int] = set()  # ids of instances whose stubs are being replaced
-        self._instances = 0
+            self._instances.take = partial(self._take_when_queued, hold_until, self._instances.take)
         self._wake_at = 0
         self._refusal: TritonError | None = None
         self._empty = threading.Condition(self._lock)
@@ -87,7 +84,7 @@ class DynamicBatchScheduler:
         request.queue_start = now
         with self._lock:
             if self._refusal is not None:
-                raise self._refused(request)
+                raise refusal_of(request, self._refusal)
             self._queue.append(request)
             request.advance(RequestEvent.ENQUEUE)
             if self._order is not None:
@@ -97,13 +94,6 @@ class DynamicBatchScheduler:
         if hook is not None:
             hook(request, now)
         self._do(work, now)
-
-    def _refused(self, request: InferenceRequest) -> TritonError:
-        """The refusal as an exception of this request's own: one that several threads raise would mix their frames."""
-        assert self._refusal is not None
-        if isinstance(self._refusal, UnavailableError):
-            return UnavailableError(request.prefix + self._refusal.message)
-        return copy.copy(self._refusal)
 
     def waiting(self) -> list[InferenceRequest]:
         """The requests that wait, in the order of execution."""
@@ -129,7 +119,7 @@ class DynamicBatchScheduler:
     def instance_ready(self, instance: Instance) -> None:
         """A new instance takes part, or one that was gone."""
         with self._lock:
-            self._instances += 1
+            self._instances.add(instance)
             if isinstance(self._refusal, ModelError):
                 self._refusal = None  # there was no other
         self.instance_idle(instance)
@@ -138,36 +128,40 @@ class DynamicBatchScheduler:
         """An instance can take a batch."""
         now = self._clock.now()
         with self._lock:
-            self._away.discard(id(instance))
-            self._idle.append(instance)
+            left = self._instances.back(instance)
             work = self._decide(now)
         self._do(work, now)
+        if left is not None:
+            left()
 
     def instance_away(self, instance: Instance) -> bool:
         """An instance takes no batches until it is idle again; whether it was idle now."""
         with self._lock:
-            self._away.add(id(instance))
             self._empty.notify_all()
-            if instance not in self._idle:
-                return False
-            self._idle.remove(instance)
-            return True
+            return self._instances.away(instance)
+
+    def instance_leaves(self, instance: Instance, left: Callable[[], None]) -> None:
+        """An instance gets no batch any more. `left` is called, without a lock held, when it has none: then it can be
+        `instance_gone`."""
+        with self._lock:
+            free = self._instances.leave(instance, left)
+        if free:
+            left()
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
         """An instance takes no more batches; with the last one, waiting requests fail with `error`."""
         with self._lock:
-            self._instances -= 1
-            self._away.discard(id(instance))
-            if instance in self._idle:
-                self._idle.remove(instance)
+            left = self._instances.remove(instance)
             self._empty.notify_all()
-            if self._instances > 0:
-                return
-            self._refusal = self._refusal or error
-            requests = list(self._queue)
-            self._queue.clear()
+            requests: list[InferenceRequest] = []
+            if not self._instances:
+                self._refusal = self._refusal or error
+                requests += self._queue
+                self._queue.clear()
         for request in requests:
-            deliver_error(request, self.version, error, self._instruments, self._clock)
+            self._rejections.fail(request, error)
+        if left is not None:
+            left()
 
     def wake(self) -> None:
         """Looks at the queue again; the timer calls it, and tests do."""
@@ -183,7 +177,7 @@ class DynamicBatchScheduler:
             self._refusal = UnavailableError(STOPPING)
         self.wake()  # nothing more will come to what waits for it
         with self._lock:
-            while self._instances and (self._queue or len(self._idle) + len(self._away) < self._instances):
+            while self._instances and (self._queue or not self._instances.settled):
                 self._empty.wait()
 
     def _decide(self, now: int) -> list[tuple[Instance | None, Sequence[InferenceRequest], Batch]]:
@@ -207,7 +201,7 @@ class DynamicBatchScheduler:
                 self._remove(cancelled)
                 queue = self._queue
                 continue
-            instance = self._take_idle()
+            instance = self._instances.take()
             if instance is None:
                 break
             for _ in requests:
@@ -217,20 +211,10 @@ class DynamicBatchScheduler:
             self._empty.notify_all()
         return work
 
-    def _take_admitted(self) -> Instance | None:
-        """The idle instance that is next by its priority, or None while its resources are taken: what is queued stays
-        there, and makes a larger batch when they are free (rule 5.10.2)."""
-        assert self._limiter is not None
-        instance: Instance = self._limiter.first(self._idle)
-        if not self._limiter.admit(instance, self.wake):
-            return None
-        self._idle.remove(instance)
-        return instance
-
     def _take_when_queued(self, count: int, take: Callable[[], Instance | None]) -> Instance | None:
         if len(self._queue) < count and self._refusal is None:
             return None
-        self._take_idle = take
+        self._instances.take = take
         return take()
 
     def _wait(self, until: int) -> None:
@@ -274,17 +258,15 @@ class DynamicBatchScheduler:
         for request in requests:
             if self._order is not None:
                 self._order.leave(request)
-            if self._stats is not None:
-                self._stats.record_rejected("CANCELED" if why is _CANCEL else "REJECTED", now - request.request_start)
             if why is _CANCEL:
                 error: TritonError = CancelledError(request.prefix + "Request cancelled")  # rule 3.10.2
             else:
                 error = UnavailableError("Request timeout expired")  # rule 5.5.9
-            deliver_error(request, self.version, error, self._instruments, self._clock)
+            self._rejections.reject(request, error, now)
 
     def __repr__(self) -> str:
         delay = f" | delay {self.config.delay // 1000}us" if self.config.delay else ""
         return (
             f"<DynamicBatchScheduler {self.name}/{self.version} "
-            f"[{len(self._queue)} queued | {self._instances - len(self._idle)} busy{delay}]>"
+            f"[{len(self._queue)} queued | {len(self._instances) - len(self._idle)} busy{delay}]>"
         )

@@ -22,7 +22,7 @@ from ..core.instrument import Instruments
 from ..core.status import EnsembleError, TritonError, UnavailableError
 from .ensemble_errors import deadlock, failed_step
 from .ensemble_progress import EnsembleProgress, Run, Work
-from .scheduler import STOPPING, Instance
+from .scheduler import STOPPING
 from .step_limits import StepLimits
 
 
@@ -94,22 +94,6 @@ class EnsembleScheduler:
     def withdraw(self, request: InferenceRequest) -> bool:
         """Its steps run: it cannot be taken out."""
         return False
-
-    def reschedule(self, request: InferenceRequest) -> bool:
-        """Is never called: an ensemble has no instances."""
-        return False
-
-    def instance_ready(self, instance: Instance) -> None:
-        """Is never called, as the next three."""
-
-    def instance_idle(self, instance: Instance) -> None: ...
-
-    def instance_away(self, instance: Instance) -> bool:
-        return False
-
-    def instance_gone(self, instance: Instance, error: TritonError) -> None: ...
-
-    def wake(self) -> None: ...
 
     def abort(self) -> None:
         """Fails the requests in flight."""

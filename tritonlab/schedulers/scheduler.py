@@ -29,7 +29,7 @@ class WakeUp(Protocol):
 
 
 class Scheduler(Protocol):
-    """Holds a model version's requests until an instance can take them.
+    """Holds a model version's requests until they can be executed.
 
     All methods may be called from any thread; none blocks but `stop`.
     """
@@ -51,6 +51,14 @@ class Scheduler(Protocol):
         """Takes a request that waits out of the queue, for the caller to answer. False if it does not wait here (any
         more), or cannot be taken out."""
         ...
+
+    def stop(self) -> None:
+        """Refuses new requests; blocks until no request waits and none is on its way to an instance."""
+        ...
+
+
+class InstanceScheduler(Scheduler, Protocol):
+    """Has instances execute the requests."""
 
     def reschedule(self, request: InferenceRequest) -> bool:
         """Takes a request back that the model released with RESCHEDULE; called by the instance before it says that it
@@ -77,8 +85,4 @@ class Scheduler(Protocol):
 
     def wake(self) -> None:
         """Looks at the queue again: the timer's call."""
-        ...
-
-    def stop(self) -> None:
-        """Refuses new requests; blocks until no request waits and none is on its way to an instance."""
         ...

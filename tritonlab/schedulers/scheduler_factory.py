@@ -15,7 +15,7 @@ from ..instances.rate_limiter import RateLimiter
 from .dynamic_batch import BatchConfig
 from .dynamic_batch_scheduler import DynamicBatchScheduler
 from .policy_queue import QueuePolicies
-from .scheduler import Scheduler, WakeUp
+from .scheduler import InstanceScheduler, WakeUp
 from .sequence_batch_scheduler import SequenceBatchScheduler
 from .sequence_config import SequenceConfig
 from .sequence_inputs import SequenceInputs
@@ -36,7 +36,7 @@ class SchedulerServices:
 
 def make_scheduler(
     name: str, version: int, config: ModelConfig, directory: Path, services: SchedulerServices
-) -> Scheduler:
+) -> InstanceScheduler:
     """The scheduler of a normalised configuration; `directory` is the model's. Raises TritonError for initial states
     that cannot be read (rule 5.6.10)."""
     clock, instruments, timer = services.clock, services.instruments, services.timer

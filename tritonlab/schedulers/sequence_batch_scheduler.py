@@ -6,17 +6,16 @@ lock, the clock and the instances.
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable
 
 from ..core.clock import Clock
-from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
-from ..core.status import CancelledError, ModelError, TritonError, UnavailableError
+from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.rate_limiter import RateLimiter
+from .rejections import Rejections, refusal_of
 from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig
 from .sequence_hosts import SequenceHosts, Work
@@ -51,7 +50,7 @@ class SequenceBatchScheduler:
         self._clock = clock
         self._instruments = instruments
         self._timer = timer
-        self._stats = stats
+        self._rejections = Rejections(version, stats, clock, instruments)
         self._warn = warn
         self._inputs = inputs
         admitted = None if limiter is None else lambda instance: limiter.admit(instance, self._retry)
@@ -86,7 +85,7 @@ class SequenceBatchScheduler:
         request.queue_start = now
         with self._lock:
             if self._refusal is not None:
-                raise self._refused(request)
+                raise refusal_of(request, self._refusal)
             conflict = self._table.conflicts(request)
             slot = self._table.admit(request, now)
             self._inputs.complete(request)
@@ -139,12 +138,6 @@ class SequenceBatchScheduler:
         hook = self._instruments.request_queued
         if hook is not None:
             hook(request, now)
-
-    def _refused(self, request: InferenceRequest) -> TritonError:
-        assert self._refusal is not None
-        if isinstance(self._refusal, UnavailableError):
-            return UnavailableError(request.prefix + self._refusal.message)
-        return copy.copy(self._refusal)
 
     # -- instances
 
@@ -242,10 +235,7 @@ class SequenceBatchScheduler:
 
     def _do(self, work: Work, now: int) -> None:
         for request, error in work.failures:
-            if isinstance(error, (CancelledError, UnavailableError)):
-                reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
-                self._stats.record_rejected(reason, now - request.request_start)
-            deliver_error(request, self.version, error, self._instruments, self._clock)
+            self._rejections.reject(request, error, now)
         for instance, payload in work.payloads:
             hook = self._instruments.batch_formed
             if hook is not None:

@@ -15,16 +15,13 @@ from ...core.request_rules import RequestRules
 from ...core.status import ModelError, TritonError, UnavailableError
 from ...instances.instance_group import abort_instances, make_instances, start_instances, stop_instances
 from ...instances.instance_plan import InstanceEvents, InstancePlan, InstanceServices
-from ...instances.instance_state import InstanceState
 from ...instances.model_instance import ModelInstance
 from ...instances.model_stub import ModelSource, ModelStub
 from ...instances.warmup import Warmup
-from ...schedulers.scheduler import Scheduler
+from ...schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
+from ...schedulers.scheduler import InstanceScheduler
 from .backend_config import check_stub_name
 from .execution_options import ExecutionOptions
-
-#: Seconds between two looks for an instance that leaves and was about to be used when it was told to.
-_LOOK = 0.02
 
 Instance = TypeVar("Instance")
 #: What two instances must have in common for one to stand for the other: device, and the group but for name and count.
@@ -39,7 +36,7 @@ class ServingInstances:
         source: ModelSource,
         directory: Path,
         rules: RequestRules,
-        scheduler: Scheduler,
+        scheduler: InstanceScheduler,
         services: InstanceServices[ModelInstance],
         stats: InferStats,
         execution: ExecutionOptions,
@@ -88,7 +85,7 @@ class ServingInstances:
         """Ends all at once, also those that start; requests that wait or execute fail."""
         instances = [*self.serving, *self.leaving, *self._starting]
         abort_instances(instances)
-        for instance in self.serving:
+        for instance in [*self.serving, *self.leaving]:
             self._scheduler.instance_gone(instance, UnavailableError("Server exited before the request completed"))
         self._unregister(instances)
 
@@ -171,13 +168,12 @@ class ServingInstances:
 
     def _leave(self, instance: ModelInstance) -> None:
         """Takes one instance from a scheduler that goes on, and ends it."""
-        free = threading.Event()
-        instance.leave(free.set)
-        while not self._scheduler.instance_away(instance) and not free.wait(_LOOK):
-            if instance.state is InstanceState.FAILED:
-                break  # the scheduler knows already
-        else:
-            self._instance_gone(instance)
+        assert isinstance(self._scheduler, DynamicBatchScheduler)  # see `loaded_model.find_changes`
+        left = threading.Event()
+        instance.retire()
+        self._scheduler.instance_leaves(instance, left.set)
+        left.wait()
+        self._instance_gone(instance)
         self._unregister([instance])
         instance.stop()
         self._signatures.pop(instance, None)

@@ -1,0 +1,45 @@
+"""`AnswerLead` lets the thread that waits for a stub's answer read it itself, which spares it being woken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from time import perf_counter
+
+from ..core.infer_request import InferenceRequest
+from ..ipc.spin import PATIENCE, SPIN_US, AnswerPace, SpinBudget
+from ..ipc.stub_link import StubLink
+
+
+class AnswerLead:
+    """Of one stub; `key` is what `spin` knows it by. Requests have it as their executor while the stub has them."""
+
+    def __init__(self, link: StubLink, spin: SpinBudget, key: int) -> None:
+        #: whether the last execution was short enough to poll for its end
+        self.quick = True
+        self._link = link
+        self._spin = spin
+        self._key = key
+        self._pace = AnswerPace()
+
+    def keep(self, request: InferenceRequest) -> None:
+        """Keeps the answer for this thread, if that waits for it: the stub may have answered before the call that sends
+        the batch returns, and the link reader would have been woken for it."""
+        if request.waiter and request.waiter == get_ident() and self.quick and self._link.hold():
+            request.waiter, request.kept = 0, self
+
+    def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
+        """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for
+        it. Once `execute` waits for another model the link reader reads, which does both models' messages then."""
+        link, budget, key = self._link, self._spin, self._key
+        if not link.held and (budget.blocks(key) or not (patient or self.quick)):
+            return False
+        pace = self._pace
+        spin = pace.begin(perf_counter()) if self.quick and budget.allowed else 0.0
+        led = link.lead(lambda: budget.blocks(key) or done(), spin=spin, timeout=None if patient else PATIENCE)
+        pace.end(perf_counter())
+        return led
+
+    def executed_in(self, ns: int) -> None:
+        """An `execute` call took so long."""
+        self.quick = ns < SPIN_US * 1000

@@ -1,0 +1,286 @@
+"""A `StubExecutor` has one stub execute payloads; an `Execution` is one of its `execute` calls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.execute_times import ExecuteTimes
+from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
+from ..core.infer_stats import InferStats
+from ..core.status import InvalidArgumentError, ModelError, TritonError
+from ..ipc.block_reader import BlockReader
+from ..ipc.spin import STUB_SPIN_US
+from ..ipc.stub_link import RESCHEDULED, Executed, PackedBatch, SharedMemoryError, StubLink
+from .answer_lead import AnswerLead
+from .execution_record import ExecutionRecord
+from .inflight_requests import InflightRequests
+from .instance_plan import BoundEvents, InstancePlan, InstanceServices
+from .model_stub import ModelStub
+from .payload import Payload
+from .response_factory import build_response, failure_of
+from .warmup import Warmup, WarmupRun
+
+
+class Execution:
+    """One `execute` call: a payload while a stub has it. `record` is told how long it took, `idle` that the stub can
+    take the next."""
+
+    __slots__ = ("batch_id", "idle", "payload", "record")
+
+    def __init__(self, payload: Payload, record: ExecutionRecord, idle: Callable[[], object]) -> None:
+        self.payload = payload
+        self.record = record
+        self.idle = idle
+        self.batch_id = 0
+
+    def ended(self, times: ExecuteTimes, *, failed: bool) -> None:
+        """Its times count now."""
+        self.record.record(self.payload, self.batch_id, times, failed=failed)
+
+
+@dataclass(frozen=True)
+class Death:
+    """What a stub left when it died: `execution` was running, `requests` had not got their final responses. `worked`:
+    it had executed something, warm-up aside."""
+
+    stub: ModelStub
+    execution: Execution | None
+    requests: Sequence[InferenceRequest]
+    worked: bool
+
+
+class StubExecutor:
+    """Runs payloads, one at a time, in one stub of an instance, until the stub ends.
+
+    `numbers` count the executions of the instance, whatever stub they are in. `on_lost` is called when the stub was
+    found dead. Guarantees: every request of a payload gets a final response, come what may: from the model, or the
+    error of a failed call, or of the stub's death.
+    """
+
+    def __init__(
+        self,
+        stub: ModelStub,
+        plan: InstancePlan,
+        services: InstanceServices[Any],
+        events: BoundEvents[Any],
+        record: ExecutionRecord,
+        numbers: Iterator[int],
+        on_lost: Callable[[StubExecutor], None],
+    ) -> None:
+        self.stub = stub
+        self.inflight = InflightRequests(plan.source.version, services.clock, services.instruments, events.reschedule)
+        self._plan = plan
+        self._services = services
+        self._idle = events.idle
+        self._iterative = events.iterative
+        self._lead = AnswerLead(stub.link, services.spin, id(self)) if events.leads else None
+        self._record = record
+        self._numbers = numbers
+        self._on_lost = on_lost
+        self._lock = threading.Lock()  # guards the next three
+        self._running: Execution | None = None
+        self._closed = False
+        self._worked = False
+        stub.link.on_executed(self._on_executed)
+
+    # -- in
+
+    def execute(self, payload: Payload) -> bool:
+        """Sends the batch to the stub; False if it takes none any more. Never blocks; errors reach the requests, not
+        the caller."""
+        return self._send(Execution(payload, self._record, self._idle))
+
+    def warm_up(self, warmup: Warmup) -> None:
+        """Executes the samples, while no scheduler gives this stub anything. Blocking. Raises TritonError (rule
+        5.8.4)."""
+        plan, services, stub = self._plan, self._services, self.stub
+
+        def execute(payload: Payload, stats: InferStats) -> None:
+            self._send(Execution(payload, self._record.of_warmup(stats), lambda: None))
+
+        def died() -> ModelError | None:
+            return stub.unhealthy() if stub.link.lost else None
+
+        WarmupRun(warmup, plan.name, services.clock, self._record.stats, execute, died).run()
+
+    def _send(self, execution: Execution) -> bool:
+        payload, stub, services = execution.payload, self.stub, self._services
+        now = services.clock.now()
+        packed, error = _pack(payload.requests, stub.link)
+        if payload.late is not None and (late := payload.late(payload.requests)):
+            if packed is not None:
+                stub.link.drop(packed)
+            return self._send_without(late, execution)
+        if not self._begin(execution, now):
+            return False
+        stub.executing_ids = tuple([request.request_id for request in payload.requests])
+        services.spin.enter(id(self))
+        services.spin.crowd.look(now)
+        if services.instruments.execute_started is not None:
+            services.instruments.execute_started(self._plan.name, execution.batch_id, payload.requests, now)
+        if packed is not None:
+            if self._lead is not None:
+                self._lead.keep(payload.requests[0])
+            try:
+                stub.link.execute(execution.batch_id, packed, STUB_SPIN_US if services.spin.allowed else 0)
+            except Exception as failure:  # a field of a type that has no wire form
+                error = _unsent(failure)
+        if error is not None:  # the instance must not stay busy for it
+            self._fail(execution, error, None)
+        if stub.link.lost:
+            self._on_lost(self)
+        return True
+
+    def _begin(self, execution: Execution, now: int) -> bool:
+        """Makes it the one that runs; False if this stub takes nothing any more."""
+        with self._lock:
+            if self._closed:
+                return False
+            payload, lead, inflight = execution.payload, self._lead, self.inflight
+            execution.batch_id = next(self._numbers)
+            self._running = execution
+            self._worked = execution.record is self._record
+            for request in payload.requests:
+                request.advance(RequestEvent.EXECUTE)
+                request.execute_start = now
+                request.executor = lead
+                inflight[request.serial] = request
+            if payload.nulls:
+                inflight.pop(NullRequest.SERIAL, None)  # nobody waits for an answer
+            return True
+
+    def _send_without(self, late: Sequence[InferenceRequest], execution: Execution) -> bool:
+        """Executes the rest of the payload, if there is any."""
+        payload = execution.payload
+        rest = [request for request in payload.requests if request not in late]
+        if not rest:
+            execution.idle()
+            return True
+        execution.payload = Payload(
+            rest, sum(request.batch_size for request in rest), payload.reason, late=payload.late
+        )
+        return self._send(execution)
+
+    # -- out
+
+    def _on_executed(self, ident: int, executed: Executed) -> None:
+        execution = self._running
+        if execution is None or ident != execution.batch_id:
+            raise ValueError(f"batch {ident} is not in execution")
+        self.stub.process.drain_output()
+        if self._lead is not None:
+            self._lead.executed_in(executed.infer_ns)
+        times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
+        if executed.failure is not None:
+            self._fail(execution, failure_of(executed.failure, self.stub.last_lines()), times)
+            return
+        requests, outputs = execution.payload.requests, executed.outputs
+        recorded = self._iterative and RESCHEDULED in outputs
+        if recorded:
+            # before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew
+            execution.ended(times, failed=False)
+            for request, output in zip(requests, outputs, strict=True):
+                if output == RESCHEDULED:
+                    self.inflight.give_back(request)
+        released = self._release(execution)
+        reader = BlockReader(self.stub.link, executed.block)
+        version, reshapes = self._plan.source.version, self._plan.reshapes
+        answered = []
+        for request, output in zip(requests, outputs, strict=True):
+            if output is None:
+                continue  # through its sender, before or later
+            if output.__class__ is str:  # RESCHEDULED
+                if not recorded:
+                    self.inflight.give_back(request)
+                continue
+            response = build_response(request, reader, output, version, final=True, reshapes=reshapes)
+            answered.append((request, response))
+        reader.finish()
+        if released and not recorded:
+            execution.ended(times, failed=False)
+        for request, response in answered:
+            self.inflight.respond(request, response)
+
+    def _release(self, execution: Execution) -> bool:
+        """The stub can take the next batch. False if it was found dead meanwhile."""
+        with self._lock:
+            if self._running is not execution:
+                return False
+            self._running = None
+        self.stub.executing_ids = ()
+        self._services.spin.leave(id(self))
+        execution.idle()
+        return True
+
+    def _fail(self, execution: Execution, error: TritonError, times: ExecuteTimes | None) -> None:
+        """The whole call failed: every request of it that is still open gets the error (rules 3.2, 3.5)."""
+        if self._release(execution):
+            execution.ended(times or ExecuteTimes(0, 0, 0), failed=True)
+        self.inflight.fail([r for r in execution.payload.requests if r.serial in self.inflight], error)
+
+    # -- for who waits
+
+    @property
+    def batch_id(self) -> int:
+        """The running `execute` call's number, 0 while there is none."""
+        execution = self._running
+        return execution.batch_id if execution is not None else 0
+
+    def executes(self, request: InferenceRequest) -> bool:
+        """Whether the request is among those of the running `execute` call, and not answered."""
+        execution = self._running
+        if execution is None or request.serial not in self.inflight:
+            return False
+        return any(r is request for r in execution.payload.requests)
+
+    def wait_for_another(self, waits: bool) -> None:
+        """`execute` waits for another model's answer now, or goes on: meanwhile it needs no core."""
+        spin = self._services.spin
+        (spin.block if waits else spin.unblock)(id(self))
+
+    # -- end
+
+    def close(self) -> None:
+        """Takes no payload any more; what runs goes on."""
+        with self._lock:
+            self._closed = True
+
+    def die(self) -> Death:
+        """Its stub is dead: what it left."""
+        with self._lock:
+            self._closed = True
+            execution, self._running = self._running, None
+            requests = list(self.inflight.values())
+        self._services.spin.leave(id(self))
+        return Death(self.stub, execution, requests, self._worked)
+
+    def bury(self, death: Death, error: TritonError) -> None:
+        """Fails what was in flight when the stub died."""
+        if death.execution is not None:
+            death.execution.ended(ExecuteTimes(0, 0, 0), failed=True)
+        self.inflight.fail(death.requests, error)
+        self.inflight.drained.set()
+
+    def abort(self, error: TritonError) -> None:
+        """Its stub was killed: requests in flight fail, and nothing counts."""
+        self.close()
+        self._services.spin.leave(id(self))
+        self.inflight.fail(list(self.inflight.values()), error)
+        self.inflight.drained.set()
+
+
+def _pack(requests: Sequence[InferenceRequest], link: StubLink) -> tuple[PackedBatch | None, TritonError | None]:
+    """The inputs in the stub's region, or why that failed."""
+    try:
+        return link.pack(requests), None
+    except SharedMemoryError as error:
+        return None, ModelError(str(error))
+    except Exception as error:
+        return None, _unsent(error)
+
+
+def _unsent(error: Exception) -> TritonError:
+    return InvalidArgumentError(f"the request cannot be sent to the model: {error}")

@@ -1,0 +1,80 @@
+"""`StubMessages` does what a stub says between the calls: responses, log lines, exceptions, memory that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..core.clock import Clock
+from ..core.instrument import Instruments
+from ..core.status import ModelError
+from ..ipc.block_reader import BlockReader
+from ..ipc.stub_link import Log, Raised, Response, StubLink
+from .inflight_requests import InflightRequests
+from .instance_plan import InstancePlan
+from .model_stub import ModelStub
+from .response_factory import build_response
+
+_LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
+
+
+class StubMessages:
+    """Of one stub, whose requests are `inflight`. `on_call(link, id, call)` does what it asks for."""
+
+    def __init__(
+        self,
+        stub: ModelStub,
+        plan: InstancePlan,
+        inflight: InflightRequests,
+        clock: Clock,
+        instruments: Instruments,
+        on_call: Callable[[StubLink, int, Any], None],
+    ) -> None:
+        self._stub = stub
+        self._plan = plan
+        self._inflight = inflight
+        self._clock = clock
+        self._instruments = instruments
+        self._on_call = on_call
+        stub.link.region.on_grow = partial(self._on_grow, "kernel")
+        stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
+
+    def hear(self, link: StubLink) -> None:
+        """Does what comes over the link of the stub, or of a process that it forked."""
+        link.on_response(partial(self._on_response, link))
+        link.on_log(self._on_log)
+        link.on_raised(self._on_raised)
+        link.on_calls(partial(self._on_call, link))
+
+    def _on_response(self, link: StubLink, handle: int, sent: Response) -> None:
+        stub = self._stub
+        reader = BlockReader(link, sent.block)
+        request = self._inflight.get(handle)
+        if request is not None:
+            stub.process.drain_output()
+            final = bool(sent.flags)
+            version, reshapes = self._plan.source.version, self._plan.reshapes
+            output = [sent.tensors, sent.error, sent.parameters]
+            response = build_response(request, reader, output, version, final=final, reshapes=reshapes)
+            response.empty = sent.error is None and sent.block is None and not sent.tensors and final
+            if isinstance(response.error, ModelError):
+                response.error.log = stub.last_lines()
+            self._inflight.respond(request, response)
+            if link is not stub.link:  # whose caller may be waiting for it where it did not come
+                stub.process.monitor.wake()
+        reader.finish()
+
+    def _on_log(self, ident: int, record: Log) -> None:
+        self._stub.process.drain_output()  # what it printed before
+        stream = "log" if record.file else "server"
+        self._stub.log(stream, _LEVELS[record.level], record.text, record.file, record.line)
+
+    def _on_raised(self, ident: int, raised: Raised) -> None:
+        self._stub.process.drain_output()
+        self._stub.log("server", "ERROR", raised.text, raised.file, raised.line)
+
+    def _on_grow(self, region: str, size: int, used: int) -> None:
+        hook = self._instruments.shm
+        if hook is not None:
+            hook(self._plan.name, region, size, used, self._clock.now())

@@ -1,0 +1,40 @@
+"""`Rejections` end requests that a scheduler took, or would have taken, and that are not executed."""
+
+from __future__ import annotations
+
+import copy
+
+from ..core.clock import Clock
+from ..core.delivery import deliver_error
+from ..core.infer_request import InferenceRequest
+from ..core.infer_stats import InferStats
+from ..core.instrument import Instruments
+from ..core.status import CancelledError, TritonError, UnavailableError
+
+
+class Rejections:
+    """Of one model version. `stats` counts those that were cancelled or had no more time."""
+
+    def __init__(self, version: int, stats: InferStats | None, clock: Clock, instruments: Instruments) -> None:
+        self._version = version
+        self._stats = stats
+        self._clock = clock
+        self._instruments = instruments
+
+    def reject(self, request: InferenceRequest, error: TritonError, now: int) -> None:
+        """Ends a request that waited; what is no fault of an execution counts as a failure of its kind."""
+        if self._stats is not None and isinstance(error, (CancelledError, UnavailableError)):
+            reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
+            self._stats.record_rejected(reason, now - request.request_start)
+        self.fail(request, error)
+
+    def fail(self, request: InferenceRequest, error: TritonError) -> None:
+        """Ends a request that waited, and counts nothing."""
+        deliver_error(request, self._version, error, self._instruments, self._clock)
+
+
+def refusal_of(request: InferenceRequest, refusal: TritonError) -> TritonError:
+    """The refusal as an exception of this request's own: one that several threads raise would mix their frames."""
+    if isinstance(refusal, UnavailableError):
+        return UnavailableError(request.prefix + refusal.message)
+    return copy.copy(refusal)
