@@ -373,9 +373,8 @@ def test_an_abort_fails_what_is_in_flight() -> None:
     ensemble.scheduler.stop()  # nothing to wait for
 
 
-def test_it_has_no_queue_and_no_instances() -> None:
+def test_it_has_no_queue() -> None:
     ensemble = Ensemble(CHAIN)
     request = ensemble.send()
     assert ensemble.scheduler.pending == 0
     assert not ensemble.scheduler.withdraw(request)
-    assert not ensemble.scheduler.reschedule(request)

@@ -357,6 +357,7 @@ def test_hooks_tell_the_way_of_a_request(lab: Lab, script: Script) -> None:
         "request_queued",
         "batch_formed",
         "execute_started",
+        "batch_executed",
         "execute_finished",
         "response_sent",
         "request_released",
