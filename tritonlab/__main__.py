@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
-from .frontends.shared.freed_memory import keep_freed_memory
 from .ipc.interpreter import Interpreter, InterpreterError
 from .ipc.own_stub import NAME, write_own_stub
 

@@ -12,7 +12,7 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
-from tritonlab.frontends.endpoints import EndpointOptions, Endpoints, Place
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints, ListenAddress
 from tritonlab.frontends.grpc.grpc_server import GRPCOptions
 from tritonlab.frontends.http.http_server import HTTPOptions
 from tritonlab.frontends.shared.access import AccessRules
@@ -133,9 +133,9 @@ def test_a_port_for_two_services_is_refused_before_any_is_open() -> None:
 
 
 def test_metrics_are_where_http_is_unless_told_otherwise() -> None:
-    assert EndpointOptions(http_address="0.0.0.0").places()["Metrics"] == Place("0.0.0.0", 8002)
+    assert EndpointOptions(http_address="0.0.0.0").places()["Metrics"] == ListenAddress("0.0.0.0", 8002)
     options = EndpointOptions(http_address="0.0.0.0", metrics_address="127.0.0.2")
-    assert options.places()["Metrics"] == Place("127.0.0.2", 8002)
+    assert options.places()["Metrics"] == ListenAddress("127.0.0.2", 8002)
 
 
 def test_an_address_that_is_none_of_ours(core: InferenceServer) -> None:

@@ -35,7 +35,7 @@ class Frontend(Protocol):
         """Refuses new requests; those under way get `timeout` seconds."""
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """A place is where one service listens; `shared`: beside other servers."""
 
     address: str
@@ -62,12 +62,12 @@ class EndpointOptions:
     http_options: HTTPOptions = field(default_factory=HTTPOptions)
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
 
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, ListenAddress]:
         """Service, as Triton calls it in its log -> where it listens, in the order Triton starts them."""
         places = {
-            "GRPC": (self.grpc, Place(self.grpc_address, self.grpc_port, self.grpc_options.reuse_port)),
-            "HTTP": (self.http, Place(self.http_address, self.http_port, self.http_options.reuse_port)),
-            "Metrics": (self.metrics, Place(self.metrics_address or self.http_address, self.metrics_port)),
+            "GRPC": (self.grpc, ListenAddress(self.grpc_address, self.grpc_port, self.grpc_options.reuse_port)),
+            "HTTP": (self.http, ListenAddress(self.http_address, self.http_port, self.http_options.reuse_port)),
+            "Metrics": (self.metrics, ListenAddress(self.metrics_address or self.http_address, self.metrics_port)),
         }
         return {name: place for name, (allowed, place) in places.items() if allowed}
 
@@ -94,7 +94,7 @@ class EndpointOptions:
 _WORDS = {"HTTP": "HTTP", "GRPC": "GRPC", "Metrics": "metrics"}
 
 
-def _by_name(item: tuple[str, Place]) -> int:
+def _by_name(item: tuple[str, ListenAddress]) -> int:
     return list(_WORDS).index(item[0])
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tritonlab.frontends.cli.table_printer import print_table
+from tritonlab.frontends.cli.startup_tables import print_table
 
 
 def test_columns_are_as_wide_as_what_they_hold() -> None:

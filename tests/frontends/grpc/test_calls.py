@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from tritonlab.frontends.grpc import calls
-from tritonlab.frontends.grpc.calls import CallServer, Refusal, StreamCall, UnaryCall
+from tritonlab.frontends.grpc.calls import CallServer, RefusedCall, StreamCall, UnaryCall
 
 OPTIONS = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 SECONDS = 10
@@ -83,7 +83,7 @@ METHODS: dict[str, Callable[[Any], object]] = {
     "/s/Unary": Unary,
     "/s/Compressed": Compressed,
     "/s/Stream": Stream,
-    "/s/Refused": lambda event: Refusal(event, grpc.StatusCode.UNAVAILABLE, "not you"),
+    "/s/Refused": lambda event: RefusedCall(event, grpc.StatusCode.UNAVAILABLE, "not you"),
 }
 
 

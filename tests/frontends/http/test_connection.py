@@ -46,7 +46,7 @@ class TritonPythonModel:
             for request in requests
         ]
 """
-Seen: TypeAlias = list[connections.Connection]
+Seen: TypeAlias = list[connections.HttpConnection]
 SIZE = 400  # bytes of a padded document
 OUT = {"name": "OUT", "parameters": {"binary_data": False}}
 
@@ -147,9 +147,7 @@ def said(reply: Reply) -> dict[str, Any]:
 # what is answered directly
 
 
-def test_a_head_that_came_before_is_not_parsed_again(
-    connection: Connection, parsed: Seen
-) -> None:
+def test_a_head_that_came_before_is_not_parsed_again(connection: Connection, parsed: Seen) -> None:
     replies = [connection.ask(infer(document(value))) for value in (1, 2, 3)]
     assert [data(reply) for reply in replies] == [[1], [2], [3]]
     assert len(parsed) == 1
@@ -341,9 +339,7 @@ def test_a_model_that_is_gone_since(http: RawHTTP, lab: Lab) -> None:
 
 
 @rule("5.14.4")
-def test_requests_are_traced_from_the_moment_that_is_asked_for(
-    connection: Connection, lab: Lab, parsed: Seen
-) -> None:
+def test_requests_are_traced_from_the_moment_that_is_asked_for(connection: Connection, lab: Lab, parsed: Seen) -> None:
     request = infer(document(1))
     assert data(connection.ask(request)) == [1]
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, mode="opentelemetry"))

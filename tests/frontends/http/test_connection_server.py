@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.raw_http import RawHTTP, read_reply
 from tests.serving import SOON, eventually, in_threads
 from tritonlab.frontends.http.connection_server import ConnectionServer
-from tritonlab.frontends.http.reply import CutOffError, Reply, Watch
+from tritonlab.frontends.http.reply import CutOffError, HttpReply, WriteWatch
 from tritonlab.frontends.http.request_parser import Request
 
 
@@ -28,7 +28,7 @@ class App:
         self.go_on = threading.Event()
         self.gone = threading.Event()
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> HttpReply:
         path = request.path.decode()
         self.begun.append(path)
         self.arrived.release()
@@ -39,8 +39,8 @@ class App:
         if "wrong" in path:
             raise ValueError("mine")
         if "events" in path:
-            return Reply(kind=b"text/event-stream", events=self._events("cut" in path, "late" in path))
-        return Reply(body=path.encode())
+            return HttpReply(kind=b"text/event-stream", events=self._events("cut" in path, "late" in path))
+        return HttpReply(body=path.encode())
 
     async def _events(self, cut: bool, late: bool) -> AsyncIterator[bytes]:
         for number in range(3):
@@ -112,9 +112,9 @@ def test_events_come_in_chunks_and_the_connection_goes_on() -> None:
 def test_events_that_are_cut_off_end_the_connection_without_their_end(path: str) -> None:
     defects: list[Exception] = []
 
-    def defect(error: Exception) -> Reply:
+    def defect(error: Exception) -> HttpReply:
         defects.append(error)
-        return Reply(500)
+        return HttpReply(500)
 
     with serving(defect=defect) as (_, _, http), closing(http.connect()) as connection:
         connection.sendall(get(path))
@@ -128,9 +128,9 @@ def test_events_that_are_cut_off_end_the_connection_without_their_end(path: str)
 def test_a_defect_is_told_and_ends_nothing() -> None:
     told: list[str] = []
 
-    def defect(error: Exception) -> Reply:
+    def defect(error: Exception) -> HttpReply:
         told.append(str(error))
-        return Reply(500, b"told")
+        return HttpReply(500, b"told")
 
     with serving(defect=defect) as (_, _, http), closing(http.connect()) as connection:
         connection.sendall(get("/wrong") + get("/two"))
@@ -156,9 +156,9 @@ def test_a_watch_sees_begin_and_end_whether_the_client_reads_or_not(reads: bool)
     seen: list[str] = []
     over = threading.Event()
 
-    async def app(request: Request) -> Reply:
-        watch = Watch(lambda: seen.append("begin"), lambda: (seen.append("end"), over.set())[0])
-        return Reply(body=b"x", more=[bytes(16 << 20)], watch=watch)
+    async def app(request: Request) -> HttpReply:
+        watch = WriteWatch(lambda: seen.append("begin"), lambda: (seen.append("end"), over.set())[0])
+        return HttpReply(body=b"x", more=[bytes(16 << 20)], watch=watch)
 
     server = ConnectionServer(app, "test")
     http = RawHTTP("lab", f"127.0.0.1:{server.start('127.0.0.1', 0)}")

@@ -19,7 +19,7 @@ from tests.conformance.raw_http import JSON_SIZE, RawHTTP, read_reply
 from tests.conformance.rules import rule
 from tests.serving import Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
-from tritonlab.frontends.http.connection import Connection
+from tritonlab.frontends.http.connection import HttpConnection
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
 from tritonlab.frontends.http.request_parser import RequestParser
@@ -278,9 +278,9 @@ def test_a_client_that_reads_no_events_loses_its_stream(http: RawHTTP, monkeypat
 
 
 def test_a_connection_that_is_reset_is_forgotten(http: RawHTTP) -> None:
-    def lost() -> list[Connection]:
+    def lost() -> list[HttpConnection]:
         gc.collect()
-        return [each for each in gc.get_objects() if type(each) is Connection and each._parser._parser is None]
+        return [each for each in gc.get_objects() if type(each) is HttpConnection and each._parser._parser is None]
 
     for _ in range(5):
         with closing(http.connect()) as connection:

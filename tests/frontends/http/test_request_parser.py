@@ -13,15 +13,15 @@ import pytest
 
 from tests.conformance.raw_http import RawHTTP, read_reply
 from tritonlab.frontends.http.connection_server import ConnectionServer
-from tritonlab.frontends.http.reply import Reply
+from tritonlab.frontends.http.reply import HttpReply
 from tritonlab.frontends.http.request_parser import Request
 
 UPGRADE = "Connection: Upgrade\r\nUpgrade: h2c\r\n"
 
 
-async def tell(request: Request) -> Reply:
+async def tell(request: Request) -> HttpReply:
     """Answers with the path and the body."""
-    return Reply(body=json.dumps([request.path.decode(), request.body.decode()]).encode())
+    return HttpReply(body=json.dumps([request.path.decode(), request.body.decode()]).encode())
 
 
 @pytest.fixture(scope="module")

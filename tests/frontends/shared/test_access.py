@@ -7,14 +7,14 @@ import pytest
 
 from tests.conformance.rules import rule
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
-from tritonlab.frontends.shared.access import AccessRules, Answer, Door, host_name, new_token
+from tritonlab.frontends.shared.access import AccessRules, Door, DoorAnswer, host_name, new_token
 
 
 def ask(rules: AccessRules, method: str = "POST", **headers: str) -> tuple[int, str, dict[str, str]]:
     """Status, error text or body, and headers of the answer to one request."""
     found = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     door = Door(rules)
-    answer = door.ask(method, b"/v2", found) or Answer(200, door.for_page(found), b"answered")
+    answer = door.ask(method, b"/v2", found) or DoorAnswer(200, door.for_page(found), b"answered")
     body = answer.body.decode()
     about = {name.decode().lower(): value.decode() for name, value in answer.headers}
     return answer.status, json.loads(body)["error"] if body.startswith("{") else body, about

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from ...instances.rate_limiter import Limits
 from ...ipc.stub_launcher import STUB
 from ...server.inference_server import InferenceServer
 from ...server.models.backends import DEFAULT_DIRECTORY
-from .table_printer import print_table
 
 
 def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
@@ -69,3 +68,26 @@ def _resources(limits: Limits) -> Iterator[str]:
 
 def _flag(value: bool) -> str:
     return str(int(value))
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Draws a table as Triton draws it in its log; a cell of several lines makes its row as high.
+
+    >>> print(print_table(["Model", "Version"], [["add_sub", "1"]]))
+    +---------+---------+
+    | Model   | Version |
+    +---------+---------+
+    | add_sub | 1       |
+    +---------+---------+
+    """
+    cells = [[cell.split("\n") for cell in row] for row in (head, *rows)]
+    widths = [max(len(line) for row in cells for line in row[column]) for column in range(len(head))]
+    rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
+    lines = [rule]
+    for number, row in enumerate(cells):
+        for height in range(max(len(cell) for cell in row)):
+            texts = (cell[height] if height < len(cell) else "" for cell in row)
+            lines.append(f"| {' | '.join(text.ljust(width) for text, width in zip(texts, widths, strict=True))} |")
+        if number == 0 or number == len(rows):
+            lines.append(rule)
+    return "\n".join(lines if rows else [*lines, rule])

@@ -284,7 +284,7 @@ class StreamCall(GRPCCall):
 CallFactory: TypeAlias = Callable[[Any], object]
 
 
-class Refusal(UnaryCall):
+class RefusedCall(UnaryCall):
     """Answers a call of any kind with an error, whatever it says."""
 
     def __init__(self, event: Any, code: grpc.StatusCode, text: str) -> None:
@@ -338,7 +338,7 @@ class CallServer:
         self._accept()
         factory = self._methods.get(event.call_details.method)
         if factory is None:
-            Refusal(event, grpc.StatusCode.UNIMPLEMENTED, "")  # Triton says no more (measured)
+            RefusedCall(event, grpc.StatusCode.UNIMPLEMENTED, "")  # Triton says no more (measured)
         else:
             factory(event)
 

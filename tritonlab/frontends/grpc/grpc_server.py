@@ -16,7 +16,7 @@ from ...ipc.stub_log import LogRecord
 from ...server.inference_server import InferenceServer
 from ..shared.access import AUTHORIZATION, AccessRules
 from ..shared.shared_memory_manager import SharedMemoryManager
-from .calls import MISSING, CallFactory, CallServer, Refusal
+from .calls import MISSING, CallFactory, CallServer, RefusedCall
 from .control_handlers import HEALTH, RPCS, ControlCall, Services
 from .infer_handler import InferService, ModelInferCall
 from .stream_infer_handler import ModelStreamInferCall
@@ -147,7 +147,7 @@ class GRPCServer:
         def guarded(event: Any) -> object:
             sent = [value for key, value in event.invocation_metadata if key == AUTHORIZATION]
             if refused := access.refuses(sent, AUTHORIZATION):
-                return Refusal(event, grpc.StatusCode.UNAUTHENTICATED, refused)
+                return RefusedCall(event, grpc.StatusCode.UNAUTHENTICATED, refused)
             return factory(event)
 
         return guarded
@@ -163,7 +163,7 @@ class GRPCServer:
             if header in event.invocation_metadata:
                 return factory(event)
             text = f"This protocol is restricted, expecting header '{RESTRICTED_PREFIX}{key}'"
-            return Refusal(event, grpc.StatusCode.UNAVAILABLE, text)
+            return RefusedCall(event, grpc.StatusCode.UNAVAILABLE, text)
 
         return restricted
 

@@ -84,7 +84,7 @@ class CompletionQueue:
         self.post(None)
 
 
-class Call:
+class PublicCall:
     """A call between its handler, which starts operations, and the threads that carry them out."""
 
     def __init__(self, queue: CompletionQueue, readers: ThreadPoolExecutor, requests: Any, context: Any) -> None:
@@ -168,7 +168,7 @@ class Server(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in it
         """Every method is a stream both ways; which of them there are is known above."""
 
         def run(requests: Any, context: Any) -> Iterator[bytes]:
-            call = Call(self._queue, self._readers, requests, context)
+            call = PublicCall(self._queue, self._readers, requests, context)
             named = SimpleNamespace(method=details.method.encode())
             metadata = details.invocation_metadata
             self._queue.post(self._on_call, success=True, call=call, call_details=named, invocation_metadata=metadata)

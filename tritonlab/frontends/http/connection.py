@@ -1,12 +1,13 @@
-"""One HTTP/1.1 connection: requests are read, answered one after the other in their order, and written.
+"""One HTTP/1.1 connection reads its client's requests, and writes the replies in the same order.
 
-The application gets a whole request and gives a Reply. A head that came before on the same connection, byte by byte, is
-not parsed again: an endpoint that has answered it may ask to get the bodies behind it as they come (`remember`), and
-answers in place. add_sub with one caller on two cores: 300 us p50 instead of 400; what parser, request, routes and task
-run has left the processor's caches when the next request comes. The access rules are asked for each head that is
-parsed, and decide from nothing else; so what they said of a head holds for it when it comes again.
+The application gets a whole request and gives an HttpReply. A head that is the same, byte by byte, as an earlier one of
+the connection is not parsed again: an endpoint that has answered it may ask for the bodies behind it as they come
+(`remember`), and answers in place. That makes add_sub with one caller on two cores 300 us p50 instead of 400, because
+the code of parser, request, routes and task has left the processor's caches when the next request comes. The access
+rules are asked for each head that is parsed, and decide from the head alone; so what they said of it still holds when
+it comes again.
 
-A client that has said all it has to say, and shut down its side, is answered.
+A client that has shut down its side after its last request still gets its replies.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
-from ..shared.access import Answer, Door
-from .reply import TEXT, CutOffError, Reply
+from ..shared.access import Door, DoorAnswer
+from .reply import TEXT, CutOffError, HttpReply
 from .reply_writer import ReplyWriter
 from .request_parser import BadRequestError, Request, RequestParser
 
 #: What a request is answered with where its head is known, or what gives that later; None has it parsed after all.
-Direct: TypeAlias = Callable[[memoryview], Reply | Coroutine[Any, Any, Reply] | None]
+Direct: TypeAlias = Callable[[memoryview], HttpReply | Coroutine[Any, Any, HttpReply] | None]
 
 _END = b"\r\n\r\n"
 _OURS = (b"content-type", b"content-length")
@@ -36,13 +37,13 @@ MAX_HEADS = 16
 _MAX_HEAD = 1 << 12
 
 
-class Server(Protocol):
+class ConnectionHost(Protocol):
     """What the connections of one server share."""
 
-    app: Callable[[Request], Awaitable[Reply]]
-    defect: Callable[[Exception], Reply]
+    app: Callable[[Request], Awaitable[HttpReply]]
+    defect: Callable[[Exception], HttpReply]
     door: Door
-    connections: set[Connection]
+    connections: set[HttpConnection]
     stopping: bool
 
 
@@ -54,10 +55,10 @@ class KnownHead(NamedTuple):
     answer: Direct
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Answers the requests of one client. Everything runs on the event loop."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._parser = RequestParser(self._on_head, self._on_request)
         self._known: dict[bytes, KnownHead] = {}
@@ -142,7 +143,7 @@ class Connection(asyncio.Protocol):
         reply = known.answer(body)
         if reply is None:
             return False
-        if not isinstance(reply, Reply):
+        if not isinstance(reply, HttpReply):
             self._start(known.request, reply)
         elif (whole := reply.whole(True, known.request.reply_headers)) is not None:
             self._transport.write(whole)
@@ -200,12 +201,12 @@ class Connection(asyncio.Protocol):
         kept.reply_headers = request.reply_headers
         self._known[head] = KnownHead(size, kept, answer)
 
-    def _start(self, request: Request, reply: Awaitable[Reply]) -> None:
+    def _start(self, request: Request, reply: Awaitable[HttpReply]) -> None:
         self._current = request
         request.answered = True
         self._task = asyncio.get_running_loop().create_task(self._run(request, reply))
 
-    async def _run(self, request: Request, reply: Awaitable[Reply]) -> None:
+    async def _run(self, request: Request, reply: Awaitable[HttpReply]) -> None:
         keep_alive = False
         try:
             try:
@@ -239,11 +240,11 @@ class Connection(asyncio.Protocol):
                 self._waiting = None
 
 
-async def _given(reply: Reply) -> Reply:
+async def _given(reply: HttpReply) -> HttpReply:
     return reply
 
 
-def _refused(answer: Answer) -> Reply:
+def _refused(answer: DoorAnswer) -> HttpReply:
     about = dict(answer.headers)
     kind, rest = about.get(b"content-type", TEXT), [each for each in answer.headers if each[0] not in _OURS]
-    return Reply(answer.status, answer.body, kind, rest)
+    return HttpReply(answer.status, answer.body, kind, rest)

@@ -11,8 +11,8 @@ import uvloop
 
 from ..shared.access import AccessRules, Door
 from ..shared.listener import BACKLOG, listen
-from .connection import Connection
-from .reply import Reply, failure
+from .connection import HttpConnection
+from .reply import HttpReply, failure
 from .request_parser import Request
 
 #: Seconds an idle connection is kept, at least: longer than clients keep theirs, or both would close one at the same
@@ -22,7 +22,7 @@ KEEP_ALIVE = 3600
 _log = logging.getLogger(__name__)
 
 
-def _defect(error: Exception) -> Reply:
+def _defect(error: Exception) -> HttpReply:
     _log.error("a request failed", exc_info=error)
     return failure(500, f"unexpected error: {type(error).__name__}: {error}")
 
@@ -35,15 +35,15 @@ class ConnectionServer:
 
     def __init__(
         self,
-        app: Callable[[Request], Awaitable[Reply]],
+        app: Callable[[Request], Awaitable[HttpReply]],
         name: str,
         access: AccessRules | None = None,
-        defect: Callable[[Exception], Reply] = _defect,
+        defect: Callable[[Exception], HttpReply] = _defect,
     ) -> None:
         self.app = app
         self.defect = defect
         self.door = Door(access or AccessRules())
-        self.connections: set[Connection] = set()
+        self.connections: set[HttpConnection] = set()
         self.stopping = False
         self._name = name
         self._timeout = 0.0
@@ -83,7 +83,7 @@ class ConnectionServer:
     async def _serve(self, listener: object) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        server = await self._loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)  # type: ignore[call-overload]
+        server = await self._loop.create_server(lambda: HttpConnection(self), sock=listener, backlog=BACKLOG)  # type: ignore[call-overload]
         self._loop.call_later(KEEP_ALIVE, self.close_idle)
         self._begun.set()
         await self._stop.wait()

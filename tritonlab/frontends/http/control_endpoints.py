@@ -1,5 +1,5 @@
-"""Each endpoint other than inference is a method here: it takes a Call and gives a Reply (rules 6.1, 6.10, 5.11 and
-5.14).
+"""Each endpoint other than inference is a method here, which takes an HttpCall and gives an HttpReply (rules 6.1, 6.10,
+5.11 and 5.14).
 
 They may block, on a thread of their own.
 """
@@ -30,7 +30,7 @@ from .json_document import (
     parse,
     refuse_large_numbers,
 )
-from .reply import TEXT, Call, Reply, failure
+from .reply import TEXT, HttpCall, HttpReply, failure
 from .version_number import version_number
 
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
@@ -38,8 +38,8 @@ _AT_ONCE = 1 << 20  # characters of a file that are decoded without letting othe
 _CUDA_HANDLE_SIZE = 64  # of a cudaIpcMemHandle_t
 
 
-def document(value: Any) -> Reply:
-    return Reply(body=json_writer.value(value))
+def document(value: Any) -> HttpReply:
+    return HttpReply(body=json_writer.value(value))
 
 
 class ControlEndpoints:
@@ -52,41 +52,43 @@ class ControlEndpoints:
 
     # -- health and metadata
 
-    def live(self, call: Call) -> Reply:
-        return Reply(200 if self._core.live() else 400, kind=TEXT)
+    def live(self, call: HttpCall) -> HttpReply:
+        return HttpReply(200 if self._core.live() else 400, kind=TEXT)
 
-    def ready(self, call: Call) -> Reply:
-        return Reply(200 if self._core.ready() else 400, kind=TEXT)
+    def ready(self, call: HttpCall) -> HttpReply:
+        return HttpReply(200 if self._core.ready() else 400, kind=TEXT)
 
-    def server_metadata(self, call: Call) -> Reply:
+    def server_metadata(self, call: HttpCall) -> HttpReply:
         return document(self._core.server_metadata())
 
-    def model_metadata(self, call: Call) -> Reply:
+    def model_metadata(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
         return document(self._core.model_metadata(name, version))
 
-    def model_ready(self, call: Call) -> Reply:
+    def model_ready(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
         # since 2026-06 the unknown model of 2.51's 400 is not found
-        return Reply(kind=TEXT) if self._core.model_ready(name, version) else failure(400, "Model version not ready")
+        return (
+            HttpReply(kind=TEXT) if self._core.model_ready(name, version) else failure(400, "Model version not ready")
+        )
 
-    def model_config(self, call: Call) -> Reply:
+    def model_config(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
         return document(to_dict(self._core.model_config(name, version)))
 
-    def statistics(self, call: Call) -> Reply:
+    def statistics(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
         return document(self._core.statistics(name, version))
 
     # -- the model repository
 
-    def repository_index(self, call: Call) -> Reply:
+    def repository_index(self, call: HttpCall) -> HttpReply:
         given, ready = find(_optional(call), "ready")
         if given and type(ready) is not bool:
             raise InternalError("Invalid value for 'ready': expected a boolean")
         return document(self._core.index(ready=given and ready))
 
-    def load(self, call: Call) -> Reply:
+    def load(self, call: HttpCall) -> HttpReply:
         self._access.check_model_control()
         _refuse_repository(call)
         config: str | None = None
@@ -101,9 +103,9 @@ class ControlEndpoints:
             else:
                 raise InternalError("unexpected error on creating Triton parameter")
         self._core.load(call.path["model"], config, files or None)
-        return Reply()
+        return HttpReply()
 
-    def unload(self, call: Call) -> Reply:
+    def unload(self, call: HttpCall) -> HttpReply:
         self._access.check_model_control()
         _refuse_repository(call)
         try:
@@ -118,33 +120,33 @@ class ControlEndpoints:
             except TritonError as error:
                 raise about("Unable to parse 'unload_dependents'", error) from None
         self._core.unload(call.path["model"], given and dependents, wait=False)
-        return Reply()
+        return HttpReply()
 
     # -- shared memory
 
-    def system_status(self, call: Call) -> Reply:
+    def system_status(self, call: HttpCall) -> HttpReply:
         return document(self._shared_memory.status(call.path.get("region", "")))
 
-    def system_register(self, call: Call) -> Reply:
+    def system_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "system")
         request = _document(call)
         key = as_string(_field(request, "key"))
         given, offset = find(request, "offset")
         offset = as_uint(offset) if given else 0
         self._shared_memory.register_system(name, key, offset, as_uint(_field(request, "byte_size")))
-        return Reply()
+        return HttpReply()
 
-    def system_unregister(self, call: Call) -> Reply:
+    def system_unregister(self, call: HttpCall) -> HttpReply:
         if "region" in call.path:
             self._shared_memory.unregister(call.path["region"])
         else:
             self._shared_memory.unregister_all()
-        return Reply()
+        return HttpReply()
 
-    def cuda_status(self, call: Call) -> Reply:
+    def cuda_status(self, call: HttpCall) -> HttpReply:
         return document(self._shared_memory.cuda_status(call.path.get("region", "")))
 
-    def cuda_register(self, call: Call) -> Reply:
+    def cuda_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "cuda")
         request = _document(call)
         handle = as_string(member(_field(request, "raw_handle"), "b64"))
@@ -153,15 +155,15 @@ class ControlEndpoints:
         if len(decode_base64(handle)) != _CUDA_HANDLE_SIZE:
             raise InvalidArgumentError("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
         self._shared_memory.register_cuda(name)
-        return Reply()
+        return HttpReply()
 
-    def cuda_unregister(self, call: Call) -> Reply:
+    def cuda_unregister(self, call: HttpCall) -> HttpReply:
         self._shared_memory.unregister_cuda(call.path.get("region", ""))
-        return Reply()
+        return HttpReply()
 
     # -- settings
 
-    def trace_setting(self, call: Call) -> Reply:
+    def trace_setting(self, call: HttpCall) -> HttpReply:
         self._access.check_settings()
         model = call.path.get("model", "")
         settings = self._core.trace_settings
@@ -171,7 +173,7 @@ class ControlEndpoints:
             current = settings.get(model)
         return document({key: value if key == "trace_level" else value[0] for key, value in current.items()})
 
-    def logging(self, call: Call) -> Reply:
+    def logging(self, call: HttpCall) -> HttpReply:
         self._access.check_settings()
         settings = self._core.log_settings
         if call.method == "POST":
@@ -230,29 +232,29 @@ def decode_base64(text: str) -> bytes:
     return bytes(found)
 
 
-def _model(call: Call) -> tuple[str, str]:
+def _model(call: HttpCall) -> tuple[str, str]:
     """Name and version of the path, "" for none. Raises InvalidArgumentError for a version of more than 64 bits."""
     version = call.path.get("version", "")
     version_number(version)
     return call.path.get("model", ""), version
 
 
-def _document(call: Call) -> Any:
+def _document(call: HttpCall) -> Any:
     document = parse(call.body)
     refuse_large_numbers(call.body)
     return document
 
 
-def _optional(call: Call) -> Any:
+def _optional(call: HttpCall) -> Any:
     return _document(call) if call.body else None
 
 
-def _refuse_repository(call: Call) -> None:
+def _refuse_repository(call: HttpCall) -> None:
     if "repository" in call.path:
         raise UnsupportedError("'repository_name' specification is not supported")
 
 
-def _region(call: Call, kind: str) -> str:
+def _region(call: HttpCall, kind: str) -> str:
     if "region" not in call.path:
         raise InvalidArgumentError(f"'region name' is necessary to register {kind} shared memory region")
     return call.path["region"]

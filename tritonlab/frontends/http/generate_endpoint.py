@@ -13,7 +13,7 @@ from ...core.status import InvalidArgumentError, TritonError
 from ..shared.exchange import Exchange
 from . import errors, generate
 from .large_work import JSON_AT_ONCE, LargeWork
-from .reply import METHOD_NOT_ALLOWED, CutOffError, Headers, Reply, failure, header, refusal
+from .reply import METHOD_NOT_ALLOWED, CutOffError, Headers, HttpReply, failure, header, refusal
 from .request_parser import Request
 from .restricted_features import RestrictedFeatures
 from .version_number import version_number
@@ -88,18 +88,20 @@ class GenerateEndpoint:
         self._restricted = restricted
         self._stream = stream
 
-    async def __call__(self, request: Request, path: dict[str, str]) -> Reply:
+    async def __call__(self, request: Request, path: dict[str, str]) -> HttpReply:
         loop = asyncio.get_running_loop()
         if len(request.body) > JSON_AT_ONCE:
             started = await self._work.run(self._start, request, path, loop)
         else:
             started = self._start(request, path, loop)
         request.body = b""
-        if isinstance(started, Reply):
+        if isinstance(started, HttpReply):
             return started
         return await _events(started, request) if self._stream else await _single(started)
 
-    def _start(self, request: Request, path: dict[str, str], loop: asyncio.AbstractEventLoop) -> Reply | ResponseQueue:
+    def _start(
+        self, request: Request, path: dict[str, str], loop: asyncio.AbstractEventLoop
+    ) -> HttpReply | ResponseQueue:
         headers: Headers = request.headers
         if (restricted := self._restricted.refusal("inference", headers)) is not None:
             return restricted
@@ -119,7 +121,7 @@ class GenerateEndpoint:
         return queue
 
 
-async def _events(queue: ResponseQueue, request: Request) -> Reply:
+async def _events(queue: ResponseQueue, request: Request) -> HttpReply:
     """The status is that of the first response. A client that goes cancels the request (rule 6.9.3)."""
     request.on_gone = queue.abandon
     first = await queue.get()
@@ -132,13 +134,13 @@ async def _events(queue: ResponseQueue, request: Request) -> Reply:
         if queue.overrun:
             raise CutOffError
 
-    return Reply(first[0] if first is not None else 200, kind=_EVENTS, events=events())
+    return HttpReply(first[0] if first is not None else 200, kind=_EVENTS, events=events())
 
 
-async def _single(queue: ResponseQueue) -> Reply:
+async def _single(queue: ResponseQueue) -> HttpReply:
     status, body, count = 200, b"", 0
     while (item := await queue.get()) is not None:
         count += 1
         if count == 1:
             status, body = item
-    return Reply(status, body if count == 1 else errors.body(generate.NOT_ONE_RESPONSE))
+    return HttpReply(status, body if count == 1 else errors.body(generate.NOT_ONE_RESPONSE))

@@ -20,7 +20,7 @@ from .control_endpoints import ControlEndpoints
 from .generate_endpoint import GenerateEndpoint
 from .infer_endpoint import PATH, InferEndpoint
 from .large_work import LargeWork
-from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Call, Reply, failure, refusal
+from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, HttpCall, HttpReply, failure, refusal
 from .request_parser import Request
 from .restricted_features import RestrictedFeatures
 from .traced_call import TracedCall
@@ -32,7 +32,7 @@ _THREADS = 64
 _HEALTH_THREADS = 4
 
 
-Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[Reply]]
+Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[HttpReply]]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class HTTPApp:
         self._health_threads.shutdown(wait=False, cancel_futures=True)
         self._work.close()
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> HttpReply:
         path = request.path
         infer = PATH.fullmatch(path) if path.endswith(b"/infer") else None
         if infer is not None:
@@ -87,7 +87,7 @@ class HTTPApp:
                 return await action(request, match.groupdict())
         return failure(404, "Not Found", TEXT)
 
-    def on_defect(self, error: Exception) -> Reply:
+    def on_defect(self, error: Exception) -> HttpReply:
         """A defect of ours: the client is told that there was one, the log says where."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
@@ -152,7 +152,7 @@ class _Endpoint:
         category: str,
         methods: tuple[str, ...],
         kind: bytes,
-        action: Callable[[Call], Reply],
+        action: Callable[[HttpCall], HttpReply],
         blocks: bool = True,
     ) -> None:
         self._app = app
@@ -163,8 +163,8 @@ class _Endpoint:
         self._blocks = blocks
         self._threads = app._health_threads if category == "health" else app._threads
 
-    async def __call__(self, request: Request, path: dict[str, str]) -> Reply:
-        call = Call(request.method, path, request.headers, request.body)
+    async def __call__(self, request: Request, path: dict[str, str]) -> HttpReply:
+        call = HttpCall(request.method, path, request.headers, request.body)
         if (restricted := self._app._restricted.refusal(self._category, call.headers)) is not None:
             return restricted
         if call.method not in self._methods:

@@ -23,7 +23,7 @@ from .infer_encoder import InferEncoder
 from .large_work import LargeWork
 from .raw_input import raw_request
 from .reply import BINARY as BINARY_KIND
-from .reply import METHOD_NOT_ALLOWED, TEXT, Headers, Reply, failure, header, refusal
+from .reply import METHOD_NOT_ALLOWED, TEXT, Headers, HttpReply, failure, header, refusal
 from .request_parser import Request
 from .requested_outputs import BINARY, RequestedOutputs
 from .restricted_features import RestrictedFeatures
@@ -137,7 +137,7 @@ class InferEndpoint:
         restricted: RestrictedFeatures,
         forwarded: Forwarded | None,
         max_input_size: int,
-        on_defect: Callable[[Exception], Reply],
+        on_defect: Callable[[Exception], HttpReply],
         work: LargeWork,
     ) -> None:
         self._exchange = exchange
@@ -149,9 +149,9 @@ class InferEndpoint:
         self._on_defect = on_defect
         self._work = work
 
-    async def __call__(self, request: Request, model: str, version: str) -> Reply:
+    async def __call__(self, request: Request, model: str, version: str) -> HttpReply:
         head = self._read(request, model, version)
-        if isinstance(head, Reply):
+        if isinstance(head, HttpReply):
             return head
         loop = asyncio.get_running_loop()
         body, request.body = request.body, b""
@@ -176,7 +176,7 @@ class InferEndpoint:
             self._exchange.shared_memory.in_use and _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
         )
 
-    def _read(self, request: Request, model: str, version: str) -> InferHead | Reply:
+    def _read(self, request: Request, model: str, version: str) -> InferHead | HttpReply:
         if (restricted := self._restricted.refusal("inference", request.headers)) is not None:
             return restricted
         if request.method != "POST":
@@ -188,13 +188,13 @@ class InferEndpoint:
 
     def _answer(
         self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview
-    ) -> Reply | Coroutine[Any, Any, Reply] | None:
+    ) -> HttpReply | Coroutine[Any, Any, HttpReply] | None:
         """`Direct`: the answer to a request with the same head as one that was answered before."""
         if self._exchange.core.tracer.active or self._is_large(head, body):
             return None  # `TracedCall` has more to note
         try:
             begun = self._begin(head, body, loop)
-            if isinstance(begun, Reply):
+            if isinstance(begun, HttpReply):
                 return begun
             return self._end(begun) if begun.answer.over and not begun.is_large() else self._finish(begun)
         except Exception as error:
@@ -207,7 +207,7 @@ class InferEndpoint:
         loop: asyncio.AbstractEventLoop,
         *,
         polls: bool = True,
-    ) -> _Asked | Reply:
+    ) -> _Asked | HttpReply:
         """Starts a request; `polls`: and waits a moment for its answer where that is worth it."""
         model, number = head.model, head.version
         try:
@@ -235,7 +235,7 @@ class InferEndpoint:
         answer.polled = False
         return _Asked(head, request, answer, outputs, found)
 
-    async def _finish(self, asked: _Asked) -> Reply:
+    async def _finish(self, asked: _Asked) -> HttpReply:
         try:
             await asked.answer.wait()
         except BaseException:
@@ -243,7 +243,7 @@ class InferEndpoint:
             raise
         return await self._work.run(self._end, asked) if asked.is_large() else self._end(asked)
 
-    def _end(self, asked: _Asked) -> Reply:
+    def _end(self, asked: _Asked) -> HttpReply:
         self._exchange.over(asked.request)
         response = asked.answer.take(none="received an unexpected null response")
         if response.error is not None:  # not raised: its traceback would keep this call, body and all
@@ -263,9 +263,9 @@ class InferEndpoint:
 
     def _encode(
         self, response: InferenceResponse, outputs: RequestedOutputs, found: ModelVersion, accepts: str | None
-    ) -> Reply:
+    ) -> HttpReply:
         text, blobs = self._encoder.encode(response, outputs, found)
-        reply = Reply(body=text)
+        reply = HttpReply(body=text)
         if blobs:
             reply.kind = BINARY_KIND
             reply.more = blobs

@@ -1,4 +1,4 @@
-"""A `Call` is what an endpoint is asked with, a `Reply` what it answers."""
+"""An `HttpCall` is what an endpoint is asked with, an `HttpReply` what it answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JOIN_BELOW = 1 << 16
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
-class Watch(NamedTuple):
+class WriteWatch(NamedTuple):
     """Called before the first byte of a reply is written, and after the last, or when nothing more will be."""
 
     begin: Callable[[], None]
@@ -31,7 +31,7 @@ class Watch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reply:
+class HttpReply:
     """A status, and a body in pieces, which are not copied if they are many bytes; or `events`, sent as they come."""
 
     status: int = 200
@@ -41,7 +41,7 @@ class Reply:
     more: Sequence[bytes | memoryview] = ()
 
     events: AsyncIterator[bytes] | None = None
-    watch: Watch | None = None
+    watch: WriteWatch | None = None
 
     @property
     def size(self) -> int:
@@ -87,19 +87,19 @@ class CutOffError(Exception):
     """The events of a reply end before their end: the connection does, too."""
 
 
-def refusal(error: TritonError, kind: bytes = JSON, headers: Headers = ()) -> Reply:
-    return Reply(errors.status(error), errors.body(error.message), kind, headers)
+def refusal(error: TritonError, kind: bytes = JSON, headers: Headers = ()) -> HttpReply:
+    return HttpReply(errors.status(error), errors.body(error.message), kind, headers)
 
 
-def failure(status: int, text: str, kind: bytes = JSON) -> Reply:
-    return Reply(status, errors.body(text), kind)
+def failure(status: int, text: str, kind: bytes = JSON) -> HttpReply:
+    return HttpReply(status, errors.body(text), kind)
 
 
 METHOD_NOT_ALLOWED = "Method Not Allowed"
 
 
 @dataclass(slots=True)
-class Call:
+class HttpCall:
     """A request to an endpoint, its body read. `path` are the parts of the path that the route names."""
 
     method: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from . import errors
-from .reply import LAST_CHUNK, Reply, chunk
+from .reply import LAST_CHUNK, HttpReply, chunk
 from .request_parser import Request
 
 #: Bytes that are skipped, and seconds, after what was no HTTP.
@@ -43,7 +43,7 @@ class ReplyWriter:
         if not (self.refused or self._transport.is_closing()):
             self._transport.write(data)
 
-    async def send(self, request: Request, reply: Reply, keep_alive: bool) -> None:
+    async def send(self, request: Request, reply: HttpReply, keep_alive: bool) -> None:
         """Writes a whole reply. Raises CutOffError where it ends before its end."""
         if reply.watch is None:
             await self._send(request, reply, keep_alive)
@@ -54,7 +54,7 @@ class ReplyWriter:
         finally:
             reply.watch.end()
 
-    async def _send(self, request: Request, reply: Reply, keep_alive: bool) -> None:
+    async def _send(self, request: Request, reply: HttpReply, keep_alive: bool) -> None:
         headers = request.reply_headers
         if reply.events is not None:
             self.write(reply.head(keep_alive, headers))
@@ -77,7 +77,7 @@ class ReplyWriter:
         """Answers what is no HTTP, as all errors are told, and ends the connection. What the client is still sending is
         skipped for a while: closed at once, the connection would be reset, and the answer lost."""
         if not self._transport.is_closing():
-            reply = Reply(400, errors.body(text), b"text/plain; charset=utf-8")
+            reply = HttpReply(400, errors.body(text), b"text/plain; charset=utf-8")
             self.write(reply.head(False) + reply.body)
             self.refused = True
             self._transport.write_eof()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...core.status import InvalidArgumentError
 from ..shared.access import CATEGORIES
-from .reply import TEXT, Headers, Reply, failure, header
+from .reply import TEXT, Headers, HttpReply, failure, header
 
 
 class RestrictedFeatures:
@@ -21,7 +21,7 @@ class RestrictedFeatures:
             category: (key, key.lower().encode("latin-1"), value) for category, (key, value) in table.items()
         }
 
-    def refusal(self, category: str, headers: Headers) -> Reply | None:
+    def refusal(self, category: str, headers: Headers) -> HttpReply | None:
         """The answer to a client that may not use endpoints of the category; None to one that may."""
         wanted = self._table.get(category)
         if wanted is None or header(headers, wanted[1]) == wanted[2]:

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 
 from ...server.inference_server import InferenceServer
 from ...server.observe.tracer import RECEPTION, Reception
-from .reply import Reply, Watch, header
+from .reply import HttpReply, WriteWatch, header
 from .request_parser import Request
 
 #: Headers that continue a client's OpenTelemetry trace.
 _CONTEXT = ("traceparent", "tracestate")
 
-Endpoint = Callable[[Request, str, str], Awaitable[Reply]]
+Endpoint = Callable[[Request, str, str], Awaitable[HttpReply]]
 
 
 class TracedCall:
@@ -24,7 +24,7 @@ class TracedCall:
         self._core = core
         self._endpoint = endpoint
 
-    async def __call__(self, request: Request, model: str, version: str) -> Reply:
+    async def __call__(self, request: Request, model: str, version: str) -> HttpReply:
         now = self._core.clock.now
         reception = Reception(_context(request))
         reception.stamp("HTTP_RECV_START", request.begun)
@@ -46,7 +46,7 @@ class TracedCall:
             raise
         finally:
             RECEPTION.reset(token)
-        reply.watch = Watch(begin, end)
+        reply.watch = WriteWatch(begin, end)
         return reply
 
 

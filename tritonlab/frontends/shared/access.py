@@ -125,7 +125,7 @@ def _credentials(value: bytes) -> bytes:
     return rest.strip() if scheme.lower() == b"bearer" else b""
 
 
-class Answer(NamedTuple):
+class DoorAnswer(NamedTuple):
     """What the door says itself, in place of who stands behind it."""
 
     status: int
@@ -146,7 +146,7 @@ class Door:
         #: Host headers that have passed once: clients send the same one with every request
         self._passed: set[bytes] = set()
 
-    def ask(self, method: str, path: bytes, headers: Headers) -> Answer | None:
+    def ask(self, method: str, path: bytes, headers: Headers) -> DoorAnswer | None:
         """None for a request that may pass; names of headers are in lower case."""
         host, origins, authorizations, preflight = b"", [], [], False
         for name, value in headers:
@@ -190,7 +190,7 @@ class Door:
             (b"vary", b"Origin"),
         )
 
-    def _preflight(self, headers: Headers) -> Answer:
+    def _preflight(self, headers: Headers) -> DoorAnswer:
         wanted = next((value for name, value in headers if name == b"access-control-request-headers"), b"")
         allowed = (
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
@@ -198,7 +198,7 @@ class Door:
             (b"access-control-max-age", b"600"),
             (b"content-length", b"0"),
         )
-        return Answer(200, (*self.for_page(headers), *allowed))
+        return DoorAnswer(200, (*self.for_page(headers), *allowed))
 
     def _is_friend(self, origin: str) -> bool:
         return self._any_origin or origin.lower() in self._origins
@@ -211,10 +211,10 @@ class Door:
         return known
 
 
-def _refusal(status: int, text: str, headers: Headers = ()) -> Answer:
+def _refusal(status: int, text: str, headers: Headers = ()) -> DoorAnswer:
     body = json.dumps({"error": text}).encode()
     about = ((b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()))
-    return Answer(status, (*about, *headers), body)
+    return DoorAnswer(status, (*about, *headers), body)
 
 
 def host_name(header: str) -> str:

@@ -48,7 +48,7 @@ class _File:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class ClientRegion:
     """One registered region."""
 
     name: str
@@ -90,7 +90,7 @@ class SharedMemoryManager:
 
     def __init__(self, allowed: bool = False) -> None:
         self._allowed = allowed
-        self._regions: dict[str, Region] = {}
+        self._regions: dict[str, ClientRegion] = {}
         self._lock = threading.Lock()  # of register: a name is given once
 
     @property
@@ -176,7 +176,7 @@ class SharedMemoryManager:
         if region.file.size < region.offset + offset + size:
             raise region.cut_off()
 
-    def _find(self, name: str, offset: int, size: int) -> Region:
+    def _find(self, name: str, offset: int, size: int) -> ClientRegion:
         self._check_allowed()
         region = self._regions.get(name)
         if region is None:
@@ -202,7 +202,7 @@ def _shm_open(key: str) -> int:
     return os.open(f"/dev/shm/{name}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _open(name: str, key: str, offset: int, byte_size: int) -> Region:
+def _open(name: str, key: str, offset: int, byte_size: int) -> ClientRegion:
     try:
         file = _File(_shm_open(key))
     except (OSError, ValueError) as error:
@@ -217,4 +217,4 @@ def _open(name: str, key: str, offset: int, byte_size: int) -> Region:
         raise InvalidArgumentError(
             f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
         )
-    return Region(name, key, offset, byte_size, file)
+    return ClientRegion(name, key, offset, byte_size, file)

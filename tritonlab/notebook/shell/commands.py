@@ -25,7 +25,7 @@ from ..views.draining import draining_text
 from ..views.playground import Playground
 from ..views.statistics_text import statistics_text
 from ..views.status_table import status_table
-from .logs import Log, Places
+from .logs import LogView, Places
 from .parsing import parse, unknown
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(context: Context, line: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Command:
+class Subcommand:
     """One subcommand. `parser` reads its arguments; `run` does it and returns what the cell shows, or None."""
 
     parser: Any
@@ -116,12 +116,12 @@ def _index_line(entry: dict[str, str]) -> str:
     return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
 
 
-def _logs(context: Context, arguments: argparse.Namespace) -> Log:
+def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
     workspace, name = context.workspace, arguments.name
     records = workspace.server.logs(name)
     if not records and name is not None and name not in workspace.names():
         context.model(name)  # raises
-    return Log(
+    return LogView(
         records[-arguments.lines :], lambda record: context.places if workspace.is_current(record) else _as_it_is
     )
 
@@ -253,11 +253,11 @@ class Text:
         return self.text
 
 
-def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Command:
+def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Subcommand:
     parser = MagicArgumentParser(f"triton {name}", description=about)
     for flags, settings in arguments:
         parser.add_argument(*flags, **settings)
-    return Command(parser, run)
+    return Subcommand(parser, run)
 
 
 def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:

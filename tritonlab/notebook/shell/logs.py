@@ -41,7 +41,7 @@ class LogLine:
         return "".join(f"{part}  " for part in (record.instance or record.model, shown, self.place) if part)
 
 
-class Log:
+class LogView:
     """Lines models printed and logged; those of pb_utils.Logger with their level and place."""
 
     def __init__(self, records: Iterable[LogRecord], places: Callable[[LogRecord], Places]) -> None:

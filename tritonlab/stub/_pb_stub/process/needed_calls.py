@@ -24,7 +24,7 @@ from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 from ..api import awaited_calls
 
 #: INFER id and number of responses it has had
-Call = Tuple[int, int]
+WaitedCall = Tuple[int, int]
 
 _JOIN = threading.Thread.join.__code__
 _RESULT = concurrent.futures.Future.result.__code__
@@ -67,12 +67,12 @@ class AwaitedCoroutine:
 
 
 def needed_calls(
-    thread: int, waiting: Mapping[int, Call], awaited: Optional[AwaitedCoroutine] = None
-) -> Tuple[Set[Call], Set[int]]:
+    thread: int, waiting: Mapping[int, WaitedCall], awaited: Optional[AwaitedCoroutine] = None
+) -> Tuple[Set[WaitedCall], Set[int]]:
     """The calls that must be answered before `thread` goes on, and the threads on the way to them. `waiting`: the call
     that each thread waits in."""
     frames = sys._current_frames()
-    calls: Set[Call] = set()
+    calls: Set[WaitedCall] = set()
     seen: Set[int] = set()
     todo: List[int] = [thread]
     while todo:
