@@ -38,7 +38,9 @@ from .core.scratch_directory import ScratchDirectory
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
+from .notebook.views.opening import open_view
 from .notebook.views.playground import Playground
+from .notebook.views.record_view import RecordView
 from .profile.recorder import Recorder
 from .profile.recording import Recording
 from .server.api.model import Model
@@ -115,6 +117,15 @@ def recording(server: Server | None = None) -> Recording:
     `perfetto(path)` writes a trace.json. The notebook's server is recorded from its start, another from the first call
     of this."""
     return Recorder.of((server or default_server()).instruments).recording
+
+
+def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
+    """What a notebook shows of a model, of a recording, or of the file of one, or of Triton's own trace file; of one
+    with several models `model` says which. Kinds as in `Model.view`."""
+    return open_view(subject, kind, model)
+
+
+Model.viewer = staticmethod(open_view)
 
 
 def playground(model: Model) -> Playground:

@@ -132,11 +132,16 @@ class Lab:
             timeout=60_000,
         )
 
-    def run(self, index: int, timeout: float = 60.0) -> Any:
-        """Runs the cell and waits for its end; its output area."""
+    def start(self, index: int) -> Any:
+        """Runs the cell, and does not wait."""
         cell = self.cell(index)
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
+        return cell
+
+    def run(self, index: int, timeout: float = 60.0) -> Any:
+        """Runs the cell and waits for its end; its output area."""
+        cell = self.start(index)
         prompt = cell.locator(".jp-InputArea-prompt")
         self.page.wait_for_function(
             r"element => /\[\d+\]/.test(element.textContent)",

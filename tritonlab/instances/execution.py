@@ -224,6 +224,12 @@ class StubExecutor:
     # -- for who waits
 
     @property
+    def payload(self) -> Payload | None:
+        """What it executes now."""
+        execution = self._running
+        return execution.payload if execution is not None else None
+
+    @property
     def batch_id(self) -> int:
         """The running `execute` call's number, 0 while there is none."""
         execution = self._running

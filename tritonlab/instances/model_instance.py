@@ -157,6 +157,11 @@ class ModelInstance:
         return self._executor.inflight if self._executor is not None else {}
 
     @property
+    def payload(self) -> Payload | None:
+        """What it executes now."""
+        return self._executor.payload if self._executor is not None else None
+
+    @property
     def batch_id(self) -> int:
         """The running `execute` call's number, 0 while there is none."""
         return self._executor.batch_id if self._executor is not None else 0

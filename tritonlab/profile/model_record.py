@@ -6,9 +6,10 @@ Times are nanoseconds of the server's monotonic clock. A word is a number in a t
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core.infer_request import InferenceRequest
@@ -32,8 +33,9 @@ EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch"]
 #: One response of a stream each. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
 RESPONSES = ["serial", "time", "number", "kind", "shapes"]
 #: One request that got a stream each, when it has ended.
-STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "instance"]
+STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind"]
 FINAL, EMPTY, ERROR = 1, 2, 4
+_EPOCHS = itertools.count(1)
 
 
 class Mark(NamedTuple):
@@ -50,10 +52,9 @@ class Mark(NamedTuple):
 class OpenStream:
     """A request that has had responses, and not its final one."""
 
-    __slots__ = ("arrived", "count", "executed", "first", "instance", "last")
+    __slots__ = ("arrived", "count", "executed", "first", "last")
 
-    def __init__(self, request: InferenceRequest, instance: int) -> None:
-        self.instance = instance
+    def __init__(self, request: InferenceRequest) -> None:
         self.arrived = request.request_start
         self.executed = request.execute_start
         self.first = self.last = 0
@@ -79,6 +80,15 @@ class Words:
                 number = known[word] = len(known)
         return number
 
+    def since(self, counts: Mapping[str, int]) -> dict[str, tuple[int, list[Any]]]:
+        """Of each kind that has more than `counts` words: how many it had, and those after them."""
+        found = {}
+        for kind, known in self._numbers.items():
+            had = counts.get(kind, 0)
+            if len(known) > had:
+                found[kind] = had, list(known)[had:]
+        return found
+
     def lists(self) -> dict[str, list[Any]]:
         """The words as text can keep them: shapes as [[name, [dimensions]], …]."""
         return {kind: list(known) for kind, known in self._numbers.items()}
@@ -95,6 +105,8 @@ class ModelRecord:
 
     def __init__(self, name: str, events: int = EVENTS) -> None:
         self.name = name
+        #: another record of the same name has another one
+        self.epoch = next(_EPOCHS)
         self.lock = threading.Lock()  # guards everything below
         self.batches = Ring(BATCHES, events)
         self.requests = Ring(REQUESTS, events)
@@ -131,12 +143,13 @@ class ModelRecord:
         """The number of the tensors' names and shapes."""
         return self.words.number("shapes", tuple([(name, tensor.shape) for name, tensor in tensors.items()]))
 
-    def marks_since(self, number: int) -> Iterator[Mark]:
-        return (mark for mark in self.marks if mark.number >= number)
+    def marks_since(self, number: int) -> list[Mark]:
+        return list(itertools.takewhile(lambda mark: mark.number >= number, reversed(self.marks)))[::-1]
 
-    def ids_since(self, row: int) -> Iterator[tuple[int, str]]:
+    def ids_since(self, row: int) -> list[tuple[int, str]]:
+        """Of the requests that are still kept, from a row on: the row, and what the client called it."""
         first = max(row, self.requests.dropped)
-        return ((number, text) for number, text in self.ids if number >= first)
+        return list(itertools.takewhile(lambda entry: entry[0] >= first, reversed(self.ids)))[::-1]
 
     def __repr__(self) -> str:
         return f"<ModelRecord {self.name} [{len(self.batches)} batches | {len(self.requests)} requests]>"

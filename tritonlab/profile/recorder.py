@@ -91,9 +91,7 @@ class Recorder(Instrument):
         with record.lock:
             stream = record.open.get(request.serial)
             if stream is None:
-                executor = getattr(request.executor, "name", "")  # None at the final response
-                instance = record.words.number("instance", executor) if executor else -1
-                stream = record.open[request.serial] = OpenStream(request, instance)
+                stream = record.open[request.serial] = OpenStream(request)
             shapes = record.shapes(response.outputs)
             record.responses.add((request.serial, now, stream.count, kind, shapes))
             if not response.empty:
@@ -103,7 +101,7 @@ class Recorder(Instrument):
             if response.final:
                 del record.open[request.serial]
                 span = stream.arrived, stream.executed, stream.first, stream.last, now
-                record.streams.add((request.serial, *span, stream.count, kind, stream.instance))
+                record.streams.add((request.serial, *span, stream.count, kind))
 
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         error = response.error

@@ -54,11 +54,12 @@ class Ring:
         if len(block) > room:
             data[: len(block) - room] = block[room:]
 
-    def since(self, row: int) -> tuple[int, bytes]:
-        """The first row that is still kept from `row` on, and all from there as little-endian doubles."""
+    def since(self, row: int, limit: int | None = None) -> tuple[int, bytes]:
+        """The first row that is still kept from `row` on, and all from there, or `limit` of them, as doubles."""
         first = min(max(row, self.dropped), self.total)
         width = len(self.columns)
-        begin, count = first * width % self._size, (self.total - first) * width
+        rows = self.total - first if limit is None else min(self.total - first, limit)
+        begin, count = first * width % self._size, rows * width
         if count == 0:
             return first, b""
         data = memoryview(self._data)

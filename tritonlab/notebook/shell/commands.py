@@ -22,7 +22,9 @@ from ..authoring.workspace import UNLOAD_SECONDS, Workspace
 from ..views.actions import DEFAULT_DIRECTORY
 from ..views.card_display import show_card
 from ..views.draining import draining_text
+from ..views.opening import KINDS, open_view
 from ..views.playground import Playground
+from ..views.record_view import RecordView
 from ..views.statistics_text import statistics_text
 from ..views.status_table import status_table
 from .logs import LogView, Places
@@ -169,6 +171,18 @@ def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
     return Playground(context.model(arguments.name), context.workspace.describe_error)
 
 
+def _view(context: Context, arguments: argparse.Namespace) -> RecordView:
+    name, kind = arguments.name, arguments.kind
+    if name in KINDS and kind is None and name not in context.workspace.names():
+        name, kind = None, name
+    if name is None:
+        names = context.workspace.names()
+        if len(names) != 1:
+            raise OptionError(f"which model? {', '.join(names) or 'None is loaded'}")
+        name = names[0]
+    return open_view(context.model(name), kind or KINDS[0])
+
+
 def _edit(context: Context, arguments: argparse.Namespace) -> None:
     draft = context.workspace.draft(arguments.name)
     source = draft.source
@@ -298,6 +312,13 @@ COMMANDS = {
         (("--ready",), {"action": "store_true", "help": "READY versions only"}),
     ),
     "playground": _command("playground", _playground, "a form for sending requests", _name()),
+    "view": _command(
+        "view",
+        _view,
+        "what a model does, live: its batches and why each closed",
+        _name(nargs="?"),
+        (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
+    ),
     "infer": _command("infer", _infer, "send one request: NAME INPUT0=expression, INPUT1=expression"),
     "logs": _command(
         "logs",

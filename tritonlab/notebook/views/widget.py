@@ -137,13 +137,20 @@ def in_kernel() -> bool:
 
 
 def module_text(name: str) -> str:
-    """The ES module with those it imports in it: anywidget makes a blob of the text, and a blob can import nothing of
-    ours."""
+    """The ES module with those it imports in it, each once: anywidget makes a blob of the text, and a blob can import
+    nothing of ours."""
+    known: set[str] = set()
+
+    def text(name: str) -> str:
+        return _IMPORT.sub(inlined, Path(STATIC / name).read_text(encoding="utf-8"))
 
     def inlined(found: re.Match[str]) -> str:
-        return re.sub(r"^export ", "", module_text(found[1]), flags=re.MULTILINE)
+        if found[1] in known:
+            return ""
+        known.add(found[1])
+        return re.sub(r"^export ", "", text(found[1]), flags=re.MULTILINE)
 
-    return _IMPORT.sub(inlined, Path(STATIC / name).read_text(encoding="utf-8"))
+    return text(name)
 
 
 @functools.cache

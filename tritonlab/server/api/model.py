@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, Unpack
+from typing import Any, ClassVar, Protocol, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
 from ...core.infer_request import InferenceRequest
 from ...core.instrument import Instruments
 from ...core.model_config import print_pbtxt, to_dict
-from ...core.status import InternalError, TritonError
+from ...core.status import InternalError, TritonError, UnsupportedError
 from ...ipc.interrupts import shielded
 from ...ipc.stub_log import LogRecord
 from ..inference_server import InferenceServer
@@ -46,6 +46,8 @@ class Model:
 
     __signature__ = SignatureOfModel()
     __doc__ = HelpOfModel(__doc__)
+    #: opens a view of a model; handed in by `runtime`, as notebooks are above this
+    viewer: ClassVar[Callable[[Any, str], Any] | None] = None
 
     def __init__(self, server: Host, name: str, version: int = -1) -> None:
         self._server = server
@@ -150,6 +152,14 @@ class Model:
         one that did not say so within `timeout` seconds: it is being restarted, or C code holds its interpreter."""
         stubs = {instance.plan.name: instance.stub for instance in self._found().instances}
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
+
+    def view(self, kind: str = "timeline") -> Any:
+        """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they closed).
+
+        It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG."""
+        if Model.viewer is None:
+            raise UnsupportedError("views need `import tritonlab`")
+        return Model.viewer(self, kind)
 
     def expected_shape(self, name: str) -> str:
         """What a client must send for an input, batch dimension spelled out."""

@@ -1,0 +1,77 @@
+"""The timeline in JupyterLab: moves while a cell runs, says why, works by keyboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+OPTIONS = "--max-batch-size 8 --dynamic-batching 3000 --instances 2 --input X:FP32[4] --output Y:FP32[4]"
+MODEL = f"""%%triton_model embed {OPTIONS}
+import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(0.004 + 0.001 * len(requests))
+        arrays = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
+        if any(array[0, 0] < 0 for array in arrays):
+            raise ValueError("no negative numbers")
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", array)]) for array in arrays]
+"""
+LOAD = """import random, time
+import numpy as np
+sent = []
+for n in range(250):
+    array = np.full((1, 4), -1 if n == 120 else n, "float32")
+    sent.append(embed.infer(inputs={"X": array}, request_id=f"r{n}", raise_on_error=False))
+    time.sleep(random.expovariate(400))
+answers = [list(one) for one in sent]
+print(len(answers), "answered")"""
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: Any, jupyter: Any) -> str:
+    jupyter.theme(request.param)
+    return str(request.param)
+
+
+def wait(lab: Any, canvas: Any, condition: str) -> None:
+    lab.page.wait_for_function(f"canvas => {condition}", arg=canvas.element_handle(), timeout=30_000)
+
+
+def test_the_timeline_moves_and_says_why(lab: Any, theme: str) -> None:
+    lab.jupyter.write(f"timeline_{theme}.ipynb", ["%load_ext tritonlab", MODEL, "embed.view()", LOAD])
+    lab.open(f"timeline_{theme}.ipynb")
+    lab.run(0)
+    lab.run(1)
+    view = lab.run(2).locator(".tl-view")
+    canvas = view.locator("canvas")
+    canvas.wait_for()
+    lab.wait_text(view, "Batch sizes")
+    lab.start(3)
+    wait(lab, canvas, "+canvas.dataset.batches > 5 && +canvas.dataset.frames > 20")
+    lab.shot(f"timeline_running_{theme}", view)
+    lab.wait_text(lab.cell(3), "250 answered")
+    wait(lab, canvas, "+canvas.dataset.kept > 250")
+    assert int(canvas.get_attribute("data-dropped")) == 0
+    view.locator("[data-do=fit]").click()
+    lab.shot(f"timeline_all_{theme}", view)
+    canvas.focus()
+    canvas.press("ArrowRight")
+    lab.wait_text(view.locator(".tl-detail"), "closed because")
+    wait(lab, canvas, "canvas.dataset.selection === '0'")
+    canvas.press("ArrowDown")
+    lab.wait_text(view.locator(".tl-detail"), "r0: X [1, 4], waited")
+    canvas.press("ArrowRight")
+    canvas.press("ArrowRight")
+    canvas.press("ArrowDown")
+    canvas.press("w")
+    canvas.press("Enter")
+    lab.wait_text(view.locator(".tl-twin"), "longest wait")
+    lab.shot(f"timeline_selected_{theme}", view)
+    assert "Timeline of embed. " in canvas.get_attribute("aria-label")
+    assert lab.foreign == []
+    assert lab.errors == []

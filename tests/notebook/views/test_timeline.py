@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import tritonlab
+from tests.profile.events import Heard, asked
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab
+from tritonlab.core.status import InvalidArgumentError, ModelError
+from tritonlab.notebook.views.opening import open_view
+from tritonlab.notebook.views.timeline import Timeline
+from tritonlab.profile.recording import RecordingError
+from tritonlab.schedulers.dynamic_batch import BatchConfig
+
+CONFIG = BatchConfig(max_batch_size=4, dynamic=True, preferred=(4,), delay=5_000_000, equal_shape_inputs=("IN",))
+
+
+@pytest.fixture
+def heard() -> Heard:
+    heard = Heard()
+    heard.execute(asked(1, at=0), asked(2, at=1, request_id="two"), start=5, end=9, reason="shape")
+    heard.execute(asked(3, at=2, columns=3), start=9, end=11, reason="delay", instance="add_0_1", failed=True)
+    heard.execute(asked(4, at=7), start=12, end=14, reason="delay")
+    heard.respond(asked(3), at=11, error=ModelError("no"))
+    return heard
+
+
+def test_the_text_states_the_facts(heard: Heard) -> None:
+    assert repr(Timeline(heard.recording, "add")).splitlines() == [
+        "Timeline of add: 4 requests in 3 batches, 1 failed (1.33 each) within 9 ms.",
+        "  sizes    1: 2, 2: 1",
+        "  closed   delay: 2, shape: 1",
+        "  queue    median 5 ms, 95% below 6.7 ms",
+        "  compute  median 2 ms, 95% below 3.8 ms",
+        "  error    request 3: no",
+    ]
+    assert repr(Timeline(heard.recording, "other")) == "Timeline of other: no request has been executed yet."
+
+
+def test_the_text_says_what_is_not_kept() -> None:
+    heard = Heard(events=2)
+    for serial in range(4):
+        heard.execute(asked(serial), start=serial, end=serial + 1)
+    assert "within 2 ms; 4 older events are not kept." in repr(Timeline(heard.recording, "add"))
+
+
+def test_the_figure_is_svg_with_every_execution(heard: Heard) -> None:
+    view = Timeline(heard.recording, "add")
+    svg = ElementTree.fromstring(view.figure())
+    titles = [title.text for title in svg.iter("title")]
+    assert titles == [
+        "the last 3 executions of add",
+        "size 2, 4 ms, closed because: shape",
+        "size 1, 2 ms, closed because: delay",
+        "size 1, 2 ms, closed because: delay",
+    ]
+    assert [text.text for text in svg.iter("text")][:2] == ["add_0_0", "add_0_1"]
+    assert view.figure() in view.html()
+    assert Timeline(heard.recording, "other").figure() == ""
+
+
+def test_the_table_has_the_executions(heard: Heard) -> None:
+    rows = Timeline(heard.recording, "add").table()
+    assert [row["start"] for row in rows] == [0, 0.004, 0.007]
+    assert rows[1] == {
+        "instance": "add_0_1",
+        "start": 0.004,
+        "took": 0.002,
+        "requests": 1,
+        "size": 1,
+        "reason": "delay",
+        "failed": True,
+    }
+
+
+def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = Timeline(heard.recording, "add", config=lambda: CONFIG)
+    assert view.why_apart(0, 1) == "request 1 and 'two' did share a batch."
+    assert view.why_apart(1, 2).startswith("Input 'IN' is [2] in 'two' and [3] in request 3;")
+    assert view.why_apart(0, 3).startswith(
+        "request 4 came 2 ms after the batch of request 1 had left; that was closed by"
+    )
+    assert view.why_apart(0, 99) == "One of them is not kept any more."
+    unknown = Timeline(heard.recording, "add")
+    assert unknown.why_apart(1, 2).startswith("The batch of 'two' was closed by a request of another shape")
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "send", sent.append)
+    view.heard({"do": "why", "rows": [0, 1]})
+    assert sent == [{"kind": "answer", "why": "request 1 and 'two' did share a batch."}]
+
+
+def test_a_model_a_recording_and_files_have_the_same_view(heard: Heard, tmp_path: Path) -> None:
+    told = repr(open_view(heard.recording, "timeline"))
+    assert repr(tritonlab.view(heard.recording.save(tmp_path / "day.npz"))) == told
+    trace = tmp_path / "trace.json"
+    stamps = (
+        "REQUEST_START",
+        "QUEUE_START",
+        "COMPUTE_START",
+        "COMPUTE_INPUT_END",
+        "COMPUTE_OUTPUT_START",
+        "COMPUTE_END",
+    )
+    entries = [{"id": 1, "timestamps": [{"name": name, "ns": n * 1000}]} for n, name in enumerate(stamps)]
+    trace.write_text(json.dumps([{"id": 1, "model_name": "real", "model_version": 1}, *entries]))
+    assert repr(tritonlab.view(trace)).startswith("Timeline of real: 1 request in 1 batch ")
+    with pytest.raises(InvalidArgumentError, match="there is no view 'graphs': timeline"):
+        open_view(heard.recording, "graphs")
+    with pytest.raises(InvalidArgumentError, match="there is no model 'none' in the recording: add"):
+        open_view(heard.recording, model="none")
+    with pytest.raises(RecordingError):
+        open_view(Path(__file__))
+
+
+def test_a_model_in_service_is_seen_as_it_is(lab: Lab) -> None:
+    model = lab.load("seen", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 8\ndynamic_batching { }\n")
+    view = model.view()
+    ones = np.ones((1, 4), np.float32)
+    model(INPUT0=ones, INPUT1=ones)
+    view.heard({"do": "open", "known": {}})
+    message, buffers = view.news()
+    assert message["live"] == {"waiting": [], "waiting_count": 0, "running": []}
+    assert len(buffers) == 2
+    view.heard({"do": "close"})
+    lab.server.unload(model)
+    assert "1 request in 1 batch" in repr(view)  # and still when it is gone
+    view.news()
+
+
+def test_a_request_that_executes_and_one_that_waits(lab: Lab) -> None:
+    source = ADD_SUB.replace("responses = []", "import time; time.sleep(0.3); responses = []")
+    model = lab.load("slow_view", source, ADD_SUB_CONFIG)
+    ones = np.ones(4, np.float32)
+    answers = [model.infer(inputs={"INPUT0": ones, "INPUT1": ones}) for _ in range(2)]
+    message, _ = model.view().news()
+    live = message["live"]
+    assert (len(live["waiting"]), live["waiting_count"]) == (1, 1)
+    assert [(one["instance"], one["size"], one["count"]) for one in live["running"]] == [("slow_view_0_0", 1, 1)]
+    assert [len(list(answer)) for answer in answers] == [1, 1]
+    lab.server.unload(model)

@@ -1,0 +1,614 @@
+// The timeline of a model: a lane for each instance, its executions as blocks that grow while they run, the requests
+// that waited for them, and what happened besides.
+import { ask, colour, goLive } from "./base.js";
+import { connect, recordOf } from "./record_link.js";
+import { duration, ticks } from "./record_store.js";
+import { TimelineStore } from "./timeline_store.js";
+
+const AXIS = 20;
+const WAITING = 34; // of a lane: requests that wait
+const BLOCK = 24; // of a lane: executions
+const GAP = 10;
+const MARKS = 22;
+const LEFT = 8;
+const MOST_ROWS = 16;
+const TABLE_ROWS = 200;
+const COLOURS = ["text", "dim", "line", "soft", "good", "warn", "bad", "accent"];
+const MARK_COLOURS = { error: "bad", timeout: "warn", cancelled: "warn", restart: "bad", waits: "warn", state: "dim" };
+
+function render({ model, el }) {
+  const stop = goLive(model, el);
+  const page = build(el, model.get("state"));
+  const record = recordOf(model);
+  if (!record) {
+    page.canvas.hidden = page.twin.hidden = true;
+    page.say("This view is of another version of tritonlab. Run its cell again.");
+    return stop;
+  }
+  const view = new Timeline(model, page, new TimelineStore(record));
+  const disconnect = connect(model, (message) => view.heard(message), page.say);
+  return () => {
+    view.close();
+    disconnect();
+    stop();
+  };
+}
+
+function build(el, state) {
+  const root = document.createElement("div");
+  root.className = "tl-view";
+  root.innerHTML = `
+    <div class="tl-bar2">
+      <span class="tl-name"></span><span class="tl-dim tl-summary" aria-live="polite"></span><span class="tl-grow"></span>
+      <button data-do="follow" title="f" aria-pressed="true">Follow</button><button data-do="out" title="zoom out, -">−</button><button
+        data-do="in" title="zoom in, +">+</button><button data-do="fit" title="all that is kept, 0">All</button>
+    </div>
+    <div class="tl-note tl-warn-note tl-said" hidden></div>
+    <canvas class="tl-canvas" tabindex="0" role="img"></canvas>
+    <div class="tl-facts"></div>
+    <div class="tl-detail tl-dim"></div>
+    <details class="tl-twin"><summary>Table</summary><div class="tl-scroll"></div></details>`;
+  root.querySelector(".tl-name").textContent = state.title ?? "";
+  el.append(root);
+  const find = (name) => root.querySelector(name);
+  const said = find(".tl-said");
+  return {
+    root,
+    canvas: find("canvas"),
+    summary: find(".tl-summary"),
+    facts: find(".tl-facts"),
+    detail: find(".tl-detail"),
+    twin: find(".tl-twin"),
+    table: find(".tl-scroll"),
+    say(text) {
+      said.hidden = !text;
+      said.textContent = text ?? "";
+    },
+  };
+}
+
+class Timeline {
+  constructor(model, page, store) {
+    Object.assign(this, { model, page, store, record: store.record, why: "", frames: 0, hover: null, factsAt: 0, changes: -1 });
+    this.canvas = page.canvas;
+    this.context = this.canvas.getContext("2d");
+    this.abort = new AbortController();
+    const on = (target, names, act) => {
+      for (const name of names.split(" ")) target.addEventListener(name, act, { signal: this.abort.signal, passive: false });
+    };
+    on(page.root, "click", (event) => this.press(event));
+    on(this.canvas, "pointerdown", (event) => this.drag(event));
+    on(this.canvas, "pointermove pointerleave", (event) => this.point(event));
+    on(this.canvas, "wheel", (event) => this.wheel(event));
+    on(this.canvas, "keydown", (event) => this.key(event));
+    on(page.twin, "toggle", () => this.wake());
+    this.resized = new ResizeObserver(() => this.wake());
+    this.resized.observe(this.canvas);
+    this.themed = new MutationObserver(() => ((this.colours = null), this.wake()));
+    this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "class"] });
+    this.wake();
+  }
+
+  close() {
+    this.abort.abort();
+    this.resized.disconnect();
+    this.themed.disconnect();
+    cancelAnimationFrame(this.frame);
+    this.closed = true;
+  }
+
+  heard(message) {
+    if (message.now) this.store.heardAt(message.now, performance.now() * 1e6);
+    if (message.why !== undefined) {
+      this.why = message.why;
+      this.tell();
+    }
+    this.wake();
+  }
+
+  now() {
+    return this.store.now(performance.now() * 1e6);
+  }
+
+  wake() {
+    if (this.closed || this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.closed) return;
+      this.draw();
+      if (this.moves()) this.wake();
+    });
+  }
+
+  /** Whether the next frame is another one even if nothing comes. */
+  moves() {
+    if (!this.store.following || !this.model.get("state").live) return false;
+    const [from] = this.store.window(this.now());
+    return this.store.busy || this.store.last() > from;
+  }
+
+  // -- what a person does
+
+  press(event) {
+    const what = event.target.closest("[data-do]")?.dataset.do;
+    const now = this.now();
+    if (what === "follow") this.store.following ? this.store.pause(now) : this.store.follow();
+    else if (what === "in") this.store.zoomAtSelected(0.5, now);
+    else if (what === "out") this.store.zoomAtSelected(2, now);
+    else if (what === "fit") this.store.fit(now);
+    else return;
+    this.wake();
+  }
+
+  place(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  drag(event) {
+    if (event.button) return;
+    this.canvas.focus({ preventScroll: true });
+    this.canvas.setPointerCapture(event.pointerId);
+    let [at] = this.place(event);
+    const begun = at;
+    let moved = false;
+    const move = (next) => {
+      const [x] = this.place(next);
+      if (!moved && Math.abs(x - begun) < 4) return;
+      moved = true;
+      this.store.pan((at - x) / this.width, this.now());
+      at = x;
+      this.wake();
+    };
+    const up = (last) => {
+      this.canvas.removeEventListener("pointermove", move);
+      if (!moved && last.type === "pointerup") this.click(last);
+    };
+    this.canvas.addEventListener("pointermove", move, { signal: this.abort.signal });
+    this.canvas.addEventListener("pointerup", up, { once: true, signal: this.abort.signal });
+    this.canvas.addEventListener("pointercancel", up, { once: true, signal: this.abort.signal });
+  }
+
+  click(event) {
+    this.store.select(this.hit(...this.place(event)));
+    this.selected();
+  }
+
+  selected() {
+    this.why = "";
+    const { selected, other } = this.store;
+    if (other !== null && selected?.request != null) ask(this.model, { do: "why", rows: [other, selected.request] });
+    this.tell();
+    this.wake();
+  }
+
+  point(event) {
+    this.hover = event.type === "pointerleave" ? null : this.place(event);
+    const mark = this.hover && this.markAt(...this.hover);
+    this.canvas.title = mark ? `${mark.kind}: ${mark.text}` : "";
+    this.wake();
+  }
+
+  wheel(event) {
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey && document.activeElement !== this.canvas) return; // the page scrolls
+    event.preventDefault();
+    const [x] = this.place(event);
+    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      this.store.pan((event.deltaX || event.deltaY) / this.width, this.now());
+    } else this.store.zoom(1.0015 ** event.deltaY, x / this.width, this.now());
+    this.wake();
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const now = this.now();
+    const { store } = this;
+    const act = {
+      a: () => store.pan(-0.2, now), d: () => store.pan(0.2, now),
+      w: () => store.zoomAtSelected(0.7, now), s: () => store.zoomAtSelected(1 / 0.7, now),
+      "+": () => store.zoomAtSelected(0.5, now), "=": () => store.zoomAtSelected(0.5, now), "-": () => store.zoomAtSelected(2, now),
+      0: () => store.fit(now), f: () => store.follow(), " ": () => (store.following ? store.pause(now) : store.follow()),
+      ArrowLeft: () => store.step(-1, now), ArrowRight: () => store.step(1, now),
+      ArrowUp: () => store.stepRequest(-1), ArrowDown: () => store.stepRequest(1),
+      Enter: () => this.page.twin.toggleAttribute("open"), Escape: () => store.select(null),
+    }[event.key];
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation(); // JupyterLab has commands on single keys
+    act();
+    if (event.key.startsWith("Arrow") || event.key === "Escape") this.selected();
+    this.wake();
+  }
+
+  // -- places
+
+  x(time) {
+    const [from, to] = this.view;
+    return LEFT + ((time - from) / (to - from)) * this.width;
+  }
+
+  laneTop(lane) {
+    return AXIS + lane * (WAITING + BLOCK + GAP);
+  }
+
+  hit(x, y) {
+    const lane = Math.floor((y - AXIS) / (WAITING + BLOCK + GAP));
+    const name = this.lanes[lane];
+    if (name === undefined) return null;
+    const within = y - this.laneTop(lane);
+    const { batches, requests } = this.record.tables;
+    let best = null;
+    for (const row of this.store.visible(...this.view)) {
+      if (this.record.words.instance[batches.instance(row)] !== name) continue;
+      const [left, right] = [this.x(batches.start(row)), this.x(batches.end(row))];
+      if (within >= WAITING) {
+        const far = Math.max(left - x, x - right, 0);
+        if (far < 5 && (!best || far < best.far)) best = { batch: row, request: null, far };
+        continue;
+      }
+      const [first, end] = this.store.requestsOf(row);
+      const height = WAITING / Math.min(Math.max(end - first, 4), MOST_ROWS);
+      for (let one = first; one < end; one++) {
+        const place = one - first;
+        if (place >= MOST_ROWS || Math.floor(within / height) !== place) continue;
+        const far = Math.max(this.x(requests.queued(one)) - x, x - left, 0);
+        if (far < 4 && (!best || far < best.far)) best = { batch: row, request: one, far };
+      }
+    }
+    return best && { batch: best.batch, request: best.request };
+  }
+
+  markAt(x, y) {
+    if (y < this.marksTop) return null;
+    const near = this.record.marks.filter((mark) => Math.abs(this.x(mark.time) - x) < 6);
+    return near.at(-1) ?? null;
+  }
+
+  // -- drawing
+
+  draw() {
+    const { canvas, context, store, record } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const outer = canvas.clientWidth;
+    if (!outer) return;
+    this.width = Math.max(outer - 2 * LEFT, 50);
+    this.lanes = store.lanes();
+    this.marksTop = this.laneTop(Math.max(this.lanes.length, 1));
+    const height = this.marksTop + MARKS;
+    if (canvas.width !== Math.round(outer * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(outer * ratio);
+      canvas.height = Math.round(height * ratio);
+      canvas.style.height = `${height}px`;
+    }
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, outer, height);
+    this.colours ??= Object.fromEntries(COLOURS.map((name) => [name, colour(this.page.root, name)]));
+    const now = this.now();
+    this.view = store.window(now);
+    this.drawScale(height);
+    for (const [lane, name] of this.lanes.entries()) this.drawLane(lane, name);
+    this.drawBlocks(now);
+    this.drawMarks();
+    if (!this.lanes.length) this.text("No request has been executed yet.", LEFT, AXIS + 30, "dim");
+    this.frames += 1;
+    const data = canvas.dataset;
+    data.frames = this.frames;
+    data.kept = Object.values(record.tables).reduce((sum, table) => sum + table.length, 0);
+    data.dropped = record.dropped;
+    data.batches = record.tables.batches.length;
+    data.selection = store.selected ? `${store.selected.batch}${store.selected.request === null ? "" : `/${store.selected.request}`}` : "";
+    data.following = store.following;
+    const time = performance.now();
+    if (time - this.factsAt > 250 || !this.moves()) {
+      this.factsAt = time;
+      this.drawFacts();
+    }
+  }
+
+  text(text, x, y, tone = "dim", size = 11, align = "left") {
+    const { context } = this;
+    context.fillStyle = this.colours[tone];
+    context.font = `${size}px ${getComputedStyle(this.page.root).fontFamily}`;
+    context.textAlign = align;
+    context.fillText(text, x, y);
+  }
+
+  drawScale(height) {
+    const { context } = this;
+    const [from, to] = this.view;
+    context.fillStyle = this.colours.line;
+    for (const { time, text } of ticks(from, to, this.store.zero(), this.width / 110)) {
+      const x = Math.round(this.x(time));
+      context.fillRect(x, AXIS - 4, 1, height - AXIS);
+      if (x < LEFT + this.width - 46) this.text(text, x + 3, AXIS - 8);
+      context.fillStyle = this.colours.line;
+    }
+  }
+
+  drawLane(lane, name) {
+    const { context } = this;
+    const top = this.laneTop(lane);
+    context.fillStyle = this.colours.soft;
+    context.fillRect(LEFT, top + WAITING, this.width, BLOCK);
+    this.text(name, LEFT + 2, top + 9);
+  }
+
+  /** Executions that are narrower than a pixel are drawn as how busy each pixel was. */
+  drawBlocks(now) {
+    const { store, record, context, colours } = this;
+    const { batches } = record.tables;
+    const perPixel = (this.view[1] - this.view[0]) / this.width;
+    const dense = this.lanes.map(() => null);
+    const places = new Map(record.words.instance.map((name, number) => [number, this.lanes.indexOf(name)]));
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, 0, this.width, this.marksTop);
+    context.clip();
+    for (const row of store.visible(...this.view)) {
+      const lane = places.get(batches.instance(row)) ?? -1;
+      if (lane < 0) continue;
+      const [start, end] = [batches.start(row), batches.end(row)];
+      if (end - start < perPixel) {
+        dense[lane] ??= [new Float32Array(this.width + 2), new Uint8Array(this.width + 2)];
+        const pixel = Math.min(Math.max(Math.floor((start - this.view[0]) / perPixel), 0), this.width + 1);
+        dense[lane][0][pixel] += end - start;
+        dense[lane][1][pixel] |= batches.failed(row) ? 2 : 1;
+      } else this.drawBatch(lane, row, start, end, perPixel);
+    }
+    for (const [lane, found] of dense.entries()) if (found) this.drawDensity(lane, found, perPixel);
+    for (const one of record.live.running ?? []) this.drawRunning(one, now);
+    this.drawWaiting(now);
+    context.restore();
+  }
+
+  drawDensity(lane, [busy, kinds], perPixel) {
+    const { context, colours } = this;
+    const bottom = this.laneTop(lane) + WAITING + BLOCK;
+    for (const tone of [1, 2]) {
+      context.fillStyle = tone === 2 ? colours.bad : colours.accent;
+      context.globalAlpha = 0.85;
+      for (let pixel = 0; pixel < busy.length; pixel++) {
+        if (!busy[pixel] || (kinds[pixel] & 2 ? 2 : 1) !== tone) continue;
+        const height = Math.max(Math.min(busy[pixel] / perPixel, 1) * BLOCK, 2);
+        context.fillRect(LEFT + pixel, bottom - height, 1, height);
+      }
+    }
+    context.globalAlpha = 1;
+  }
+
+  drawBatch(lane, row, start, end, perPixel) {
+    const { context, colours, record, store } = this;
+    const { batches, requests } = record.tables;
+    const top = this.laneTop(lane);
+    const [left, right] = [this.x(start), this.x(end)];
+    const width = Math.max(right - left - (right - left > 3 ? 1 : 0), 1);
+    const tone = batches.failed(row) ? colours.bad : colours.accent;
+    const chosen = store.selected?.batch === row;
+    context.fillStyle = tone;
+    context.globalAlpha = 0.55;
+    context.fillRect(left, top + WAITING, width, BLOCK);
+    context.globalAlpha = 1;
+    const inner = this.x(start + batches.compute_input(row));
+    const infer = this.x(start + batches.compute_input(row) + batches.compute_infer(row));
+    context.fillRect(inner, top + WAITING, Math.max(Math.min(infer, left + width) - inner, 0), BLOCK);
+    if (width > 30) this.drawLabel(row, left, width, top);
+    const [first, stop] = store.requestsOf(row);
+    const height = WAITING / Math.min(Math.max(stop - first, 4), MOST_ROWS);
+    for (let one = first; one < Math.min(stop, first + MOST_ROWS); one++) {
+      const begin = this.x(requests.queued(one));
+      const picked = store.selected?.request === one || store.other === one;
+      context.fillStyle = picked ? colours.text : colours.warn;
+      context.globalAlpha = picked ? 1 : 0.6;
+      const wide = Math.max(left - begin, 1.5);
+      context.fillRect(left - wide, top + (one - first) * height + 0.5, wide, Math.max(height - 1, 1));
+    }
+    context.globalAlpha = 1;
+    if (chosen) {
+      context.strokeStyle = colours.text;
+      context.lineWidth = 2;
+      context.strokeRect(left, top + WAITING + 1, width, BLOCK - 2);
+    }
+  }
+
+  drawLabel(row, left, width, top) {
+    const { context, record } = this;
+    const { batches } = record.tables;
+    const reason = record.words.reason[batches.reason(row)] ?? "";
+    context.save();
+    context.beginPath();
+    context.rect(left, top + WAITING, width, BLOCK);
+    context.clip();
+    context.fillStyle = "#fff";
+    context.font = `11px ${getComputedStyle(this.page.root).fontFamily}`;
+    context.textAlign = "left";
+    context.fillText(reason ? `${batches.size(row)} · ${reason}` : `${batches.size(row)}`, Math.max(left, LEFT) + 4, top + WAITING + 16);
+    context.restore();
+  }
+
+  drawRunning(one, now) {
+    const lane = this.lanes.indexOf(one.instance);
+    if (lane < 0) return;
+    const { context, colours } = this;
+    const top = this.laneTop(lane) + WAITING;
+    const [left, right] = [this.x(one.start), this.x(Math.max(now, one.start))];
+    const width = Math.max(right - left, 2);
+    context.fillStyle = colours.good;
+    context.globalAlpha = 0.75;
+    context.fillRect(left, top, width, BLOCK);
+    context.globalAlpha = 1;
+    if (width > 50) {
+      context.fillStyle = "#fff";
+      context.textAlign = "left";
+      context.font = `11px ${getComputedStyle(this.page.root).fontFamily}`;
+      context.fillText(`${one.size} · runs ${duration(now - one.start)}`, Math.max(left, LEFT) + 4, top + 16);
+    }
+  }
+
+  /** Requests in the queue, above the first lane: nobody knows yet which instance gets them. */
+  drawWaiting(now) {
+    const { context, colours, record } = this;
+    const waiting = record.live.waiting ?? [];
+    context.fillStyle = colours.warn;
+    const height = WAITING / Math.min(Math.max(waiting.length, 4), MOST_ROWS);
+    for (const [place, queued] of waiting.slice(0, MOST_ROWS).entries()) {
+      const left = this.x(queued);
+      context.fillRect(left, this.laneTop(0) + place * height + 0.5, Math.max(this.x(now) - left, 1.5), Math.max(height - 1, 1));
+    }
+  }
+
+  drawMarks() {
+    const { context, colours, record } = this;
+    const y = this.marksTop + 8;
+    for (const mark of record.marks) {
+      const x = this.x(mark.time);
+      if (x < LEFT || x > LEFT + this.width) continue;
+      context.fillStyle = colours[MARK_COLOURS[mark.kind]] ?? colours.dim;
+      context.beginPath();
+      if (mark.kind === "state") context.arc(x, y, 3, 0, 7);
+      else {
+        context.moveTo(x, y - 5);
+        context.lineTo(x + 5, y + 4);
+        context.lineTo(x - 5, y + 4);
+      }
+      context.fill();
+    }
+  }
+
+  // -- words
+
+  drawFacts() {
+    const { store, record, page } = this;
+    const facts = store.facts(...this.view);
+    const live = record.live;
+    const now = [];
+    if (live.waiting_count) now.push(`${live.waiting_count} waiting`);
+    if (live.running?.length) now.push(`${live.running.length} running`);
+    if (record.dropped) now.push(`${record.dropped.toLocaleString("en")} events not kept`);
+    page.summary.textContent = now.join(" · ");
+    const pressed = page.root.querySelector("[data-do=follow]");
+    pressed.setAttribute("aria-pressed", String(store.following));
+    pressed.textContent = store.following ? "Pause" : "Follow";
+    page.facts.replaceChildren(sizes(facts), reasons(facts), split(facts));
+    const said = sentence(facts);
+    this.canvas.setAttribute("aria-label", `Timeline of ${this.model.get("state").title}. ${said}`);
+    if (page.twin.open) page.table.replaceChildren(this.rows());
+  }
+
+  tell() {
+    const { store, record, page } = this;
+    const { selected } = store;
+    if (!selected) {
+      page.detail.textContent = this.lanes?.length ? "Click a block or a waiting request; two requests say why they were not batched." : "";
+      return;
+    }
+    const { batches, requests } = record.tables;
+    const row = selected.batch;
+    const took = ["input", "infer", "output"].map((part) => `${part} ${duration(batches[`compute_${part}`](row))}`).join(", ");
+    const reason = record.words.reason[batches.reason(row)] || "unknown";
+    const lines = [
+      `Batch ${row} on ${record.words.instance[batches.instance(row)]}, version ${batches.version(row)}: ${counted(batches.count(row), "request")}, size ` +
+        `${batches.size(row)}, closed because: ${reason}. It took ${duration(batches.end(row) - batches.start(row))} (${took})` +
+        (batches.failed(row) ? " and failed." : "."),
+    ];
+    for (const one of [store.other, selected.request]) if (one !== null && one >= requests.oldest) lines.push(this.life(one));
+    if (this.why) lines.push(this.why);
+    page.detail.replaceChildren(...lines.map((line, n) => element("div", line, n === lines.length - 1 && this.why ? "tl-why" : "")));
+  }
+
+  life(row) {
+    const { record } = this;
+    const { batches, requests } = record.tables;
+    const batch = requests.batch(row);
+    const shapes = (record.words.shapes[requests.shapes(row)] ?? []).map(([name, shape]) => `${name} [${shape.join(", ")}]`).join(", ");
+    const known = batch >= batches.oldest;
+    const waited = known ? `, waited ${duration(batches.start(batch) - requests.queued(row))}, answered after ${duration(batches.end(batch) - requests.arrived(row))}` : "";
+    const failed = record.marks.find((mark) => mark.serial && mark.serial === requests.serial(row));
+    return `${record.name(row)}: ${shapes || "shapes not kept"}${waited}` + (failed ? `; ${failed.kind}: ${failed.text}` : "");
+  }
+
+  rows() {
+    const { record, store } = this;
+    const { batches, requests } = record.tables;
+    const table = element("table", "", "tl-tensors");
+    const head = ["batch", "instance", "start", "took", "requests", "size", "closed because", "longest wait"];
+    table.append(cells(head, "th"));
+    const rows = [...store.visible(...this.view)];
+    for (const row of rows.slice(-TABLE_ROWS)) {
+      const [first, end] = store.requestsOf(row);
+      let longest = 0;
+      for (let one = first; one < end; one++) longest = Math.max(longest, batches.start(row) - requests.queued(one));
+      table.append(
+        cells([
+          row, record.words.instance[batches.instance(row)], duration(batches.start(row) - store.zero()), duration(batches.end(row) - batches.start(row)),
+          batches.count(row), batches.size(row), record.words.reason[batches.reason(row)] ?? "", duration(longest),
+        ]),
+      );
+    }
+    return table;
+  }
+}
+
+function element(tag, text = "", className = "") {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function cells(values, tag = "td") {
+  const row = element("tr");
+  row.append(...values.map((value) => element(tag, String(value))));
+  return row;
+}
+
+function counted(number, word) {
+  return `${number} ${word}${number === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
+}
+
+function sentence(facts) {
+  if (!facts.batches) return "Nothing was executed in the time shown.";
+  return (
+    `${counted(facts.requests, "request")} in ${counted(facts.batches, "batch")}; waited ${duration(facts.queue.p50)} at the median, ` +
+    `${duration(facts.queue.p95)} at the 95th percentile; executed ${duration(facts.compute.p50)} and ${duration(facts.compute.p95)}.`
+  );
+}
+
+/** Bars of how often each key came. */
+function bars(title, entries, tone) {
+  const box = element("div", "", "tl-chart");
+  box.append(element("div", title, "tl-dim"));
+  const most = Math.max(...entries.map(([, count]) => count), 1);
+  for (const [key, count] of entries.slice(0, 8)) {
+    const line = element("div", "", "tl-line");
+    const filled = element("span", "", `tl-fill tl-fill-${tone}`);
+    filled.style.width = `${Math.max((count / most) * 100, 1)}%`;
+    const room = element("span", "", "tl-room");
+    room.append(filled);
+    line.append(element("span", String(key) || "not told", "tl-key2"), room, element("span", String(count), "tl-count"));
+    box.append(line);
+  }
+  if (!entries.length) box.append(element("div", "–", "tl-dim"));
+  return box;
+}
+
+const sizes = (facts) => bars("Batch sizes", [...facts.sizes].sort((one, other) => one[0] - other[0]), "accent");
+const reasons = (facts) => bars("Closed because", [...facts.reasons].sort((one, other) => other[1] - one[1]), "accent");
+
+function split(facts) {
+  const box = element("div", "", "tl-chart");
+  box.append(element("div", "Queue and compute", "tl-dim"));
+  const whole = facts.queued + facts.computed;
+  const strip = element("div", "", "tl-bar");
+  for (const [part, tone] of [["queued", "warn"], ["computed", "accent"]]) {
+    const piece = element("span");
+    piece.style.cssText = `width:${whole ? (facts[part] / whole) * 100 : 0}%;background:var(--tl-${tone})`;
+    strip.append(piece);
+  }
+  box.append(strip);
+  for (const [word, of] of [["queue", facts.queue], ["compute", facts.compute]]) {
+    box.append(element("div", `${word}  p50 ${duration(of.p50)}  p95 ${duration(of.p95)}`));
+  }
+  return box;
+}
+
+export default { render };

@@ -1,0 +1,59 @@
+"""Opens a view of a model, of a recording, or of a file."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ...core.status import InvalidArgumentError
+from ...profile.live_state import live_state
+from ...profile.recorder import Recorder
+from ...profile.recording import Recording
+from ...profile.triton_trace import read_trace
+from ...schedulers.dynamic_batch import BatchConfig
+from ...server.api.model import Model
+from .record_view import RecordView
+from .timeline import Timeline
+
+KINDS = ("timeline",)
+
+
+def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
+    """A view of `subject`: a model, a recording, or the path of one, or of a trace file of Triton's.
+
+    kind: one of KINDS. model: which one, of a recording with several. Raises InvalidArgumentError, OSError, and
+    RecordingError for a file that is neither.
+    """
+    if kind not in KINDS:
+        raise InvalidArgumentError(f"there is no view '{kind}': {', '.join(KINDS)}")
+    if isinstance(subject, Model):
+        return _of_model(subject, kind)
+    recording = subject if isinstance(subject, Recording) else _read(Path(subject))
+    names = sorted(recording.records)
+    if not model and len(names) != 1:
+        raise InvalidArgumentError(f"which model? There are {', '.join(names) or 'none'} in the recording.")
+    if model and model not in names:
+        raise InvalidArgumentError(f"there is no model '{model}' in the recording: {', '.join(names) or 'none at all'}")
+    return _made(kind, recording, model or names[0])
+
+
+def _read(path: Path) -> Recording:
+    """numpy's files begin with PK, Triton's with a bracket."""
+    with path.open("rb") as file:
+        return read_trace(path) if file.read(1) == b"[" else Recording.load(path)
+
+
+def _of_model(model: Model, kind: str) -> RecordView:
+    core, name = model.server.core, model.name
+    recording = Recorder.of(model.server.instruments).recording
+
+    def live() -> dict[str, Any]:
+        loaded = core.model(name)
+        return live_state(list(loaded.versions.values())) if loaded is not None else {}
+
+    return _made(kind, recording, name, live=live, config=lambda: BatchConfig.of(core.find(name).config))
+
+
+def _made(kind: str, recording: Recording, name: str, **given: Any) -> RecordView:
+    return Timeline(recording, name, **given)

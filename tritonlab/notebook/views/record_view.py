@@ -1,0 +1,140 @@
+"""`RecordView` is the base of views of what was recorded: it sends a model's record to the browser, while a view of it
+is open there, and renews its static form when things have come to rest (`static/record_link.js` is the other half)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ...profile.model_record import ModelRecord
+from ...profile.recording import Recording
+from .ticker import TICKER, Ticker
+from .widget import LiveView
+
+#: What a module and this agree about; a saved view of another number says so.
+PROTOCOL = 1
+#: Rows of one message: what is there at first comes in pieces.
+_ROWS = 20_000
+#: Seconds after the browser was heard of last.
+_PATIENCE = 300.0
+#: Seconds after the last event until the static form is renewed.
+_REST = 2.0
+
+Live = Callable[[], dict[str, Any]]
+
+
+class RecordView(LiveView):
+    """A view of one model. `live` tells what happens now (`profile.live_state`); None of a recording from a file."""
+
+    #: the tables of the record that the module reads
+    TABLES: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, recording: Recording, name: str, live: Live | None = None, ticker: Ticker = TICKER) -> None:
+        self.recording = recording
+        self.name = name
+        self._live = live
+        self._ticker = ticker
+        self._sent: dict[str, int] = {}
+        self._words: dict[str, int] = {}
+        self._marks = 0
+        self._epoch = 0
+        self._told: dict[str, Any] = {}
+        self._heard_at = 0.0
+        self._changed_at: float | None = None
+        record = recording.model(name)
+        columns = {table: list(record.tables[table].columns) for table in self.TABLES}
+        super().__init__(
+            protocol=PROTOCOL, title=name, columns=columns, capacity=recording.events, live=live is not None
+        )
+
+    @property
+    def record(self) -> ModelRecord:
+        """Of the model now: another one after `recording.clear()`."""
+        return self.recording.model(self.name)
+
+    # -- the browser's side
+
+    def heard(self, content: Mapping[str, Any]) -> None:
+        self._heard_at = time.monotonic()
+        what = content.get("do")
+        if what == "open":
+            self._resume(content.get("known") or {})
+            self._ticker.add(self)
+        elif what == "close":
+            self._ticker.remove(self)
+            self.freeze()
+        elif what != "alive":
+            self.asked(content)
+
+    def asked(self, content: Mapping[str, Any]) -> None:
+        """The module asks for something else."""
+
+    def _resume(self, known: Mapping[str, Any]) -> None:
+        """Goes on from where the browser is."""
+        self._epoch = int(known.get("epoch") or 0)
+        self._sent = {table: int(row) for table, row in known.get("rows", {}).items()}
+        self._words = {kind: int(count) for kind, count in known.get("words", {}).items()}
+        self._marks = int(known.get("marks", 0))
+        self._told = {}
+
+    # -- the ticker's side
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if now - self._heard_at > _PATIENCE:
+            self._ticker.remove(self)  # the page was closed; one that is opened says so
+            return
+        message, buffers = self.news()
+        if message is not None:
+            self.send(message, buffers)
+            if buffers:
+                self._changed_at = now
+        elif self._changed_at is not None and now - self._changed_at > _REST:
+            self._changed_at = None
+            self.freeze()
+
+    def failed(self, error: Exception) -> None:
+        self.send({"kind": "problem", "text": f"This view has stopped: {type(error).__name__}: {error}"})
+
+    def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
+        """What the browser does not know yet; None if there is nothing."""
+        live = self._live() if self._live is not None else {}
+        record = self.record
+        with record.lock:
+            if record.epoch != self._epoch:
+                self._epoch, self._sent, self._words, self._marks, self._told = record.epoch, {}, {}, 0, {}
+            message, buffers = self._rows(record)
+            words = record.words.since(self._words)
+            marks = [list(mark) for mark in record.marks_since(self._marks)]
+            message["marks"], message["dropped"] = marks, record.dropped
+            self._marks = record.mark_count
+            live |= self.live_of(record)
+        message["words"] = words
+        self._words |= {kind: had + len(more) for kind, (had, more) in words.items()}
+        if live != self._told or live.get("running"):
+            message["live"] = self._told = live
+        if not buffers and not marks and not words and "live" not in message:
+            return None, []
+        return {**message, "kind": "record", "epoch": self._epoch, "now": time.monotonic_ns()}, buffers
+
+    def live_of(self, record: ModelRecord) -> dict[str, Any]:
+        """More of what happens now, from the record, whose lock is held."""
+        return {}
+
+    def _rows(self, record: ModelRecord) -> tuple[dict[str, Any], list[bytes]]:
+        rows, buffers, done = [], [], True
+        ids: list[tuple[int, str]] = []
+        for table in self.TABLES:
+            ring = record.tables[table]
+            first, data = ring.since(self._sent.get(table, 0), _ROWS)
+            if not data:
+                continue
+            end = first + len(data) // (8 * len(ring.columns))
+            if table == "requests":
+                ids = [(row, text) for row, text in record.ids_since(first) if row < end]
+            rows.append({"table": table, "at": first, "oldest": ring.dropped})
+            buffers.append(data)
+            self._sent[table] = end
+            done &= end == ring.total
+        return {"rows": rows, "ids": ids, "done": done}, buffers

@@ -1,0 +1,98 @@
+"""The timeline of a model: which requests were executed together, when, where, and why each batch closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+from ...profile.apart import UNKNOWN, why_not_together
+from ...profile.batch_facts import BatchFacts, batch_facts
+from ...profile.recording import Recording
+from ...schedulers.dynamic_batch import BatchConfig
+from .model_facts import duration_text
+from .record_view import Live, RecordView
+from .timeline_figure import timeline_figure
+
+_MARKS = 6
+
+
+class Timeline(RecordView):
+    """`config` tells the batching rules of a model as it is now; without it fewer reasons can be told."""
+
+    MODULE = "timeline.js"
+    TABLES = ("batches", "requests")
+
+    def __init__(
+        self,
+        recording: Recording,
+        name: str,
+        live: Live | None = None,
+        config: Callable[[], BatchConfig] | None = None,
+    ) -> None:
+        super().__init__(recording, name, live)
+        self._config = config
+
+    def why_apart(self, one: int, other: int) -> str:
+        """One sentence: why the requests of two rows of the record were not executed together."""
+        config = self._config() if self._config is not None else UNKNOWN
+        return why_not_together(self.record, one, other, config) or "One of them is not kept any more."
+
+    def asked(self, content: Mapping[str, Any]) -> None:
+        if content.get("do") == "why":
+            one, other = content["rows"]
+            self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
+
+    def table(self, rows: int = 200) -> list[dict[str, Any]]:
+        """The last executions as dicts: times in seconds, `start` since the first that is kept."""
+        record = self.record
+        with record.lock:
+            found, words, first = record.batches.rows()[-rows:], record.words.lists(), record.batches.rows()[:1]
+        names = record.batches.columns
+        batches = [dict(zip(names, row, strict=True)) for row in found.tolist()]
+        return [
+            {
+                "instance": words["instance"][int(batch["instance"])],
+                "start": (batch["start"] - first[0, 0]) / 1e9,
+                "took": (batch["end"] - batch["start"]) / 1e9,
+                "requests": int(batch["count"]),
+                "size": int(batch["size"]),
+                "reason": words["reason"][int(batch["reason"])],
+                "failed": bool(batch["failed"]),
+            }
+            for batch in batches
+        ]
+
+    def text(self) -> str:
+        facts = batch_facts(self.record)
+        lines = [f"Timeline of {self.name}: {summary(facts)}"]
+        if facts.batches:
+            lines.append("  sizes    " + ", ".join(f"{size}: {count}" for size, count in facts.sizes.items()))
+            lines.append("  closed   " + ", ".join(f"{word or 'not told'}: {n}" for word, n in facts.reasons.items()))
+            lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
+            lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
+        return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
+
+    def figure(self) -> str:
+        """The last executions as SVG text."""
+        return timeline_figure(self.record)
+
+    def html(self) -> str:
+        said = escape(self.text().split("\n", 1)[0])
+        return f"<div class='tl-panel'><div>{said}</div>{self.figure()}</div>"
+
+
+def summary(facts: BatchFacts) -> str:
+    """In one sentence."""
+    if not facts.batches:
+        return "no request has been executed yet."
+    batches = f"{facts.batches:,} batch{'es' * (facts.batches > 1)}"
+    kept = f"; {facts.dropped:,} older events are not kept" if facts.dropped else ""
+    failed = f", {facts.failed} failed" if facts.failed else ""
+    requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
+    mean = facts.requests / facts.batches
+    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {_time(facts.span)}{kept}."
+
+
+def _time(ns: float) -> str:
+    return duration_text(ns / 1e9)

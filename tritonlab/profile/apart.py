@@ -1,0 +1,50 @@
+"""Why two recorded requests were not executed in one batch: `schedulers.batch_history.why_apart`, from a record."""
+
+from __future__ import annotations
+
+from ..schedulers.batch_history import FormedBatch, Place, why_apart
+from ..schedulers.dynamic_batch import BatchConfig
+from .model_record import ModelRecord
+
+#: Where the configuration is not known: nothing but the recorded reasons is said.
+UNKNOWN = BatchConfig(max_batch_size=1 << 62, dynamic=True)
+
+
+def why_not_together(record: ModelRecord, one: int, other: int, config: BatchConfig = UNKNOWN) -> str:
+    """One sentence about the requests of two rows; empty for one that is not kept any more."""
+    with record.lock:
+        places = [_place(record, row, config.max_batch_size > 0) for row in (one, other)]
+    return why_apart(places[0], places[1], config) if places[0] and places[1] else ""
+
+
+def _place(record: ModelRecord, row: int, batched: bool) -> Place | None:
+    found = record.requests.rows(row)
+    if row < record.requests.dropped or not len(found):
+        return None
+    request = dict(zip(record.requests.columns, found[0].tolist(), strict=True))
+    number = int(request["batch"])
+    batches = record.batches.rows(number)
+    if number < record.batches.dropped or not len(batches):
+        return None
+    batch = dict(zip(record.batches.columns, batches[0].tolist(), strict=True))
+    words = record.words.lists()
+    extras = record.extras.rows()
+    extra = next((e for e in extras[::-1].tolist() if e[0] == row), [row, 0, 0, -1, -1, -1])
+    name = next((text for at, text in record.ids_since(row) if at == row), "")
+    shapes = dict(words["shapes"][int(request["shapes"])]) if request["shapes"] >= 0 else {}
+    return Place(
+        f"'{name}'" if name else f"request {int(request['serial'])}",
+        FormedBatch(
+            record.name,
+            int(batch["version"]),
+            number,
+            int(batch["start"]),
+            int(batch["size"]),
+            words["reason"][int(batch["reason"])] if batch["reason"] >= 0 else "",
+        ),
+        int(request["queued"]),
+        int(request["size"]),
+        int(extra[1]),
+        int(extra[2]),
+        {tensor: shape[1:] if batched else shape for tensor, shape in shapes.items()},
+    )

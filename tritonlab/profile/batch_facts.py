@@ -1,0 +1,63 @@
+"""What a record says about a model's batches, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model_record import BATCHES, ModelRecord
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BatchFacts:
+    """Of the executions that are kept. Times are nanoseconds, each (median, 95th percentile); NaN of none."""
+
+    batches: int
+    requests: int
+    failed: int
+    sizes: dict[int, int]
+    reasons: dict[str, int]
+    queue: tuple[float, float]
+    compute: tuple[float, float]
+    span: float
+    dropped: int
+
+
+def column(rows: Numbers, name: str) -> Numbers:
+    """One column of rows of BATCHES."""
+    return rows[:, BATCHES.index(name)]
+
+
+def batch_facts(record: ModelRecord) -> BatchFacts:
+    with record.lock:
+        batches, asked = record.batches.rows(), record.requests.rows()
+        oldest, words, dropped = record.batches.dropped, record.words.lists()["reason"], record.dropped
+    start, end = column(batches, "start"), column(batches, "end")
+    places = asked[:, record.requests.columns.index("batch")].astype(np.int64) - oldest
+    known = places >= 0
+    waited = start[places[known]] - asked[known, record.requests.columns.index("queued")]
+    sizes = Counter(column(batches, "size").astype(int).tolist())
+    reasons = Counter(words[number] if number >= 0 else "" for number in column(batches, "reason").astype(int).tolist())
+    return BatchFacts(
+        len(batches),
+        int(column(batches, "count").sum()),
+        int(column(batches, "failed").sum()),
+        dict(sorted(sizes.items())),
+        dict(reasons.most_common()),
+        _spread(waited),
+        _spread(end - start),
+        float(end.max() - start.min()) if len(batches) else 0.0,
+        dropped,
+    )
+
+
+def _spread(values: Numbers) -> tuple[float, float]:
+    if not len(values):
+        return float("nan"), float("nan")
+    median, high = np.quantile(values, (0.5, 0.95))
+    return float(median), float(high)

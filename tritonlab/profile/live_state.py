@@ -1,0 +1,35 @@
+"""The live state is what a recording does not have yet: the requests that wait now, the executions that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..server.models.model_lifecycle import ModelVersion
+
+#: Waiting requests that are told one by one.
+_SHOWN = 64
+
+
+def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
+    """JSON for a view: `waiting` (when each came to the queue, oldest first), `waiting_count`, and `running` (instance,
+    start, size, count)."""
+    waiting: list[int] = []
+    running = []
+    count = 0
+    for version in versions:
+        queued = version.scheduler.waiting()
+        count += len(queued)
+        waiting += [request.queue_start for request in queued[:_SHOWN]]
+        for instance in (*version.instances, *version.leaving):
+            payload = instance.payload
+            if payload is not None and payload.requests:
+                running.append(
+                    {
+                        "instance": instance.name,
+                        "start": payload.requests[0].execute_start,
+                        "size": payload.size,
+                        "count": len(payload.requests),
+                    }
+                )
+    return {"waiting": sorted(waiting)[:_SHOWN], "waiting_count": count, "running": running}
