@@ -1,0 +1,154 @@
+"""Clients that send 100 requests a second, as most clients do: how long each waits, and what it costs the server.
+
+Where a hot loop finds everything awake and in the caches, each of these finds it asleep. Rounds of a second take turns
+between the two sides, so that what else the machine does meets both.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+import tritonclient.http
+
+from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG
+from tests.conformance.reference import ReferenceServer
+
+from .measuring import A, B, place, server
+from .over_network import bls, sender
+
+RATE = 100
+ROUNDS = 8
+
+
+class Paced(NamedTuple):
+    """Seconds of one side: half, and 99 of 100 requests, took no longer; `cpu` is what one cost the processes."""
+
+    p50: float
+    p99: float
+    cpu: float
+
+
+Found = tuple[Paced, Paced]
+
+
+class PacedSide:
+    """One side: `once` sends a request and returns the seconds it took; `pids` tells the processes that work for it."""
+
+    def __init__(self, once: Callable[[], float], pids: Callable[[], Sequence[int]]) -> None:
+        self._once = once
+        self._pids = pids
+        self._rounds: list[list[float]] = []
+        self._cpu: list[float] = []
+
+    def round(self, requests: int = RATE) -> None:
+        times = []
+        pids = self._pids()
+        before = cpu_seconds(pids)
+        due = time.perf_counter()
+        for _ in range(requests):
+            due += 1 / RATE
+            time.sleep(max(0.0, due - time.perf_counter()))
+            times.append(self._once())
+        self._cpu.append((cpu_seconds(pids) - before) / requests)
+        self._rounds.append(times)
+
+    def found(self) -> Paced:
+        """Of all rounds but the first, in which each side warms up."""
+        rounds = self._rounds[1:]
+        p50 = statistics.median(statistics.median(times) for times in rounds)
+        p99 = float(np.quantile([each for times in rounds for each in times], 0.99))
+        return Paced(p50, p99, statistics.median(self._cpu[1:]))
+
+
+def in_turn(ours: PacedSide, real: PacedSide) -> Found:
+    for number in range(ROUNDS + 1):
+        for side in (ours, real) if number % 2 == 0 else (real, ours):
+            side.round()
+    return ours.found(), real.found()
+
+
+def over_protocol(protocol: Any, ours: Any, real: Any) -> Found:
+    """add_sub over HTTP or gRPC."""
+    clients = [protocol.InferenceServerClient(address(side, protocol)) for side in (ours, real)]
+    found = in_turn(
+        *(
+            PacedSide(took(sender(client, protocol)), lambda side=side: tree(side.pid))  # type: ignore[misc]
+            for client, side in zip(clients, (ours, real), strict=True)
+        )
+    )
+    for client in clients:
+        client.close()
+    return found
+
+
+def over_bls(protocol: Any, ours: Any, real: Any) -> Found:
+    """A model that calls another: the seconds of its `exec`, the processor time of all."""
+    clients = [protocol.InferenceServerClient(side.grpc) for side in (ours, real)]
+    found = in_turn(
+        *(
+            PacedSide(bls(client, calls=1), lambda side=side: tree(side.pid))  # type: ignore[misc]
+            for client, side in zip(clients, (ours, real), strict=True)
+        )
+    )
+    for client in clients:
+        client.close()
+    return found
+
+
+def in_kernel(real: ReferenceServer, scratch: Path) -> Found:
+    """add_sub in the kernel; Triton: over HTTP. The client's processor time counts on both sides."""
+    place(real.repository, "add_sub", ADD_SUB, ADD_SUB_CONFIG)
+    client = tritonclient.http.InferenceServerClient(real.http, network_timeout=60)
+    client.load_model("add_sub")
+    with server(scratch) as lab:
+        place(scratch / "ours", "add_sub", ADD_SUB, ADD_SUB_CONFIG)
+        model = lab.load("add_sub")
+        stubs = [instance["pid"] for instance in model.instances()]
+        found = in_turn(
+            PacedSide(took(lambda: model(INPUT0=A, INPUT1=B)), lambda: [os.getpid(), *stubs]),
+            PacedSide(took(sender(client, tritonclient.http)), lambda: [os.getpid(), *tree(real.pid)]),
+        )
+    client.close()
+    return found
+
+
+def address(side: Any, protocol: Any) -> str:
+    return str(side.http if protocol is tritonclient.http else side.grpc)
+
+
+def took(once: Callable[[], object]) -> Callable[[], float]:
+    """`once`, as seconds."""
+
+    def timed() -> float:
+        started = time.perf_counter()
+        once()
+        return time.perf_counter() - started
+
+    return timed
+
+
+def idle(pid: int, seconds: float = 60) -> float:
+    """Percent of a core that a server uses while nobody asks it anything."""
+    time.sleep(5)  # it has come to rest then
+    pids = tree(pid)
+    before = cpu_seconds(pids)
+    time.sleep(seconds)
+    return (cpu_seconds(pids) - before) / seconds * 100
+
+
+def tree(root: int) -> list[int]:
+    """A process and all that it started."""
+    return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """Processor time that the processes have used, to the nanosecond: Linux has a clock for each (`man
+    clock_getcpuclockid`), while utime and stime of /proc count in steps of 10 ms."""
+    return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
