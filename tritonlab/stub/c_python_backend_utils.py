@@ -98,7 +98,7 @@ JOINS_LATE = (
 
 
 def get_model_dir(*args: object) -> str:
-    """`<model repository>/<version>` of this instance, the repository as the server was given it.
+    """Returns `<model repository>/<version>` of this instance, the repository as the server was given it.
 
     Takes no argument (rule 1.1.5).
     """
@@ -111,7 +111,7 @@ def get_model_dir(*args: object) -> str:
 
 
 def attach(module: ModuleType) -> None:
-    """Puts the names of rule 1.1.3 onto `triton_python_backend_utils`.
+    """Adds the names of rule 1.1.3 to `triton_python_backend_utils`.
 
     Called when the model's module has been imported.
     """

@@ -75,9 +75,10 @@ _NUMPY_OF_DATATYPE: _t.Dict[int, _t.Any] = {
 
 
 def serialize_byte_tensor(input_tensor: np.ndarray[_t.Any, _t.Any]) -> _t.Any:
-    """The elements of an object or `S` array as `bytes`: each a little-endian uint32 length and its bytes, in C order.
+    """Serializes the elements of an object or `S` array into `bytes`: each as a little-endian uint32 length and its
+    bytes, in C order.
 
-    `()` for an array without elements, None for another dtype (rule 1.6.4).
+    Returns `()` for an array without elements, None for another dtype (rule 1.6.4).
     """
     if input_tensor.size == 0:
         return ()
@@ -87,7 +88,7 @@ def serialize_byte_tensor(input_tensor: np.ndarray[_t.Any, _t.Any]) -> _t.Any:
 
 
 def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.Any]:
-    """A 1-D object array of `bytes` from what serialize_byte_tensor made.
+    """Returns a 1-D object array of `bytes` from what serialize_byte_tensor made.
 
     Raises struct.error where a length or an element is cut off.
     """
@@ -105,7 +106,7 @@ def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.An
 
 
 def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
-    """The first input of that name, or None."""
+    """Returns the first input of that name, or None."""
     # `Any`, not `None`: models need not look at what their configuration requires
     for tensor in inference_request.inputs():
         if tensor.name() == name:
@@ -114,7 +115,7 @@ def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Union[T
 
 
 def get_output_tensor_by_name(inference_response: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
-    """The first output of that name, or None."""
+    """Returns the first output of that name, or None."""
     for tensor in inference_response.output_tensors():
         if tensor.name() == name:
             return tensor
@@ -122,12 +123,14 @@ def get_output_tensor_by_name(inference_response: _t.Any, name: str) -> _t.Union
 
 
 def get_input_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
-    """The entry of that name in the config's `input`, or None. `model_config` is `json.loads(args["model_config"])`."""
+    """Returns the entry of that name in the config's `input`, or None. `model_config` is
+    `json.loads(args["model_config"])`."""
     return _entry(model_config, "input", name)
 
 
 def get_output_config_by_name(model_config: _t.Dict[str, _t.Any], name: str) -> _t.Optional[_t.Dict[str, _t.Any]]:
-    """The entry of that name in the config's `output`, or None."""
+    """Returns the entry of that name in the config's `output`, or None. `model_config` is
+    `json.loads(args["model_config"])`."""
     return _entry(model_config, "output", name)
 
 
@@ -137,19 +140,21 @@ def _entry(model_config: _t.Dict[str, _t.Any], key: str, name: str) -> _t.Option
 
 
 def using_decoupled_model_transaction_policy(model_config: _t.Dict[str, _t.Any]) -> bool:
-    """Whether the config makes the model decoupled. Raises KeyError for a transaction policy that does not say."""
+    """Tells whether the config makes the model decoupled. Raises KeyError for a transaction policy without
+    `decoupled`."""
     if "model_transaction_policy" not in model_config:
         return False
     return model_config["model_transaction_policy"]["decoupled"]  # type: ignore[no-any-return]
 
 
 def triton_to_numpy_type(data_type: int) -> _t.Any:
-    """The numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
+    """Returns the numpy type of a datatype's number (1 BOOL ... 13 BYTES), or None."""
     return _NUMPY_OF_DATATYPE.get(data_type)
 
 
 def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
-    """The datatype's number of a numpy type or dtype, or None; Python's own types and type names have none."""
+    """Returns the datatype's number of a numpy type or dtype, or None. Python's own types and the names of types have
+    none."""
     for number, numpy_type in _NUMPY_OF_DATATYPE.items():
         if data_type == numpy_type:
             return number
@@ -157,14 +162,14 @@ def numpy_to_triton_type(data_type: _t.Any) -> _t.Optional[int]:
 
 
 def triton_string_to_numpy(triton_type_string: str) -> _t.Any:
-    """The type of a config's `data_type`, such as "TYPE_FP32". Raises KeyError for another word."""
+    """Returns the numpy type of a config's `data_type`, such as "TYPE_FP32". Raises KeyError for another word."""
     return TRITON_STRING_TO_NUMPY[triton_type_string]
 
 
 class ModelConfig:
-    """A model's configuration, as `auto_complete_config` gets it, fills it in and returns it.
+    """A model's configuration, as `auto_complete_config` gets it, completes it and returns it.
 
-    All conflicts with what the configuration file says are ValueErrors.
+    Every contradiction to the configuration file raises ValueError.
     """
 
     def __init__(self, model_config: str) -> None:
@@ -172,7 +177,7 @@ class ModelConfig:
         self._model_config: _t.Dict[str, _t.Any] = json.loads(model_config)
 
     def as_dict(self) -> _t.Dict[str, _t.Any]:
-        """The configuration itself: what is changed in it is changed in what will be returned."""
+        """Returns the configuration itself: changes to it are changes to what is returned to the server."""
         return self._model_config
 
     def set_max_batch_size(self, max_batch_size: int) -> None:
@@ -214,7 +219,7 @@ class ModelConfig:
     def add_output(self, output: _t.Dict[str, _t.Any]) -> None:
         """Adds an output, or fills in the one of that name: `name`, `data_type` and `dims`.
 
-        Raises ValueError as add_input.
+        Raises ValueError if something is missing, unknown, or contradicts the configuration.
         """
         self._check_properties("output", output, ("name", "data_type", "dims"))
         self._merge("output", output)

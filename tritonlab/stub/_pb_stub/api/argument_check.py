@@ -1,7 +1,8 @@
-"""Argument checks as Triton's compiled module makes them: a TypeError before any side effect (rule 0.4).
+"""This module checks arguments as Triton's compiled module does: a wrong one raises TypeError before anything has
+happened (rule 0.4).
 
-The good case never comes here: callers test `type(x) is str` and the like first. Which types convert is Triton's,
-measured; the texts imitate its form, not every detail of its signatures.
+Valid arguments rarely come here: callers first test `type(x) is str` and the like. Which types are converted was
+measured on Triton; the texts have the form of Triton's, but not every detail of its signatures.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CAST_ERROR = (
 def mismatch(
     function: str, signature: str, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
 ) -> TypeError:
-    """The TypeError of a call that fits no signature. `function` is `__init__` for a constructor."""
+    """Returns the TypeError of a call that fits no signature. `function` is `__init__` for a constructor."""
     pieces = [", ".join(map(repr, args))] if args else []
     if kwargs:
         pieces.append("kwargs: " + ", ".join("%s=%r" % item for item in kwargs.items()))
@@ -33,12 +34,12 @@ def mismatch(
 
 
 def no_constructor(name: str) -> TypeError:
-    """The TypeError of a class that only the server's side makes (rule 1.1.4)."""
+    """Returns the TypeError of a class that models cannot construct (rule 1.1.4)."""
     return TypeError("c_python_backend_utils.%s: No constructor defined!" % name)
 
 
 def as_text(value: Any) -> Optional[str]:
-    """`value` as Triton's string argument, which takes bytes too; None if it does not fit."""
+    """Returns `value` as a string argument, which may also be UTF-8 bytes; None if it does not fit."""
     try:
         if isinstance(value, str):
             value.encode("utf-8")
@@ -49,10 +50,8 @@ def as_text(value: Any) -> Optional[str]:
 
 
 def as_int(value: Any, low: int, high: int) -> Optional[int]:
-    """`value` as an integer argument within its C type; floats do not fit, bool and numpy integers do.
-
-    None if it does not fit.
-    """
+    """Returns `value` as an integer between `low` and `high`, as bool and numpy integers are, too; None if it does not
+    fit, as no float does."""
     if isinstance(value, float) or not hasattr(type(value), "__index__"):
         return None
     number = value.__index__()
@@ -60,7 +59,7 @@ def as_int(value: Any, low: int, high: int) -> Optional[int]:
 
 
 def as_float(value: Any) -> Optional[float]:
-    """`value` as a floating point argument: anything with a number's conversion, so no str. None if it does not fit."""
+    """Returns `value` as a float, if its type can be converted to a number (a str cannot); None if it does not fit."""
     kind = type(value)
     if not (hasattr(kind, "__float__") or hasattr(kind, "__index__")):
         return None
@@ -71,11 +70,12 @@ def as_float(value: Any) -> Optional[float]:
 
 
 def as_flag(value: Any) -> Optional[bool]:
-    """`value` as a bool argument: whatever has a number's truth, None not (rule 4.1.1). None if it does not fit."""
+    """Returns `value` as a bool, if its type defines `__bool__` as numbers do and None does not count (rule 4.1.1);
+    None if it does not fit."""
     return bool(value) if value is not None and hasattr(type(value), "__bool__") else None
 
 
 def is_sequence(value: Any) -> bool:
-    """Whether a list argument takes `value`: sequences do, text, sets, dicts and iterators do not (rule 1.7.3)."""
+    """Tells whether `value` fits a list argument: sequences do; text, sets, dicts and iterators do not (rule 1.7.3)."""
     kind = type(value)
     return not isinstance(value, (str, bytes, dict)) and hasattr(kind, "__getitem__") and hasattr(kind, "__len__")

@@ -1,6 +1,5 @@
-"""This module remembers which thread runs the `exec` of which `async_exec`, so that from a task that does not move one
-can tell the calls it needs (`process/needed_calls.py`).
-"""
+"""This module remembers which thread runs the `exec` of which `async_exec`. So `process/needed_calls.py` can tell which
+calls a task that does not move is waiting for."""
 
 from __future__ import annotations
 
@@ -35,5 +34,5 @@ def start(function: Callable[[bool], Any], decoupled: bool) -> "asyncio.Future[A
 
 
 def call_of(future: Any) -> Optional[AwaitedCall]:
-    """The call that the future is of, if it is one of these."""
+    """Returns the call that `future` was made for; None if it is another future."""
     return _calls.get(future)

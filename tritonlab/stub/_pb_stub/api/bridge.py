@@ -16,7 +16,7 @@ from ..wire.ipc_message import ROW
 
 
 class BridgeError(Exception):
-    """The server refused a call. `text` is its message, `code` its Triton error code (rule 1.2)."""
+    """The server refused a call. `text` is the server's message, `code` its Triton error code (rule 1.2)."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -36,10 +36,10 @@ _AUTHORS_WORDS = {
 
 
 class Bridge:
-    """The calls an author's object makes to the server. This base class is the one without a server.
+    """What an author's object can ask of the server. This base class is the bridge of a process without a server.
 
-    A `request` is an InferenceRequest and a `response` an InferenceResponse or None: those modules call this one, which
-    cannot name them.
+    A `request` is an InferenceRequest and a `response` an InferenceResponse or None. Their modules import this one, so
+    it cannot name their types.
     """
 
     #: "import" | "auto_complete" | "construct" | "initialize" | "execute" | "finalize" | "" outside a stub
@@ -49,27 +49,27 @@ class Bridge:
     model_dir = ""
 
     def log(self, level: int, message: str, file: str, line: int) -> None:
-        """One Logger record; level as in rule 1.2 (0 INFO, 1 WARNING, 2 ERROR, 3 VERBOSE)."""
+        """Writes one Logger record; level as in rule 1.2 (0 INFO, 1 WARNING, 2 ERROR, 3 VERBOSE)."""
         sys.stderr.write(stderr_line(level, message, file, line))
 
     def call(self, message: Any) -> Any:
-        """A round trip to the server; `message` is the body of a call of the COMMANDS table. Raises BridgeError with
-        the server's text."""
+        """Asks the server and waits for its answer. `message` is the body of a call of the COMMANDS table. Raises
+        BridgeError with the server's text."""
         command = ROW[type(message)].name
         self._refuse(_AUTHORS_WORDS.get(command, command))
 
     def is_cancelled(self, handle: int) -> bool:
-        """Whether the client of a received request has cancelled it; asks the server each time (rule 1.7.11)."""
+        """Asks the server whether the client of a received request has cancelled it (rule 1.7.11)."""
         self._refuse("is_cancelled()")
         return False
 
     def send_response(self, handle: int, response: Any, flags: int) -> None:
-        """Sends one response of a received request. The checks of rule 1.9.2 are the sender's."""
+        """Sends one response of a received request. The sender has made the checks of rule 1.9.2."""
         self._refuse("InferenceResponseSender.send()")
 
     def forgotten(self, handle: int, answered: bool) -> None:
-        """The last object that could end a received request is gone; `answered`: after it sent a response. Called by
-        destructors, on any thread and in the middle of anything: must neither block nor send."""
+        """Hears that the last object which could end a received request is gone; `answered`: after it has sent a
+        response. Destructors call it, on any thread and at any moment: it must neither block nor send."""
 
     def infer(self, request: Any, decoupled: bool) -> Iterator[Any]:
         """Runs a BLS request; yields its responses as they come. The iterator has `cancel()`."""
@@ -87,7 +87,7 @@ _current = Bridge()
 
 
 def stderr_line(level: int, message: str, file: str, line: int) -> str:
-    """A Logger record as Triton prints it while no server listens (rule 1.13.4)."""
+    """Formats a Logger record as Triton prints it while no server listens (rule 1.13.4)."""
     now = time.time()
     stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
     return "%s%s.%06d %d %s:%d]  %s\n" % (

@@ -1,14 +1,14 @@
-"""DLPack capsules without compiled code: ctypes reads and patches them, numpy makes them.
+"""This module reads and makes DLPack capsules without compiled code: ctypes reads and patches them, numpy makes them.
 
-Consuming. The capsule's structure is read in place and the capsule gets the standard name `used_dltensor`, so that
-its producer's destructor leaves it alone; Triton writes `used_dlpack`, at which numpy's destructor crashes the
-process (rule 1.5.3).
+Importing: the capsule's structure is read in place, and the capsule is renamed to the standard `used_dltensor`, so that
+its producer's destructor leaves it alone. Triton writes `used_dlpack`, at which numpy's destructor crashes the process
+(rule 1.5.3).
 
-Producing. numpy exports an array over the tensor's bytes with a destructor and a deleter in C, which a Python
-callback could not replace safely (a destructor may run while an exception is on its way). What numpy has no word for
-is patched into the capsule.
+Exporting: numpy exports an array over the tensor's bytes. Its destructor and deleter are in C; a Python callback could
+not replace them safely, as a destructor may run while an exception is being raised. What numpy cannot express is
+patched into the capsule.
 
-The layout is that of dlpack.h, unversioned, as every consumer still takes it.
+The layout is the unversioned one of dlpack.h, which every consumer still accepts.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Imported:
         return self.device[0] == CUDA
 
     def view(self) -> memoryview:
-        """The elements as bytes, none of device memory (rule 1.5.9). Must not outlive this object."""
+        """Returns the elements as bytes, none for device memory (rule 1.5.9). The view must not outlive this object."""
         if self.nbytes == 0 or self.on_gpu:
             return memoryview(b"")
         memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.pointer)
@@ -125,7 +125,8 @@ class Imported:
         return memoryview(array)
 
     def array(self, dtype: Any) -> "np.ndarray[Any, Any]":
-        """The elements as an array that keeps this object alive: a consumer may hold it longer than the tensor."""
+        """Returns the elements as an array that keeps this object alive, as a consumer may hold it longer than the
+        tensor."""
         if self.nbytes == 0:
             return np.empty(self.shape, dtype)
         array: np.ndarray[Any, Any] = np.asarray(_Memory(self)).view(dtype).reshape(self.shape)
@@ -139,7 +140,7 @@ class Imported:
 
 
 class _Memory:
-    """What numpy asks for memory; the array's base, and so the holder of it."""
+    """Offers imported memory to numpy. The array keeps this object as its base, and with it the memory."""
 
     def __init__(self, imported: Imported) -> None:
         self._imported = imported
@@ -156,9 +157,9 @@ _imported: "weakref.WeakValueDictionary[int, Imported]" = weakref.WeakValueDicti
 
 
 def import_tensor(source: Any) -> Imported:
-    """Takes over the memory of a capsule or of an object with `__dlpack__` (rules 1.5.1-1.5.7).
+    """Takes over the memory of a capsule, or of an object with `__dlpack__` (rules 1.5.1-1.5.7).
 
-    Raises TritonModelException.
+    Raises TritonModelException for anything else, and for an unsupported device, layout or element type.
     """
     capsule = source
     if not (_is_capsule(source, _FRESH) or _is_capsule(source, _USED)):
@@ -181,14 +182,14 @@ def import_tensor(source: Any) -> Imported:
 
 
 class _Exported(np.ndarray):
-    """What numpy exports, and so what lives as long as a capsule or its consumer."""
+    """The array that numpy exports. It lives as long as the capsule or the capsule's consumer."""
 
     owner: Any
 
 
 def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> Any:
-    """A capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 one of uint16 bit patterns. `owner`
-    lives as long as whoever has the memory (rule 1.5.10)."""
+    """Makes a capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 an array of uint16 bit patterns.
+    `owner` lives as long as anyone uses the memory (rule 1.5.10)."""
     if not hasattr(data, "__dlpack__"):
         raise TritonModelException("DLPack needs numpy 1.22 or later, this is %s." % np.__version__)
     if datatype == 1:
@@ -215,10 +216,10 @@ def _datatype_of(tensor: _DLTensor) -> int:
 
 
 def _check_layout(tensor: _DLTensor, shape: List[int], elements: int) -> None:
-    """Refuses whatever is not C-contiguous.
+    """Refuses memory that is not C-contiguous.
 
-    Triton does not look at the outermost stride and reads `a[::2]` as if it were contiguous: wrong data, no error
-    (rule 1.5.5). We refuse that too, with its own text, rather than copy: a model that works here must work there.
+    Triton ignores the outermost stride and reads `a[::2]` as if it were contiguous: wrong data, no error (rule 1.5.5).
+    We refuse that too, with Triton's text, and do not copy: a model that works here must work there.
     """
     if not tensor.strides or elements == 0:
         return

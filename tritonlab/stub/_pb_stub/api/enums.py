@@ -1,7 +1,7 @@
-"""The enumerations of the compiled module (rule 1.2), with the behaviour its binding generator gives them.
+"""The enumerations of Triton's compiled module (rule 1.2), with the behaviour that its binding generator gives them.
 
-They are no `enum.Enum`: they equal plain integers, have no order, and any integer makes a member, called `???` if it
-has no name.
+They are not `enum.Enum`: members equal plain integers and have no order. Any integer makes a member, which is called
+`???` if it has no name.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _fill(kind: type, *names: str) -> None:
 
 
 class ErrorCode(NativeEnum):
-    """The codes of a TritonError; reached as `TritonError.INTERNAL` and so on."""
+    """The codes of a TritonError, reached as `TritonError.INTERNAL` and so on."""
 
     __slots__ = ()
     UNKNOWN: ClassVar[ErrorCode]
@@ -79,7 +79,7 @@ class ErrorCode(NativeEnum):
 
 
 class LogLevel(NativeEnum):
-    """How severe a log record is; reached as `Logger.INFO` and so on."""
+    """How severe a log record is, reached as `Logger.INFO` and so on."""
 
     __slots__ = ()
     INFO: ClassVar[LogLevel]
@@ -97,7 +97,7 @@ class MemoryType(NativeEnum):
 
 
 class MetricKind(NativeEnum):
-    """What a metric family counts; reached as `MetricFamily.COUNTER` and so on."""
+    """What a metric family counts, reached as `MetricFamily.COUNTER` and so on."""
 
     __slots__ = ()
     COUNTER: ClassVar[MetricKind]

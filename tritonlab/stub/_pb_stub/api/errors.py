@@ -13,7 +13,8 @@ from .enums import ErrorCode
 
 
 class NativeObject:
-    """Base of the author-facing classes: as with Triton's, weak references work, copying and pickling do not."""
+    """Base of the author-facing classes. As with Triton's, instances can have weak references, but cannot be copied or
+    pickled."""
 
     __slots__ = ("__weakref__",)
 
@@ -22,7 +23,7 @@ class NativeObject:
 
 
 class TritonModelException(Exception):
-    """What the module raises for a wrong use of it.
+    """Raised for a wrong use of this module.
 
     A model may raise it too; the server gives it no special treatment.
     """
@@ -70,7 +71,7 @@ class TritonError(NativeObject):
 
     @classmethod
     def _of_code(cls, message: str, code: int) -> TritonError:
-        """The error that came over the wire as a text and a number."""
+        """Makes the error that came over the wire as a text and a number."""
         return cls(message, ErrorCode(code))
 
 
@@ -78,5 +79,5 @@ setattr(TritonError, "__ErrorCode", ErrorCode)  # Triton's name of it, which no 
 
 
 def code_of(error: TritonError) -> int:
-    """The number of the error's code, as it crosses the wire."""
+    """Returns the number of the error's code, as it crosses the wire."""
     return error._code._value

@@ -71,11 +71,11 @@ class InferenceRequest(NativeObject):
         trace: InferenceTrace = UNSET,
         parameters: Optional[Dict[str, Union[bool, int, str]]] = None,
     ) -> None:
-        """A request to `model_name`, to be run with `exec` or `async_exec`.
+        """Makes a request to `model_name`, to be run with `exec` or `async_exec`.
 
         `inputs`, `requested_output_names` and `model_name` are required; no names means all outputs. Raises TypeError
-        for arguments of another type, TritonModelException for an empty entry, another kind of correlation id or
-        parameters that are not bool, int or str, RuntimeError for a correlation id outside 64 bits.
+        for arguments of another type; TritonModelException for an empty entry, another kind of correlation id, or
+        parameters that are not bool, int or str; RuntimeError for a correlation id outside 64 bits.
         """
         given = checked_arguments(locals())
         self._request_id = given.request_id
@@ -109,7 +109,7 @@ class InferenceRequest(NativeObject):
         model_version: int,
         decoupled: bool = False,
     ) -> InferenceRequest:
-        """A request that came from the server, whose rules it has passed there."""
+        """Makes a request that came from the server, which has checked it already."""
         self: InferenceRequest = _new(cls)
         self._handle = handle
         self._request_id = request_id
@@ -143,7 +143,7 @@ class InferenceRequest(NativeObject):
         return self._correlation_id
 
     def flags(self) -> int:
-        """Sequence start (1) and end (2), or both (3)."""
+        """Sequence start (1), sequence end (2), or both (3)."""
         return self._flags
 
     def set_flags(self, flags: int, /) -> None:
@@ -175,14 +175,16 @@ class InferenceRequest(NativeObject):
         return self._sender
 
     def is_cancelled(self) -> bool:
-        """Whether the client has given the request up. Asks the server each time.
+        """Asks the server whether the client has given the request up.
 
-        Raises TritonModelException on a request the model built itself; Triton aborts the server there (rule 1.7.10).
+        Raises TritonModelException for a request that the model built; Triton aborts the server there (rule 1.7.10).
         """
         return ask_cancelled(self._handle)
 
     def set_release_flags(self, flags: int, /) -> None:
-        """With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, and None in the returned list, the request comes back later."""
+        """Sets what happens to the request when `execute` returns. With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, and
+        None in its place in the returned list, the request comes back later. Raises TypeError unless it is an unsigned
+        32-bit integer."""
         self._release_flags = _uint32(self, "set_release_flags", flags)
 
     # -- running it (BLS)
@@ -212,12 +214,12 @@ class InferenceRequest(NativeObject):
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
         """Does what `exec` does, to be awaited: it runs in the default executor of the running event loop.
 
-        Raises RuntimeError if there is none.
+        Raises RuntimeError if no event loop is running.
         """
         return awaited_calls.start(self.exec, decoupled)
 
     def _bls_fields(self) -> BlsRequest:
-        """What the server needs besides the inputs."""
+        """Returns what the server needs besides the inputs."""
         memory = self._preferred_memory
         return BlsRequest(
             self._model_name,
@@ -263,5 +265,5 @@ def _run(request: InferenceRequest, decoupled: Any) -> Union[InferenceResponse, 
 
 
 def _failed(text: str, code: int = 1) -> InferenceResponse:
-    """The answer that stands for a failure (rules 4.2.1-4.2.3)."""
+    """Makes the response that stands for a failure (rules 4.2.1-4.2.3)."""
     return InferenceResponse._received([], TritonError._of_code(text, code), "")

@@ -27,10 +27,10 @@ class InferenceResponse(NativeObject):
         error: Optional[TritonError] = None,
         parameters: Optional[Dict[str, Union[bool, int, str]]] = None,
     ) -> None:
-        """With an `error` the client gets its code and text; tensors and parameters then stay here.
+        """Makes a response. With an `error` the client gets its code and text, but no tensors or parameters.
 
-        Outputs need not match the model configuration: unknown ones are dropped, missing ones absent. Raises
-        TypeError for arguments of another type, TritonModelException for a None among the tensors or for parameters
+        Outputs need not match the model configuration: unknown ones are dropped, missing ones are absent. Raises
+        TypeError for arguments of another type; TritonModelException for a None among the tensors, or for parameters
         that are not bool, int or str.
         """
         for tensor in output_tensors if type(output_tensors) is list else (None,):
@@ -45,7 +45,7 @@ class InferenceResponse(NativeObject):
 
     @classmethod
     def _received(cls, tensors: List[Tensor], error: Optional[TritonError], parameters_json: str) -> InferenceResponse:
-        """A response that came from the server for a BLS request."""
+        """Makes a response that came from the server for a BLS request."""
         self: InferenceResponse = _new(cls)
         self._tensors = tensors
         self._error = error

@@ -1,7 +1,7 @@
-"""MetricFamily and Metric: the author's own lines on the server's /metrics page.
+"""MetricFamily and Metric are the author's own lines on the server's /metrics page.
 
-The server holds families, metrics and values; here are handles. A family must outlive its metrics: when the last
-Python object of its name goes, its lines vanish, and metrics made from it refuse to work (rule 1.14.7).
+The server holds families, metrics and values; these objects are handles. A family must outlive its metrics: when the
+last Python object of its name goes, its lines vanish, and metrics made from it refuse to work (rule 1.14.7).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _FamilyLife:
 
 
 class Metric(NativeObject):
-    """One sample of a family, told from the others by its labels. Made by `family.Metric(...)`.
+    """One sample of a family, which its labels tell from the others. It is made by `family.Metric(...)`.
 
     Two metrics of a family with the same labels are the same sample, also across models (rule 1.14.6).
     """
@@ -63,9 +63,9 @@ class Metric(NativeObject):
         return self
 
     def increment(self, value: float, /) -> None:
-        """Adds `value`: to a counter if it is not negative, to a gauge always.
+        """Adds `value`, which must not be negative for a counter and may be for a gauge.
 
-        Raises TritonModelException otherwise.
+        Raises TritonModelException for a negative value on a counter, and for a histogram.
         """
         self._operate("increment", value)
 
@@ -106,8 +106,8 @@ class MetricFamily(NativeObject):
     def __init__(self, name: str, description: str, kind: MetricKind) -> None:
         """Joins the family of that name and kind if there is one (its description stays), else makes it.
 
-        Raises TypeError for arguments of other types, TritonModelException where the server refuses: a name that is
-        no metric name, or one in use with another kind.
+        Raises TypeError for arguments of other types; TritonModelException where the server refuses: the name is not a
+        metric name, or is in use with another kind.
         """
         family, words = as_text(name), as_text(description)
         if family is None or words is None or not isinstance(kind, MetricKind):
@@ -127,9 +127,10 @@ class MetricFamily(NativeObject):
         self._life = _FamilyLife(bridge.current(), ident)
 
     def Metric(self, labels: Optional[Dict[str, str]] = None, buckets: Optional[List[float]] = None) -> Metric:
-        """The family's metric with `labels`. A histogram needs `buckets`: the ascending upper bounds, without +Inf.
+        """Returns the family's metric with `labels`. A histogram needs `buckets`: the ascending upper bounds, without
+        +Inf.
 
-        Raises TritonModelException for labels that are no dict of texts, or buckets that are missing, unexpected or
+        Raises TritonModelException for labels that are not a dict of texts, or buckets that are missing, unexpected or
         not ascending.
         """
         bounds = self._checked(labels, buckets)
@@ -167,8 +168,8 @@ class MetricFamily(NativeObject):
 class _Undertaker:
     """Tells the server about families that are gone, from a thread of its own.
 
-    A destructor may run anywhere, also in the middle of a call to the server on the same thread: it must not make one
-    itself. A new family waits for the burial of the old ones, so that a name can change its kind at once.
+    A destructor may run anywhere, even in the middle of a call to the server on the same thread, so it must not make
+    one itself. A new family waits until the old ones are reported, so that a name can change its kind at once.
     """
 
     def __init__(self) -> None:
@@ -197,7 +198,7 @@ class _Undertaker:
             self.bury()
 
     def forget(self) -> None:
-        """Called in a forked process: the thread is not there, and the lock may be held by nobody."""
+        """Called in a forked process, which has no such thread, and whose copy of the lock may be held for ever."""
         self.__init__()  # type: ignore[misc]
 
 

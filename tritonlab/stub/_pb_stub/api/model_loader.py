@@ -1,4 +1,4 @@
-"""The model-control functions of the module: load, unload and look for other models of the same server (rule 1.15)."""
+"""These functions load, unload and look for other models of the same server (rule 1.15)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def load_model(model_name: str, config: str = "", files: Optional[Dict[str, byte
     """Loads `model_name`, or loads it again, and returns when it is ready.
 
     `config`: JSON text that replaces the model's configuration. `files`: contents by `file:<path in the model's
-    directory>`, instead of the model's own files; needs `config`. Raises TritonModelException with the server's
+    directory>`, which replace the model's own files; needs `config`. Raises TritonModelException with the server's
     reason.
     """
     name, config_text = as_text(model_name), as_text(config)
@@ -34,7 +34,7 @@ def load_model(model_name: str, config: str = "", files: Optional[Dict[str, byte
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
-    """Schedules the unloading of `model_name`, with `unload_dependents` also of the models that only it needs.
+    """Schedules the unloading of `model_name`; with `unload_dependents` also of the models that only it needs.
 
     Unknown names are ignored.
     """
@@ -49,7 +49,7 @@ def unload_model(model_name: str, unload_dependents: bool = False) -> None:
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
-    """Whether `model_name` can be called, in `model_version` (a number as text) or at all."""
+    """Asks the server whether `model_name` can be called, in `model_version` (a number as text) or in any."""
     name, version = as_text(model_name), as_text(model_version)
     if name is None or version is None:
         raise mismatch(

@@ -1,4 +1,4 @@
-"""The stub's own threads, by ident, so that nobody takes one for the author's."""
+"""This module lists the stub's own threads by ident, so that none of them is taken for the author's."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def start(name: str, function: Callable[..., Any], *args: Any, runs_authors: boo
 
 
 def own() -> FrozenSet[int]:
-    """The idents of our threads."""
+    """Returns the idents of our threads."""
     return frozenset(_running.copy())
 
 
 def without_authors() -> FrozenSet[int]:
-    """Those of them that never call the author's code."""
+    """Returns the idents of those that never call the author's code."""
     return frozenset(ident for ident, runs_authors in _running.copy().items() if not runs_authors)
 
 

@@ -1,4 +1,4 @@
-"""Logger: the author's lines in the server's log, with the file and line they come from."""
+"""Logger writes the author's lines into the server's log, with the file and line they come from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .errors import NativeObject, TritonModelException
 
 
 class Logger(NativeObject):
-    """Static methods only. The server's log settings decide what shows; everything is handed to it (rule 1.13.3)."""
+    """Has static methods only. Every record goes to the server, whose log settings decide what shows (rule 1.13.3)."""
 
     __slots__ = ()
 

@@ -1,4 +1,5 @@
-"""PreferredMemory and InferenceTrace: what a BLS request may carry besides its tensors; and the region's free size."""
+"""PreferredMemory and InferenceTrace are what a BLS request may carry besides its tensors; SharedMemory tells the
+region's free size."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ class PreferredMemory(NativeObject):
     __slots__ = ("_device_id", "_type")
 
     def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0) -> None:
-        """`preferred_memory_type` is TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU, not a number.
+        """Takes TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU as `preferred_memory_type`, no number.
 
-        Raises TypeError otherwise.
+        Raises TypeError for arguments of another type.
         """
         device = as_int(preferred_device_id, -INT64_MAX - 1, INT64_MAX)
         if not isinstance(preferred_memory_type, MemoryType) or device is None:
@@ -48,18 +49,19 @@ class InferenceTrace(NativeObject):
 
     @classmethod
     def _of(cls, context: Optional[str], number: int = 0) -> InferenceTrace:
-        """`number` is the server's for a request that it traces, else 0."""
+        """Makes a trace. `number` is the server's for a request that it traces, else 0."""
         self: InferenceTrace = _new(cls)
         self._context = context
         self._number = number
         return self
 
     def _wire(self) -> Optional[TraceRef]:
-        """What tells the server which trace it is; None for that of a request which is not traced."""
+        """Returns what tells the server which trace it is; None for a request that is not traced."""
         return TraceRef(self._number, self._context) if self._number else None
 
     def get_context(self) -> Optional[str]:
-        """JSON text of the OpenTelemetry headers that continue this trace, or None if the server has no such trace."""
+        """Returns the JSON text of the OpenTelemetry headers that continue this trace; None if the server has no such
+        trace."""
         return self._context
 
 
@@ -72,7 +74,7 @@ class SharedMemory(NativeObject):
         raise no_constructor("SharedMemory")
 
     def free_memory(self) -> int:
-        """Bytes of the region that are not in use; 0 where there is none."""
+        """Returns how many bytes of the region are not in use; 0 outside a stub."""
         region: Any = getattr(bridge.current(), "region", None)
         return 0 if region is None else int(region.size - region.used)
 

@@ -1,4 +1,4 @@
-"""ResponseIterator: the responses of a BLS request run with `exec(decoupled=True)`."""
+"""A ResponseIterator gives the responses of a BLS request that was run with `exec(decoupled=True)`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _new = object.__new__
 
 
 class ResponseIterator(NativeObject):
-    """Yields responses as the called model sends them; `next` blocks for the next one.
+    """Yields responses as the called model sends them; `next` waits for the next one.
 
     A model that sends its final flag by itself adds an empty response at the end. Once all have come, iterating again
-    gives the same objects. Dropping an unfinished iterator leaves the rest to be read and thrown away.
+    gives the same objects. If an unfinished iterator is dropped, the rest is read and thrown away.
     """
 
     __slots__ = ("_call", "_next", "_over", "_responses")
@@ -31,7 +31,7 @@ class ResponseIterator(NativeObject):
 
     @classmethod
     def _of(cls, call: Iterator[InferenceResponse]) -> ResponseIterator:
-        """`call` yields the responses and may have `cancel()`."""
+        """Makes an iterator over `call`, which yields the responses and may have `cancel()`."""
         self: ResponseIterator = _new(cls)
         self._call = call
         self._responses = []
@@ -68,7 +68,7 @@ class ResponseIterator(NativeObject):
         raise StopIteration("Iteration is done for the responses.")
 
     def cancel(self) -> None:
-        """Asks the called model's server side to cancel the request; nothing happens once it is over.
+        """Asks the server to cancel the request; does nothing once the request is over.
 
         The called model must look at `is_cancelled()`. What it sends until its final flag still has to be read.
         """

@@ -54,11 +54,12 @@ class Tensor(NativeObject):
     )
 
     def __init__(self, name: str, ndarray: "np.ndarray[Any, Any]", /) -> None:
-        """A tensor over `ndarray`: bool, (u)int8-64, float16/32/64, object or `S`, any shape.
+        """Makes a tensor over `ndarray`, which may be of bool, (u)int8-64, float16/32/64, object or `S`, and of any
+        shape.
 
-        A C-contiguous numeric array is not copied: what is in it when the response is sent is what is sent. The
+        A C-contiguous numeric array is not copied: what it holds when the response is sent is what is sent. The
         elements of an object or `S` array become bytes now: bytes as they are, anything else as `str(x)` in UTF-8.
-        Raises TypeError if `ndarray` is no numpy array, TritonModelException for an empty name or another dtype.
+        Raises TypeError if `ndarray` is not a numpy array, TritonModelException for an empty name or another dtype.
         """
         if type(name) is not str or type(ndarray) is not _ndarray or not name.isascii():
             name = _checked_arguments(name, ndarray)
@@ -92,7 +93,7 @@ class Tensor(NativeObject):
         memory_type: int = 0,
         device_id: int = 0,
     ) -> Tensor:
-        """A tensor over bytes of the server's region; `lease` lives as long as anything that looks at them."""
+        """Makes a tensor over bytes of the server's region; `lease` lives as long as anything that looks at them."""
         self: Tensor = _new(cls)
         self._name = name
         self._datatype = datatype
@@ -105,9 +106,9 @@ class Tensor(NativeObject):
         return self
 
     def _wire(self) -> Tuple[int, List[int], Any]:
-        """Datatype, shape and the bytes to send.
+        """Returns datatype, shape and the bytes to send. Raises TritonModelException for a GPU tensor.
 
-        For a received tensor the bytes it came with, not the author's copy (rule 1.4.11).
+        Of a received tensor these are the bytes it came with, not the author's copy (rule 1.4.11).
         """
         if self._memory_type == MEMORY_GPU:
             raise TritonModelException(
@@ -120,7 +121,7 @@ class Tensor(NativeObject):
         return self._name
 
     def shape(self) -> List[int]:
-        """The dimensions, a new list on each call; `[]` for a scalar."""
+        """The dimensions as a new list on each call; `[]` for a scalar."""
         return self._shape.copy()
 
     def is_cpu(self) -> bool:
@@ -128,16 +129,17 @@ class Tensor(NativeObject):
         return self._memory_type != MEMORY_GPU
 
     def triton_dtype(self) -> Any:
-        """Raises TypeError, always: Triton never told its binding about the type this would return (rule 1.4.9)."""
+        """Always raises TypeError, as Triton does: its binding does not know the type that this would return (rule
+        1.4.9)."""
         raise TypeError(
             "Unable to convert function return value to a Python type! The signature was\n"
             "\t(self: c_python_backend_utils.Tensor) -> TRITONSERVER_datatype_enum"
         )
 
     def as_numpy(self) -> "np.ndarray[Any, Any]":
-        """The tensor as an array, the same object on each call.
+        """Returns the tensor as an array, the same object on each call.
 
-        For a tensor made from an array: that array. For an input: a private, writable copy; changing it does not
+        A tensor made from an array returns that array. An input returns a private, writable copy; changing it does not
         change the tensor. BYTES inputs give an object array of `bytes`. Raises TritonModelException for a GPU or BF16
         tensor.
         """
@@ -163,7 +165,7 @@ class Tensor(NativeObject):
         return array
 
     def _private_copy(self) -> "np.ndarray[Any, Any]":
-        """The elements as they came, or as they were sent, in memory of the author's own."""
+        """Copies the elements, as they came or as they were sent, into memory of the author's own."""
         view = self._source
         if view is None:
             sent: np.ndarray[Any, Any] = self._data.copy()
@@ -180,11 +182,12 @@ class Tensor(NativeObject):
 
     @staticmethod
     def from_dlpack(name: str, obj: Any, /) -> Tensor:
-        """A tensor over the memory of `obj`: a DLPack capsule, or anything with `__dlpack__` such as a torch tensor.
-        No copy.
+        """Makes a tensor over the memory of `obj`, without a copy: a DLPack capsule, or anything with `__dlpack__` such
+        as a torch tensor.
 
         Only C-contiguous memory is taken. `as_numpy()` of the result is a copy, made at its first call. Raises
-        TritonModelException for an empty name, for what is no DLPack, for another layout, device or element type.
+        TritonModelException for an empty name, for an object without DLPack, and for another layout, device or element
+        type.
         """
         text = name if type(name) is str else as_text(name)
         if text is None:
@@ -200,9 +203,10 @@ class Tensor(NativeObject):
         )
 
     def to_dlpack(self) -> Any:
-        """A DLPack capsule over the tensor's memory, for example for `torch.from_dlpack`. It holds this object.
+        """Makes a DLPack capsule over the tensor's memory, for example for `torch.from_dlpack`. The capsule holds this
+        object.
 
-        Raises TritonModelException for BYTES.
+        Raises TritonModelException for a BYTES or GPU tensor.
         """
         datatype = self._datatype
         if datatype == _BYTES:
@@ -213,11 +217,11 @@ class Tensor(NativeObject):
         return dlpack.export_tensor(datatype, self._exportable(), self)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
-        """The sent bytes as an array that a consumer may write to, as it can with Triton; writes show in what is
+        """Returns the bytes to send as an array that a consumer may write to, as it can with Triton; what it writes is
         sent (rule 1.4.11).
 
-        Received and read-only bytes are copied first: a consumer that writes must neither crash on a read-only page
-        nor change what others read. Imported memory is its producer's to share.
+        Received and read-only bytes are copied first: a consumer that writes must neither crash on a read-only page nor
+        change what others read. Imported memory is its producer's to share.
         """
         data = self._data
         if isinstance(data, memoryview):
@@ -230,16 +234,17 @@ class Tensor(NativeObject):
         return array
 
     def __dlpack__(self, stream: Any = None) -> Any:
-        """As to_dlpack(). `stream` matters to device memory only and is ignored."""
+        """Does what `to_dlpack` does. `stream` matters for device memory only and is ignored."""
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> Tuple[int, int]:
-        """`(1, 0)` in host memory, `(2, device id)` on a GPU."""
+        """Returns `(1, 0)` in host memory, `(2, device id)` on a GPU."""
         return (dlpack.CUDA, self._device_id) if self._memory_type == MEMORY_GPU else (dlpack.CPU, 0)
 
 
 def _checked_arguments(name: Any, ndarray: Any) -> str:
-    """The name as text: for bytes, subclasses and whatever may not be UTF-8 (rule 1.4.1)."""
+    """Returns the name as text, if the arguments fit: for bytes, subclasses and text that may not be UTF-8 (rule
+    1.4.1)."""
     text = as_text(name)
     if text is None or not isinstance(ndarray, _ndarray):
         raise mismatch("__init__", "c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)", (name, ndarray))

@@ -1,5 +1,5 @@
-"""The arguments of `InferenceRequest(...)`, checked as Triton's compiled module checks them: first all types, then the
-values in its order."""
+"""This module checks the arguments of `InferenceRequest(...)` as Triton's compiled module does: first all types, then
+the values in its order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DEFAULTS: Dict[str, Any] = {
 
 
 class RequestArguments(NamedTuple):
-    """What a model asked of another one, in the types that InferenceRequest holds. `parameters` is JSON text."""
+    """The arguments of an InferenceRequest, in the types that it holds. `parameters` is JSON text."""
 
     request_id: str
     correlation_id: Union[int, str]
@@ -106,7 +106,7 @@ def _text(value: Any) -> Optional[str]:
 
 
 def _tensors(inputs: Any) -> Optional[List[Tensor]]:
-    """The inputs as a list, or None if they are no sequence of tensors.
+    """Returns the inputs as a list; None unless they are a sequence of tensors.
 
     A None among them is refused later, with another error.
     """

@@ -1,4 +1,4 @@
-"""InferenceResponseSender: answers one request from any thread, during `execute` or (decoupled) after it."""
+"""An InferenceResponseSender answers one request from any thread, during `execute` or (decoupled) after it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _new = object.__new__
 
 
 class InferenceResponseSender(NativeObject):
-    """What `request.get_response_sender()` gives. Responses of one request arrive in the order of the `send` calls.
+    """The sender that `request.get_response_sender()` returns. Responses of one request arrive in the order of the
+    `send` calls.
 
-    The request holds its sender, so a sender that is gone without its final flag means that nothing can end the request
-    any more. Triton leaves the client waiting for ever (rule 3.7.2); here the request fails at once.
+    The request holds its sender. So if a sender is gone without its final flag, nothing can end the request any more:
+    Triton leaves the client waiting for ever (rule 3.7.2); here the request fails at once.
     """
 
     __slots__ = ("_closed", "_decoupled", "_handle", "_lock", "_owed", "_sent")
@@ -46,7 +47,7 @@ class InferenceResponseSender(NativeObject):
 
     @classmethod
     def _of(cls, handle: int, decoupled: bool) -> InferenceResponseSender:
-        """The sender of the request `handle`; NO_HANDLE for one the author built."""
+        """Makes the sender of the request `handle`; NO_HANDLE for a request that the author built."""
         self: InferenceResponseSender = _new(cls)
         self._handle = handle
         self._decoupled = decoupled
@@ -57,11 +58,11 @@ class InferenceResponseSender(NativeObject):
         return self
 
     def send(self, response: Optional[InferenceResponse] = None, flags: int = 0) -> None:
-        """Sends `response`; with `flags=TRITONSERVER_RESPONSE_COMPLETE_FINAL` it is the last, and may be left out.
+        """Sends `response`. With `flags=TRITONSERVER_RESPONSE_COMPLETE_FINAL` it is the last one, and may be left out.
 
-        Outputs the client did not ask for are dropped. Thread-safe. Raises TritonModelException for a send that the
-        rules of the model's transaction mode forbid or that fails on its way, TypeError for arguments of another
-        type.
+        Outputs that the client did not ask for are dropped. May be called from any thread. Raises TritonModelException
+        for a send that the model's transaction policy forbids or that fails on its way, TypeError for arguments of
+        another type.
         """
         if response is not None and not isinstance(response, InferenceResponse):
             raise mismatch("send", _SIGNATURE, (self, response))
@@ -83,7 +84,7 @@ class InferenceResponseSender(NativeObject):
                 self._owed = False
 
     def _refusal(self, response: Optional[InferenceResponse], flags: int) -> str:
-        """Why this send is not allowed, the checks in Triton's order (rules 1.9.2, 1.9.3); empty if it is."""
+        """Says why this send is not allowed, with the checks in Triton's order (rules 1.9.2, 1.9.3); empty if it is."""
         if flags not in (0, FINAL):
             return "Unsupported flag provided."
         if response is None and flags == 0:
@@ -100,7 +101,7 @@ class InferenceResponseSender(NativeObject):
         return ""
 
     def is_cancelled(self) -> bool:
-        """Whether the client has given the request up. Asks the server each time."""
+        """Asks the server whether the client has given the request up."""
         return ask_cancelled(self._handle)
 
     def __del__(self) -> None:
@@ -109,7 +110,8 @@ class InferenceResponseSender(NativeObject):
 
 
 def ask_cancelled(handle: int) -> bool:
-    """Raises TritonModelException for a request the author built; there Triton aborts the server (rule 1.7.10)."""
+    """Asks the server whether the client of a request has given it up. Raises TritonModelException for a request that
+    the author built, where Triton aborts the server (rule 1.7.10)."""
     if handle == NO_HANDLE:
         raise TritonModelException(
             "Cannot determine request cancellation: the model built this request itself, and only a received one "

@@ -1,4 +1,5 @@
-"""Calls of the author's objects to the server; around its error texts those of rules 1.14.4 and 1.15.3."""
+"""This module makes the calls of the author's objects to the server, and words their failures (rules 1.14.4 and
+1.15.3)."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ _SILENT_PHASES = ("import", "auto_complete")
 
 
 def call_server(what: str, prefix: str, message: Any) -> Any:
-    """The server's answer to a call. `what` names the author's call, `prefix` starts the text of a failure.
+    """Asks the server and returns its answer. `what` names the author's call, `prefix` starts the text of a failure.
 
-    Raises TritonModelException; at once where Triton would hang (rule 1.18.2).
+    Raises TritonModelException for a failure, and at once where Triton would hang (rule 1.18.2).
     """
     link = bridge.current()
     if link.phase in _SILENT_PHASES:

@@ -1,4 +1,5 @@
-"""An exception that left the author's code: Triton's text for clients, and the traceback in full for the author."""
+"""This module describes an exception that left the author's code: in Triton's words for clients, and as a full
+traceback for the author."""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ def _is_ours(file: str) -> bool:
 
 
 def triton_text(error: BaseException, depth: int = 0) -> str:
-    """`<Type>: <str>`, then the frames innermost first without source lines (rule 2.5.2). `depth`: of errors whose own
-    text it was to be part of. Message and frames are bounded each (rule 3.5.5)."""
+    """Returns `<Type>: <str>`, then the frames, innermost first, without source lines (rule 2.5.2).
+
+    `depth` counts the errors that were raised by making the text of another. Message and frames are bounded each (rule
+    3.5.5).
+    """
     message, why = _message(error, depth)
     text = "%s: %s" % (type(error).__name__, message)
     frames = _frames(error)
@@ -57,8 +61,8 @@ def _frames(error: BaseException) -> str:
 
 
 def _message(error: BaseException, depth: int) -> Tuple[str, str]:
-    """`str(error)` with Triton's words for one that is empty or raises, and what then follows the frames. What is no
-    Unicode is escaped, as by pybind11: no protocol could carry it."""
+    """Returns `str(error)`, or Triton's words if that is empty or raises, and what follows the frames then. Characters
+    that UTF-8 cannot encode are escaped, as pybind11 does, because no protocol could carry them."""
     try:
         text = bounded(str(error))
         return text.encode("utf-8", "backslashreplace").decode("utf-8") or "<EMPTY MESSAGE>", ""
@@ -79,7 +83,7 @@ def _text(error: BaseException) -> str:
 
 
 class _Room:
-    """How many more characters of one exception and its causes may cross."""
+    """Counts how many more characters of one exception and its causes may cross."""
 
     def __init__(self) -> None:
         self._left = 2 * MAX_TEXT
@@ -90,7 +94,7 @@ class _Room:
         return text
 
     def take_each(self, texts: Iterable[Any]) -> List[str]:
-        """As many of the texts as there is room for; the last may be cut."""
+        """Returns as many of the texts as there is room for; the last may be cut."""
         taken = []  # type: List[str]
         for text in texts:
             if self._left <= 0:
@@ -100,8 +104,8 @@ class _Room:
 
 
 def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Optional[_Room] = None) -> Dict[str, Any]:
-    """The exception as plain data (`core.status.RemoteException`): outermost frame first, without the stub's and
-    importlib's."""
+    """Returns the exception as plain data (`core.status.RemoteException`): frames outermost first, without those of the
+    stub and of importlib."""
     seen = (seen or []) + [id(error)]
     room = room or _Room()
     cause, is_context = error.__cause__, False
@@ -147,7 +151,7 @@ def _qualified_name(kind: type) -> str:
 
 
 def failure_of(error: BaseException, text: Optional[str] = None) -> Failure:
-    """What crosses of it."""
+    """Returns what crosses of the error: its text, and the exception as plain data if that can be had."""
     exception = None  # type: Optional[Dict[str, Any]]
     with contextlib.suppress(BaseException):  # an author can make one too odd to look at; that must not end the stub
         exception = to_wire(error)
@@ -155,8 +159,8 @@ def failure_of(error: BaseException, text: Optional[str] = None) -> Failure:
 
 
 def traceback_text(error: BaseException) -> str:
-    """The exception as Python prints it, causes and groups and all, without frames of ours and importlib's; empty if
-    the author's class does not let itself be looked at."""
+    """Returns the exception as Python prints it, with causes and groups, without our frames and importlib's. Empty if
+    the author's class makes that impossible."""
     told, size = [], 0  # type: List[str], int
     with contextlib.suppress(BaseException):
         printed = traceback.TracebackException(type(error), error, error.__traceback__, limit=-_MAX_FRAMES)
@@ -178,8 +182,8 @@ def _strip(printed: traceback.TracebackException, depth: int) -> None:
 
 
 def log_text(error: BaseException, text: str) -> str:
-    """What the log says of an exception whose clients read `text`: the same, as with Triton, and Python's traceback
-    where that says more."""
+    """Returns what the log says of an exception whose clients read `text`: the same, as with Triton, followed by
+    Python's traceback where that says more."""
     with contextlib.suppress(BaseException):
         if _has_more_to_say(error):
             return text + "\n" + traceback_text(error)
@@ -187,8 +191,8 @@ def log_text(error: BaseException, text: str) -> str:
 
 
 def _has_more_to_say(error: BaseException) -> bool:
-    """Whether it has causes, notes, exceptions of a group, or passed frames of generators and coroutines, which have
-    ended since and are in no chain of callers."""
+    """Tells whether the error has causes, notes or exceptions of a group, or has passed frames of generators and
+    coroutines, which have ended since and are in no chain of callers."""
     if error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
         return True
     if getattr(error, "__notes__", ()) or getattr(error, "exceptions", ()):
@@ -198,7 +202,7 @@ def _has_more_to_say(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, model_path: str) -> Tuple[str, int]:
-    """File and line of the author's innermost frame: of the model's own file if it is among them."""
+    """Returns file and line of the author's innermost frame, in the model's own file if one of them is there."""
     with contextlib.suppress(BaseException):
         frames = _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
         own = [frame for frame in frames if frame.filename == model_path] or frames

@@ -1,7 +1,7 @@
 """Destructors leave here what must still be done; one daemon thread does it, in order.
 
-A destructor may run on any thread and in the middle of anything, also between two bytes of a message: it must not take
-a lock and must not send. What it wants done it puts here; putting is all it does.
+A destructor may run on any thread and at any moment, even between two bytes of a message: it must not take a lock and
+must not send. All it does is to put an errand here.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from ..api import own_threads
 
 
 class Errands:
-    """Runs functions one after the other. One that raises ends the thread: the link is gone, and nobody is told."""
+    """Runs functions one after the other. If one raises, the thread ends silently: the link is gone."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()  # its put() is made to be called in destructors
         self.thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
-        """Starts the thread; what was put before is done first. Not for destructors: a thread must not start there."""
+        """Starts the thread, which first does what was put before. Must not be called in a destructor, where a thread
+        must not start."""
         if self.thread is None:
             self.thread = own_threads.start("errands", self._run)
 

@@ -1,11 +1,12 @@
-"""The author's objects in a process that the model forked: `multiprocessing.Pool` and `Process`, `os.fork`.
+"""The author's objects work in a process that the model forked, too: `multiprocessing.Pool` and `Process`, `os.fork`.
 
 Parent and child hold the same socket and the same regions, and neither can know what the other does with them. So the
 child drops them first of all, and gets a link of its own from the server when it first needs one (`ipc/fork_links.py`).
 Then everything works there: BLS, metrics, Logger, model control, cancellation, response senders. With Triton (2.51)
-`exec` and metrics do; Logger's lines get lost, `is_cancelled()` and decoupled calls hang, and a sender ends the server.
+only `exec` and metrics work; Logger's lines get lost, `is_cancelled()` and decoupled calls hang, and a sender ends the
+server.
 
-A worker that was forked in `initialize` may use BLS too, as soon as the model is READY; with Triton it never may.
+A worker that was forked in `initialize` may use BLS as soon as the model is READY; with Triton it never may.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _ChildBridge(StubBridge):
     """The bridge of a forked process, over its own link."""
 
     def forgotten(self, handle: int, answered: bool) -> None:
-        """The parent has the sender too, and may still use it."""
+        """Does nothing: the parent has the sender too, and may still use it."""
 
 
 class ForkedBridge(Bridge):
@@ -53,7 +54,7 @@ class ForkedBridge(Bridge):
         self._link: Optional[StubBridge] = None
 
     def linked(self) -> StubBridge:
-        """The bridge that takes over. Raises BridgeError if there is no server any more."""
+        """Returns the bridge that takes over. Raises BridgeError if there is no server any more."""
         with self._lock:
             if self._link is None:
                 self._link = self._connect()
@@ -99,8 +100,8 @@ class ForkedBridge(Bridge):
 
 
 class ForkGuard:
-    """Keeps what a stub forks away from the stub's link. `connections` are the stub's, `door` is its end of the socket
-    over which forked processes ask for links."""
+    """Keeps a process that the stub forks away from the stub's link. `connections` are the stub's; `door` is its end of
+    the socket over which forked processes ask for links."""
 
     def __init__(self, stub: StubBridge, connections: List[Connection], door: socket.socket) -> None:
         self._stub = stub
@@ -108,7 +109,7 @@ class ForkGuard:
         self._door = door
 
     def install(self) -> None:
-        """Has every fork of this process seen from now on, also those of its children."""
+        """Watches every fork of this process from now on, also those of its children."""
         os.register_at_fork(after_in_parent=self._in_parent, after_in_child=self._in_child)
 
     def _in_parent(self) -> None:

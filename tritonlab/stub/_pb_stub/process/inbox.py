@@ -1,8 +1,9 @@
-"""The stub's inbox: commands for the main loop, answers for whoever asked, whichever thread happens to read.
+"""The stub's inbox hands each message to its owner, whichever thread reads it: commands to the main loop, answers to
+whoever asked.
 
 Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may
 read the socket, but one at a time. The leader hands every message to its owner; when it has its own it steps down and
-wakes the others. A caller that waits alone reads for itself and is never woken by another thread.
+wakes the others. A caller that waits alone reads for itself, and no other thread has to wake it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 
 
 class Inbox:
-    """Sorts what comes over one connection. All that waits raises LinkClosed when the kernel is gone."""
+    """Sorts the messages of one connection. Every method that waits raises LinkClosed when the kernel is gone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -30,13 +31,13 @@ class Inbox:
         self._waiting = 0
 
     def next_command(self, spin: float) -> Message:
-        """The next command for the main loop. Polls for `spin` seconds, then sleeps until there is one."""
+        """Returns the next command for the main loop. Polls for `spin` seconds, then sleeps until there is one."""
         commands = self._commands
         self._pump(lambda: bool(commands), spin)
         return commands.popleft()
 
     def open(self, ident: int) -> Deque[Any]:
-        """The box for the answers to the call `ident`. To be made before the call is sent."""
+        """Returns a box for the answers to the call `ident`. Must be opened before the call is sent."""
         box: Deque[Any] = deque()
         self._boxes[ident] = box
         return box
@@ -46,7 +47,7 @@ class Inbox:
         self._pump(lambda: bool(box))
 
     def close(self, ident: int) -> None:
-        """Lets go of a box. What still comes for it goes back to the kernel unread."""
+        """Gives up a box. Answers that still come for it go back to the kernel unread."""
         self._boxes.pop(ident, None)
 
     def _pump(self, done: Callable[[], bool], spin: float = 0.0) -> None:

@@ -1,4 +1,5 @@
-"""The author's model inside the stub: import it, construct it, call its methods in the right phase.
+"""This module runs the author's model inside the stub: it imports and constructs the model, and calls its methods in
+the right phase.
 
 Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or
 ModelFailure with Triton's text when the model broke a rule.
@@ -43,7 +44,7 @@ class ModelContext:
 
     def load(self, module: str, paths: List[str], model_path: str) -> None:
         """Imports the model's module (`1.model`, or `model` of a Python-based backend) with Triton's sys.path (rules
-        2.1.4, 2.1.5, 2.11.2)."""
+        2.1.4, 2.1.5, 2.11.2). Raises ModelFailure if there is no such file."""
         self._bridge.phase = "import"
         self.model_path = model_path
         sys.path.insert(0, "")  # Triton's embedded interpreter looks into the working directory first
@@ -69,14 +70,15 @@ class ModelContext:
 
     @staticmethod
     def _utils_directory() -> Optional[str]:
-        """Where `import triton_python_backend_utils` finds it."""
+        """Returns the directory in which `import triton_python_backend_utils` finds it."""
         for directory in sys.path:
             if os.path.exists(os.path.join(directory, "triton_python_backend_utils.py")):
                 return directory
         return None
 
     def auto_complete_config(self, config: str) -> Optional[str]:
-        """The config JSON the model's auto_complete_config returned, or None if it has no such method (rule 2.4.1)."""
+        """Returns the config JSON that the model's auto_complete_config made of `config`; None if there is no such
+        method (rule 2.4.1)."""
         self._bridge.phase = "auto_complete"
         kind = self._module.TritonPythonModel
         if not hasattr(kind, "auto_complete_config"):
@@ -103,7 +105,7 @@ class ModelContext:
         self._bridge.phase = "execute"
 
     def execute(self, requests: List[Any]) -> Any:
-        """What the model's `execute` returned; a coroutine for an `async def execute`."""
+        """Calls the model's `execute` and returns its result; that is a coroutine for an `async def execute`."""
         try:
             execute = self._model.execute
         except AttributeError:
@@ -124,7 +126,7 @@ class ModelContext:
         return self._loop
 
     def is_ready(self) -> Optional[bool]:
-        """None if the model has no `is_ready`, else what it returned, plain or by `async def` (rules 2.7.1, 2.7.2)."""
+        """Calls the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
         method = getattr(self._model, "is_ready", None)
         if method is None:
             return None
@@ -147,8 +149,8 @@ class ModelContext:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Until the loop is stopped. A SystemExit or KeyboardInterrupt of one coroutine reaches who waits for it; asyncio
-    leaves the loop with it, too, and Triton's answers nobody any more."""
+    """Runs the loop until it is stopped. A SystemExit or KeyboardInterrupt of one coroutine goes to whoever awaits it,
+    but asyncio also leaves the loop with it; Triton's loop then answers nobody any more."""
     while True:
         try:
             loop.run_forever()
@@ -158,7 +160,8 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _warn_of_working_directory(imported: Set[str]) -> None:
-    """Says which modules came from the working directory: a deployed server has another one, and does not find them."""
+    """Warns of modules that came from the working directory: a deployed server has another one, and does not find
+    them."""
     try:
         here = os.getcwd()
     except OSError:
@@ -175,8 +178,8 @@ def _warn_of_working_directory(imported: Set[str]) -> None:
 
 
 def _keep_source(path: str) -> None:
-    """Stacks and tracebacks of this process show the model's lines as they were imported: when it is loaded again, this
-    one may still run, and the file is another."""
+    """Keeps the model's source as it was imported, for stacks and tracebacks: this process may still run when the file
+    has changed and is loaded again."""
     linecache.getlines(path)
     entry = linecache.cache.get(path)
     if entry is not None and len(entry) == 4:

@@ -17,8 +17,8 @@ from .thread_stacks import all_stacks
 
 
 class Monitor:
-    """A thread that reads the monitor socket. The end of that socket is the end of the kernel, and then of this
-    process."""
+    """A thread that reads the monitor socket. When that socket ends, the kernel has ended, and this process ends,
+    too."""
 
     def __init__(self, bridge: StubBridge, context: ModelContext, connection: Connection) -> None:
         self._bridge = bridge

@@ -35,8 +35,8 @@ _RUN_WORK = getattr(getattr(getattr(concurrent.futures.thread, "_WorkItem", None
 
 
 class AwaitedCoroutine:
-    """The coroutine of an `async def execute` as a task of `loop`, which runs on the thread `thread`. `future` has its
-    result, for other threads."""
+    """The coroutine of an `async def execute`, as a task of `loop`, which runs on the thread `thread`. Other threads
+    get its result from `future`."""
 
     __slots__ = ("_task", "_thread", "future")
 
@@ -62,15 +62,16 @@ class AwaitedCoroutine:
             self.future.set_exception(error)
 
     def threads(self) -> Set[int]:
-        """Those it needs: what it awaits, and its loop's, which may be held up by anything that runs there."""
+        """Returns the threads it needs: those of what it awaits, and its loop's, which anything that runs there may
+        hold up."""
         return {self._thread, *threads_awaited_by(self._task)}
 
 
 def needed_calls(
     thread: int, waiting: Mapping[int, WaitedCall], awaited: Optional[AwaitedCoroutine] = None
 ) -> Tuple[Set[WaitedCall], Set[int]]:
-    """The calls that must be answered before `thread` goes on, and the threads on the way to them. `waiting`: the call
-    that each thread waits in."""
+    """Returns the calls that must be answered before `thread` goes on, and the threads on the way to them. `waiting`
+    has the call that each thread waits in."""
     frames = sys._current_frames()
     calls: Set[WaitedCall] = set()
     seen: Set[int] = set()
@@ -88,7 +89,7 @@ def needed_calls(
 
 
 def _needed_threads(frame: Any, frames: Dict[int, Any], awaited: Optional[AwaitedCoroutine]) -> Set[int]:
-    """The threads that the one with this innermost frame waits for."""
+    """Returns the threads that a thread with this innermost frame waits for."""
     while frame is not None:
         code = frame.f_code
         if code is _JOIN or code is _RESULT or code is _WAIT:
@@ -116,7 +117,7 @@ def _of_wait(
 
 
 def _runners(future: Any, frames: Dict[int, Any], awaited: Optional[AwaitedCoroutine]) -> Set[int]:
-    """The threads that have to do something for the future to be done."""
+    """Returns the threads that must do something before the future is done."""
     if awaited is not None and future is awaited.future:
         return awaited.threads()
     return {ident for ident, frame in frames.items() if _runs(frame, future)}
@@ -132,8 +133,10 @@ def _runs(frame: Any, future: Any) -> bool:
 
 
 def threads_awaited_by(task: Any) -> Set[int]:
-    """The threads whose calls must end before `task` goes on; may be called from any thread, at any time. Only what is
-    certain counts: a future awaited by name, through other tasks, or through `asyncio.gather`."""
+    """Returns the threads whose calls must end before `task` goes on. May be called from any thread, at any time.
+
+    Only certain waits count: for a future awaited by name, through other tasks, or through `asyncio.gather`.
+    """
     future = getattr(task, "_fut_waiter", None)
     return set() if future is None else _threads_of(future)
 

@@ -1,4 +1,4 @@
-"""The author's tensors on their way into the stub's region and out of the kernel's."""
+"""This module brings the author's tensors into the stub's region, and makes tensors of what lies in the kernel's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Unsent = Tuple[int, "ref[Tensor]"]
 
 
 def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
-    """Tensor objects over a block of the kernel's region; the block goes back, by `freed`, with the last of them."""
+    """Makes Tensor objects over a block of the kernel's region. With the last of them the block goes back, by
+    `freed`."""
     # first of all, so that the block goes back whatever fails
     lease = None if block is None else Lease(freed, block, reader)
     map_block(reader, rows)
@@ -54,10 +55,10 @@ def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Uns
 
 
 def keep_sent(region: Region, block: Optional[int], tensors: Sequence[Sent]) -> None:
-    """Has tensors whose arrays others may change remember what was sent of them, for as long as they live: Triton does
-    not read an array again that it has sent once (rule 1.4.7).
+    """Has tensors whose arrays others may change remember, as long as they live, what was sent of them: Triton does not
+    read an array again that it has sent once (rule 1.4.7).
 
-    To be called when those are gone that nobody can send again, and before the kernel can give the block back.
+    To be called once tensors that nobody can send again are gone, and before the kernel can give the block back.
     """
     hold: Optional[Hold] = None
     for reference, row in tensors:

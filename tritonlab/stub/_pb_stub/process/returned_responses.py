@@ -1,4 +1,4 @@
-"""The rules of what `execute` may return (3.2 and 3.3), checked in Triton's order, before the responses are packed."""
+"""This module checks what `execute` returned by rules 3.2 and 3.3, in Triton's order, and packs the responses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the running `execute` waits for, as far as the kernel must know it to find calls that wait for themselves (rule
-4.4.1)."""
+"""This module tells the kernel what the running `execute` waits for, so that it can find calls that wait for themselves
+(rule 4.4.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .needed_calls import AwaitedCoroutine, needed_calls
 
 
 class RunningExecute:
-    """The `execute` that the main thread is in, if it is in one, and the BLS calls that threads wait for."""
+    """The `execute` that the main thread runs, if any, and the BLS calls that threads wait for."""
 
     def __init__(self) -> None:
         #: its requests; None between two
@@ -25,12 +25,12 @@ class RunningExecute:
         self._main = threading.get_ident()
 
     def wait_kind(self) -> int:
-        """What it means for `execute` that this thread waits now; see INFER in the COMMANDS table."""
+        """Returns what a wait of this thread means for `execute`; see INFER in the COMMANDS table."""
         requests = self.requests
         return 0 if requests is None or threading.get_ident() != self._main else self._kind(requests, frozenset())
 
     def needs(self) -> Needs:
-        """The answer to WAITS. May be called from any thread."""
+        """Returns the answer to WAITS. May be called from any thread."""
         requests = self.requests
         if requests is None:
             return Needs(0, [])
@@ -38,7 +38,8 @@ class RunningExecute:
         return Needs(self._kind(requests, threads), [NeededCall(*call) for call in sorted(calls)])
 
     def _kind(self, requests: Sequence[InferenceRequest], waiting: AbstractSet[int]) -> int:
-        """2 if nothing but what `execute` returns could answer its requests while these threads wait, else 1."""
+        """Returns 2 if nothing but what `execute` returns could answer its requests while these threads wait, else
+        1."""
         if all(request._sender is None for request in requests):
             return 2
         # the main thread is the one that asks, and the stub's own never answer a request

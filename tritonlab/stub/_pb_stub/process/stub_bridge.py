@@ -1,4 +1,4 @@
-"""The stub's bridge: what the author's objects ask of the server, over the control socket and the two regions."""
+"""The stub's bridge carries what the author's objects ask of the server over the control socket and the two regions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_OUTPUT: Row = [[], None, ""]
 
 
 class StubBridge(Bridge):
-    """The bridge of a stub process: what its methods ask goes to the kernel as a message."""
+    """The bridge of a stub process: each call becomes a message to the kernel."""
 
     def __init__(self, connection: Connection, region: Region, reader: RegionReader) -> None:
         self.connection = connection
@@ -62,7 +62,7 @@ class StubBridge(Bridge):
         self.ids = itertools.count(1)
 
     def abandon(self) -> None:
-        """Called in a forked process: the link is the parent's. Whatever still uses it here gets LinkClosed."""
+        """Called in a forked process, as the link is the parent's. Whatever still uses it here gets LinkClosed."""
         self.abandoned = True
         self.connection.abandon()
 

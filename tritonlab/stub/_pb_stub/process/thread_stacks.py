@@ -1,4 +1,4 @@
-"""This module words what the threads and coroutines of a stub are doing: the author's lines, not ours."""
+"""This module shows what the threads and coroutines of a stub are doing, by the author's lines and not ours."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.se
 
 
 def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
-    """The stacks of all threads, the main thread first, and of the tasks of `loop`; outermost call first, as in a
-    traceback."""
+    """Returns the stacks of all threads, the main thread first, and of the tasks of `loop`. The outermost call comes
+    first, as in a traceback."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main, ours = threading.main_thread().ident, own_threads.without_authors()
     frames = sorted(sys._current_frames().items(), key=lambda item: (item[0] != main, item[0]))
@@ -39,7 +39,7 @@ def _summaries(frame: Any) -> List[traceback.FrameSummary]:
 
 
 def _task_stack(task: Any) -> List[traceback.FrameSummary]:
-    """The chain of coroutines that wait for one another; `Task.get_stack` knows the outermost only."""
+    """Returns the frames of the coroutines that await one another; `Task.get_stack` knows the outermost only."""
     summaries: List[traceback.FrameSummary] = []
     coroutine = task.get_coro()
     while coroutine is not None:
@@ -66,7 +66,7 @@ def _part(title: str, summaries: List[traceback.FrameSummary]) -> str:
 
 
 def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.FrameSummary], str]:
-    """The author's frames and what they called, without what called them; and which call of ours that ended in."""
+    """Cuts a stack to the author's frames and what they called; also returns which call of ours it ended in."""
     first = next((i for i, summary in enumerate(summaries) if not _is_around(summary.filename)), len(summaries))
     own = summaries[first:]
     for index, summary in enumerate(own):
@@ -77,7 +77,7 @@ def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.Fr
 
 
 def _is_around(file: str) -> bool:
-    """Whether a frame of this file is ours or the standard library's."""
+    """Tells whether a frame of this file is ours or the standard library's."""
     if file.startswith((_OURS, "<frozen ")):
         return True
     return file.startswith(_LIBRARY) and not any(packages in file for packages in _PACKAGES)

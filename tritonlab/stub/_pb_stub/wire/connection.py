@@ -1,11 +1,12 @@
-"""One end of the control socket: whole messages out and in, freed blocks carried along, deadlines.
+"""A connection sends and receives whole messages over one end of the control socket, and returns freed blocks with
+them.
 
 Waiting is spin, then block: most of a round trip on a small virtual machine is the wake-up of a sleeping process
-(measured with a bare prototype on 2 cores: 90-125 us blocking, 16 us with up to 200 us of non-blocking receives first),
-so `receive` polls for as long as its caller allows and then sleeps in the kernel.
+(measured with a bare prototype on 2 cores: 90-125 us blocking, 16 us with up to 200 us of non-blocking receives first).
+So `receive` polls for as long as its caller allows and then sleeps in the kernel.
 
-Guarantees: `send` may be called from any thread, messages never interleave. `receive` and `try_receive` are for one
-thread at a time; who that is, is the caller's business (leader / follower on both sides).
+Guarantees: `send` may be called from any thread, and messages never interleave. `receive` and `try_receive` are for one
+thread at a time; the caller sees to that (leader / follower on both sides).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _KEPT_BUFFER = 1 << 20
 
 
 def _new_buffer(size: int) -> mmap.mmap:
-    """Pages of their own, not of the heap: that keeps what threads freed, and a kernel grew by 18 MB in 400 loads and
-    unloads (1 MB with this)."""
+    """Allocates pages apart from the heap, which keeps what threads have freed: with heap buffers a kernel grew by 18
+    MB in 400 loads and unloads, with these by 1 MB."""
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
@@ -73,8 +74,8 @@ class Connection:
                 raise LinkClosed(str(error)) from None
 
     def post(self, command: int, ident: int, body: Any = None) -> bool:
-        """Like send, but never blocks: what the socket does not take is kept. Returns False if something is kept; then
-        call `flush` when the socket is writable. Raises LinkClosed."""
+        """Sends one message without blocking. What the socket does not take is kept; then it returns False, and the
+        caller must call `flush` when the socket is writable. Raises LinkClosed."""
         data = self._frame(command, ident, encode_body(body))
         with self._send_lock:
             if self._outbox:
@@ -87,14 +88,14 @@ class Connection:
             return False
 
     def flush(self) -> bool:
-        """Writes what `post` kept, as far as it goes; True if nothing is left. Raises LinkClosed."""
+        """Writes as much as possible of what `post` kept; returns True if nothing is left. Raises LinkClosed."""
         with self._send_lock:
             del self._outbox[: self._try_write(self._outbox)]
             return not self._outbox
 
     @property
     def has_unsent(self) -> bool:
-        """Whether `flush` has something to write."""
+        """Tells whether `flush` has something to write."""
         return bool(self._outbox)
 
     def _try_write(self, data: "bytes | bytearray") -> int:
@@ -120,7 +121,7 @@ class Connection:
     # -- receiving
 
     def try_receive(self) -> Optional[Message]:
-        """One message if a whole one is there, else None. Raises LinkClosed, WireError."""
+        """Returns one message if a whole one is there, else None. Raises LinkClosed, WireError."""
         message = self._parse()
         while message is None:
             if not self._fill(socket.MSG_DONTWAIT):
@@ -129,11 +130,12 @@ class Connection:
         return message
 
     def take_buffered(self) -> Optional[Message]:
-        """One message if a whole one was read already, else None. Raises WireError."""
+        """Returns one message if a whole one was read already, else None. Raises WireError."""
         return self._parse()
 
     def wait(self, spin: float = 0.0, timeout: Optional[float] = None) -> bool:
-        """Whether there is something to receive: polls for `spin` seconds, then sleeps `timeout` at most (None: ever).
+        """Tells whether there is something to receive: polls for `spin` seconds, then sleeps `timeout` seconds at most
+        (None: for ever).
 
         True may also mean that the link has ended, or that only a part of a message is there.
         """
@@ -150,8 +152,8 @@ class Connection:
         return True
 
     def receive(self, spin: float = 0.0, timeout: Optional[float] = None) -> Optional[Message]:
-        """The next message, None when time is up. Polls for `spin` seconds, then sleeps up to `timeout` seconds (None:
-        for ever). Raises LinkClosed, WireError."""
+        """Returns the next message, None when time is up. Polls for `spin` seconds, then sleeps up to `timeout` seconds
+        (None: for ever). Raises LinkClosed, WireError."""
         message = self._parse()
         if message is not None:
             return message
@@ -171,7 +173,7 @@ class Connection:
                 return message
 
     def _fill(self, flags: int) -> bool:
-        """Reads what is there; False if that is nothing."""
+        """Reads what is there; returns False if that is nothing."""
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._buffer) > _KEPT_BUFFER:
@@ -228,7 +230,7 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
-        """Called in a forked process: closes the descriptor without a word, as the other one goes on using the link."""
+        """Called in a forked process: closes the descriptor without ending the link, which the parent goes on using."""
         self._sock.close()
 
     def close(self) -> None:

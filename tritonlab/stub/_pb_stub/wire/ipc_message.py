@@ -39,7 +39,8 @@ _new = tuple.__new__  # a third of the time of a NamedTuple's constructor; only 
 
 
 def _reader(kind: Type[Any], **parts: Read) -> Read:
-    """Makes a `kind` of the list of its fields; `parts` read those that are more than plain data."""
+    """Returns a function that makes a `kind` of the list of its fields; `parts` read the fields that are more than
+    plain data."""
     names = kind._fields
     places = [(names.index(name), part) for name, part in parts.items()]
     size = len(names)
@@ -83,8 +84,12 @@ _READERS: Dict[Type[Any], Read] = {
 
 
 class CommandRow(NamedTuple):
-    """One row of COMMANDS. `answer`: the type of the message that answers this one, or of the value in RESULT or REPLY;
-    None if there is no answer. `read`: makes the body of its fields; raises WireError or TypeError for others."""
+    """One row of COMMANDS.
+
+    `answer` is the type of the message that answers this one, or of the value in RESULT or REPLY; None if there is no
+    answer. `read` makes the body of the list of its fields, and raises WireError or TypeError if they have another
+    layout.
+    """
 
     number: int
     name: str
@@ -158,6 +163,6 @@ CALLS: Tuple[CommandRow, ...] = tuple(command for command in COMMANDS if 48 <= c
 
 
 def read_answer(command: CommandRow, value: Any) -> Any:
-    """The value of a RESULT or REPLY to that command."""
+    """Reads the value of a RESULT or REPLY to that command."""
     read = _READERS.get(command.answer)
     return value if read is None else read(value)

@@ -95,14 +95,14 @@ class BlsRequest(NamedTuple):
 
 
 class NeededCall(NamedTuple):
-    """A call without whose answer `execute` cannot go on: the id of its INFER, and the responses it has had."""
+    """A call that `execute` needs the answer of: the id of its INFER, and how many responses it has had."""
 
     infer: int
     received: int
 
 
 class Needs(NamedTuple):
-    """What the running `execute` cannot go on without. `wait` as in INFER."""
+    """What the running `execute` cannot go on without; `wait` as in INFER."""
 
     wait: int
     calls: List[NeededCall]
@@ -112,8 +112,8 @@ class Needs(NamedTuple):
 
 
 class Import(NamedTuple):
-    """Import the module `module` of the file `path`, with these environment variables and working directory ("": it was
-    removed)."""
+    """Import the module `module` of the file `path`, with these environment variables and this working directory ("" if
+    it was removed)."""
 
     module: str
     path: str
@@ -208,8 +208,8 @@ RESCHEDULED = "R"
 
 
 class Executed(NamedTuple):
-    """The batch is done. `outputs`: one for each request, the row of an Output, RESCHEDULED, or None if it is answered
-    through its sender, before or later."""
+    """The batch is done. `outputs` has one entry for each request: the row of an Output, RESCHEDULED, or None if the
+    request is answered through its sender, before or later."""
 
     input_ns: int
     infer_ns: int
@@ -239,11 +239,11 @@ class Log(NamedTuple):
 
 
 class Awake(NamedTuple):
-    """So that a caller who reads the link looks whether its answer came another way."""
+    """Wake whoever reads the link, to look whether its answer came another way."""
 
 
 class Raised(NamedTuple):
-    """An exception of the author's, for the log."""
+    """The author's code raised this; it is for the log."""
 
     file: str
     line: int
@@ -251,7 +251,7 @@ class Raised(NamedTuple):
 
 
 class IsCancelled(NamedTuple):
-    """Has the client of that request given it up?"""
+    """Tell whether the client of that request has given it up."""
 
     handle: int
 
@@ -265,7 +265,7 @@ class MetricFamilyNew(NamedTuple):
 
 
 class MetricFamilyDel(NamedTuple):
-    """The family is gone."""
+    """Forget the family: the author's last object of it is gone."""
 
     family: int
 
@@ -287,7 +287,7 @@ class MetricOp(NamedTuple):
 
 
 class LoadModel(NamedTuple):
-    """Load a model; `files` are base64 by path."""
+    """Load a model; `files` maps paths to contents in base64."""
 
     name: str
     config: str
@@ -302,7 +302,7 @@ class UnloadModel(NamedTuple):
 
 
 class IsModelReady(NamedTuple):
-    """Can that model be called?"""
+    """Tell whether that model can be called."""
 
     name: str
     version: str
@@ -324,13 +324,13 @@ class InferCancel(NamedTuple):
 
 
 class Knock(NamedTuple):
-    """A process that the model forked asks for a link; with one end of a socket pair."""
+    """Ask for a link for a process that the model forked; one end of a socket pair comes with it."""
 
     pid: int
 
 
 class ForkLink(NamedTuple):
-    """The descriptors of its regions go with this, over the other end. `limit` 0: none."""
+    """Give a forked process its link; the descriptors of its regions come with it. `limit` 0: none."""
 
     size: int
     growth: int
@@ -338,4 +338,4 @@ class ForkLink(NamedTuple):
 
 
 class Stacks(NamedTuple):
-    """Write the stacks of all threads, now: a signal has no fields."""
+    """Write the stacks of all threads, now. A signal has no fields."""

@@ -1,10 +1,10 @@
-"""Shared-memory regions: each has one writer, which alone allocates and frees; the reader only looks and says when
-it is done.
+"""A shared-memory region has one writer, which alone allocates and frees; the reader only looks, and says when it is
+done.
 
 A region is a file without a name (`memfd_create`, elsewhere an unlinked temporary file), so nothing is left behind
-after a kill and the 64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1),
-but the memory of what is free goes back with `give_back`; a cap reproduces Triton's errors. No lock and no allocator
-state is shared between the processes.
+after a kill, and the 64 MB /dev/shm of a container does not bound it. It grows in steps and never shrinks (rule 2.9.1),
+but `give_back` returns the memory of free blocks; a limit reproduces Triton's errors. The processes share no lock and
+no allocator state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SharedMemoryError(Exception):
 
 
 def create_region_file(name: str) -> int:
-    """A descriptor of an empty file without a name in any directory; `name` only shows in /proc."""
+    """Creates an empty file without a name in any directory and returns its descriptor; `name` shows in /proc only."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # a mapped file that shrinks kills its reader with SIGBUS; nobody may do that to the kernel
@@ -59,7 +59,7 @@ def create_region_file(name: str) -> int:
 
 
 def trim_heap() -> None:
-    """Returns what malloc keeps of freed memory to the system, where it can be told to."""
+    """Returns the freed memory that malloc keeps to the system, where malloc offers that."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if ctypes is not None else None
     if trim is not None:
         trim(0)
@@ -88,7 +88,8 @@ class Region:
         self._grow_to(size)
 
     def allocate(self, nbytes: int) -> int:
-        """The offset of a new block of at least `nbytes`. Raises SharedMemoryError if the region cannot grow."""
+        """Allocates a block of at least `nbytes` and returns its offset. Raises SharedMemoryError if the region cannot
+        grow."""
         align = _PAGE if nbytes >= LARGE else _ALIGN
         need = max((nbytes + align - 1) & -align, _ALIGN)
         if self._let_go:
@@ -117,7 +118,7 @@ class Region:
         return offset
 
     def free(self, offset: int) -> None:
-        """Gives a block back. Raises WireError for an offset that is not allocated: the reader is not honest."""
+        """Frees a block. Raises WireError for an offset that is not allocated, which no correct reader returns."""
         if self._let_go:
             self._drop_holds()
         with self._lock:
@@ -141,7 +142,7 @@ class Region:
         self._insert(offset, size)
 
     def hold(self, offset: int) -> "Hold":
-        """Keeps a block as it is until the object is gone, also when the reader has returned it."""
+        """Keeps a block as it is until the returned object is gone, also when the reader has returned it."""
         with self._lock:
             self._held[offset] = False
         return Hold(self._let_go, offset)
@@ -160,8 +161,8 @@ class Region:
         self._recent.clear()
 
     def give_back(self) -> None:
-        """Returns the memory of free blocks to the system; the next to be written there find it zeroed. The first bytes
-        stay for what is small."""
+        """Returns the memory of free blocks to the system; it is zeroed when it is used again. The first bytes of the
+        region stay, for small tensors."""
         if self._let_go:
             self._drop_holds()
         with self._lock:
@@ -272,7 +273,7 @@ class RegionReader:
             self.on_grow(size, -1)
 
     def view(self, offset: int, nbytes: int) -> memoryview:
-        """The bytes of a block, without a copy. Raises WireError outside the region."""
+        """Returns the bytes of a block, without a copy. Raises WireError for a range outside the region."""
         end = offset + nbytes
         if offset < 0 or nbytes < 0:
             raise WireError("tensor at byte %d with %d bytes" % (offset, nbytes))
@@ -290,13 +291,13 @@ class RegionReader:
             self._size = 0
 
     def array(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
-        """The bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it lives."""
+        """Returns the bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it lives."""
         self.view(offset, nbytes)
         return np.asarray(_LeasedMemory(self._address + offset, nbytes, self._map, lease))
 
     def private(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
-        """A writable copy-on-write uint8 array of a block: a private copy whose pages are copied only when written
-        (rule 1.4.11)."""
+        """Returns a block as a writable copy-on-write uint8 array: a private copy whose pages are copied when they are
+        first written (rule 1.4.11)."""
         self.view(offset, nbytes)
         start = offset & -_PAGE
         private = _PrivateMap(self._fd, offset + nbytes - start, flags=mmap.MAP_PRIVATE, offset=start)
@@ -309,7 +310,7 @@ def _address_of(memory: Any) -> int:
 
 
 class _PrivateMap(mmap.mmap):
-    """Unmapped with the last array over it; only then may the writer use the block again."""
+    """A mapping that ends with the last array over it; the writer may not use the block again before."""
 
     lease: Any
 
@@ -324,7 +325,8 @@ class _LeasedMemory:
 
 
 class Hold:
-    """The writer's wish to read one of its own blocks later. Its end takes no lock: it may come anywhere."""
+    """A writer's wish to read one of its own blocks later. It ends without taking a lock, as it may end at any
+    moment."""
 
     __slots__ = ("_let_go", "_offset")
 
@@ -348,7 +350,7 @@ class Lease:
         self._reader = reader
 
     def private_array(self, view: memoryview) -> "np.ndarray[Any, Any]":
-        """See RegionReader.private; `view` is one of this lease's block."""
+        """Does what RegionReader.private does; `view` is one of this lease's block."""
         # counted from the map the view belongs to: the region may have been mapped again since
         return self._reader.private(_address_of(view) - _address_of(view.obj), view.nbytes, self)
 

@@ -1,4 +1,5 @@
-"""Tensors into one block of a region, and headers back into views: the same code on both sides of the link."""
+"""This module packs tensors into one block of a region, and maps a block for its readers: the same code on both sides
+of the link."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Wire = Tuple[str, int, Any, Any]
 
 
 def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], List[Row]]:
-    """Copies the tensors into one new block; its offset (None if there is nothing to hold) and a header for each.
+    """Copies the tensors into one new block. Returns the block's offset (None if the tensors have no bytes) and a
+    header for each tensor.
 
     Raises SharedMemoryError if the region cannot grow.
     """
@@ -42,7 +44,7 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
 
 
 def check_header(row: Row) -> None:
-    """Raises WireError unless these are the fields of a TensorHeader; its range is checked when it is mapped."""
+    """Raises WireError unless the row has the fields of a TensorHeader; its range is checked when it is mapped."""
     try:
         name, datatype, shape, memory_type, device_id, offset, size = row
     except (TypeError, ValueError):
