@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +60,38 @@ def test_it_was_run_from_top_to_bottom_or_not_at_all(notebook: Any) -> None:
 def test_it_begins_with_a_title(notebook: Any) -> None:
     first = notebook.cells[0]
     assert first.cell_type == "markdown" and first.source.startswith("# ")
+
+
+def test_it_answers_one_question(notebook: Any) -> None:
+    assert notebook.cells[0].source.splitlines()[0].endswith("?")
+
+
+def test_the_answer_has_a_picture(notebook: Any) -> None:
+    assert any("image/png" in output.get("data", {}) for output in outputs(notebook))
+
+
+def test_it_leads_on(path: Path, notebook: Any) -> None:
+    """A link to the next one, or from the last to the first."""
+    (last,) = re.findall(r"\]\((\w+\.ipynb)\)", notebook.cells[-1].source.splitlines()[-1])[:1]
+    assert (path.parent / last).exists() and last != path.name
+    linked = [name for cell in notebook.cells for name in re.findall(r"\]\((\w+\.ipynb)\)", cell.source)]
+    assert all((path.parent / name).exists() for name in linked)
+
+
+def test_nothing_is_asserted_before_the_reader(path: Path, notebook: Any) -> None:
+    """What must hold stands in a cell's metadata, which nbmake runs after it: `nbmake.post_cell_execute`."""
+    if path.stem == "80_testing_a_model":
+        return  # asserts are what it is about
+    shown = [line for cell in notebook.cells if cell.cell_type == "code" for line in cell.source.splitlines()]
+    assert [line for line in shown if line.lstrip().startswith("assert ")] == []
+
+
+def test_every_notebook_can_be_reached() -> None:
+    books = {path.name: path.read_text(encoding="utf-8") for path in NOTEBOOKS}
+    reached, left = set(), ["00_quickstart.ipynb"]
+    while left:
+        name = left.pop()
+        if name not in reached:
+            reached.add(name)
+            left += re.findall(r"\]\((\w+\.ipynb)\)", books[name])
+    assert reached == set(books)
