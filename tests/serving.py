@@ -243,6 +243,12 @@ def stub_processes(kernel: int | None = None) -> list[psutil.Process]:
     return found
 
 
+def warm_pids(server: Server) -> set[int]:
+    """The process ids of a server's zygotes."""
+    memory = server.core.pool.memory()
+    return set() if memory is None else set(memory.imports)
+
+
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 

@@ -131,7 +131,7 @@ KERNEL = """
 import sys
 import tritonlab
 
-server = tritonlab.Server(sys.argv[1], warm_stubs=0)
+server = tritonlab.Server(sys.argv[1], warm=0)
 print(*[instance["pid"] for instance in server.model("m").instances()], flush=True)
 sys.stdin.read()
 """

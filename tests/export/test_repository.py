@@ -84,7 +84,7 @@ def model(tmp_path: Path) -> Iterator[Model]:
     (version / "model.py").write_text(SOURCE)
     (version / "helper.txt").write_text("help")
     (tmp_path / "source" / "m" / "labels.txt").write_text("a\nb\n")
-    with Server(tmp_path / "source", warm_stubs=0) as server:
+    with Server(tmp_path / "source", warm=0) as server:
         yield server.model("m")
 
 
@@ -104,7 +104,7 @@ def test_the_directory_is_complete_and_nothing_else(model: Model, tmp_path: Path
 def test_another_server_answers_the_same_from_it(model: Model, tmp_path: Path) -> None:
     export(model, tmp_path / "models")
     row = np.array([[1, -2]], np.float32)
-    with Server(tmp_path / "models", warm_stubs=0) as server:
+    with Server(tmp_path / "models", warm=0) as server:
         assert server.model("m")(IN=row)["OUT"].tolist() == model(IN=row)["OUT"].tolist()
         assert server.model("m").config() == model.config()
 
@@ -174,7 +174,7 @@ def test_models_that_bls_calls_name_come_along_and_missing_ones_are_said(tmp_pat
         (tmp_path / "source" / name / "1").mkdir(parents=True)
         (tmp_path / "source" / name / "1" / "model.py").write_text(calling(*callees))
     row = np.array([[1, -2]], np.float32)
-    with Server(tmp_path / "source", warm_stubs=0) as server:
+    with Server(tmp_path / "source", warm=0) as server:
         before = export(server.model("first"), tmp_path / "before")
         server.model("first")(IN=row)
         report = export(server.model("first"), tmp_path / "models")
@@ -188,7 +188,7 @@ def test_models_that_bls_calls_name_come_along_and_missing_ones_are_said(tmp_pat
     assert alone.plan.warnings == tuple(
         f"it needs the model '{name}', which was not exported with it" for name in ("written", "computed")
     )
-    with Server(tmp_path / "models", warm_stubs=0) as server:
+    with Server(tmp_path / "models", warm=0) as server:
         assert server.model("first")(IN=row)["OUT"].tolist() == [[-1, 2]]
 
 
@@ -233,7 +233,7 @@ def test_what_holds_on_this_machine_only_is_left_out_and_named(tmp_path: Path) -
     version.mkdir(parents=True)
     (version / "model.py").write_text(SOURCE)
     write_own_stub(version.parent, sys.executable)
-    with Server(tmp_path / "source", warm_stubs=0) as server:
+    with Server(tmp_path / "source", warm=0) as server:
         report = export(server.model("m"), tmp_path / "models")
         again = export(server.model("m"), tmp_path / "models")
     assert files(tmp_path / "models" / "m") == ["1/model.py", "config.pbtxt"]
@@ -277,7 +277,7 @@ def test_an_ensemble_brings_the_models_of_its_steps(tmp_path: Path) -> None:
     for name, written in (("whole", text.replace("max_batch_size: 0", "max_batch_size: 4")), ("inner", inner)):
         (source / name / "2").mkdir(parents=True)
         (source / name / "config.pbtxt").write_text(written)
-    with Server(source, warm_stubs=0) as server:
+    with Server(source, warm=0) as server:
         report = export(server.model("whole"), tmp_path / "models")
         row = np.array([[1, -2]], np.float32)
         answer = server.model("whole")(X=row)["Y"].tolist()
@@ -286,7 +286,7 @@ def test_an_ensemble_brings_the_models_of_its_steps(tmp_path: Path) -> None:
     assert (tmp_path / "models" / "whole" / "2").is_dir()
     assert [each.path.name for each in report.composing] == ["part", "inner", "part2"]
     assert str(report).count("config.pbtxt") == 4
-    with Server(tmp_path / "models", warm_stubs=0) as server:
+    with Server(tmp_path / "models", warm=0) as server:
         assert server.model("whole")(X=row)["Y"].tolist() == answer == [[-1, 2]]
         assert server.model("whole").config() == config
 
@@ -299,7 +299,7 @@ def test_nothing_of_an_ensemble_is_written_if_one_directory_is_in_the_way(tmp_pa
     (source / "whole" / "config.pbtxt").write_text(ensemble_text(step("part", "IN=X", "OUT=Y"), batch=4))
     (tmp_path / "models" / "part").mkdir(parents=True)
     (tmp_path / "models" / "part" / "mine.txt").write_text("precious")
-    with Server(source, warm_stubs=0) as server:
+    with Server(source, warm=0) as server:
         with pytest.raises(ExportConflict) as caught:
             export(server.model("whole"), tmp_path / "models")
         assert caught.value.plan.path.name == "part"

@@ -23,7 +23,7 @@ from tritonlab.server.options import Options
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[InferenceServer]:
-    core = InferenceServer([], Options(model_control_mode="explicit", warm_stubs=0))
+    core = InferenceServer([], Options(model_control_mode="explicit", warm=0))
     yield core
     core.stop()
 

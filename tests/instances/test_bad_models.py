@@ -101,7 +101,7 @@ def test_an_error_response_goes_out_unprefixed(script: Script) -> None:  # rules
 
 
 def test_an_answer_that_does_not_fit_the_region(lab: Lab) -> None:  # rule 2.9.1
-    small = Lab(lab.repository, backend_config={"shm-limit-byte-size": str(4 << 20)}, warm_stubs=0)
+    small = Lab(lab.repository, backend_config={"shm-limit-byte-size": str(4 << 20)}, warm=0)
     try:
         script = small.script()
         error = script.fails("return [answer(OUT=np.zeros(8 << 20, np.float32))]")

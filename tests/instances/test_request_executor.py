@@ -164,7 +164,7 @@ def test_nobody_reads_for_a_caller_that_waits_for_another_model(caller: Script, 
 
 
 def test_a_request_that_does_not_fit_is_an_error_response(lab: Lab, tmp_path: object) -> None:
-    small = Lab(lab.repository, backend_config={"shm-limit-byte-size": str(4 << 20)}, warm_stubs=0)
+    small = Lab(lab.repository, backend_config={"shm-limit-byte-size": str(4 << 20)}, warm=0)
     try:
         source = SCRIPTED.replace("\n\nclass TritonPythonModel:", BLS + "\n\nclass TritonPythonModel:")
         small.load("small", source, SCRIPTED_CONFIG)

@@ -12,7 +12,7 @@ import pytest
 from tests.serving import Lab, Script, eventually
 from tritonlab.core.status import Frame, ModelError, RemoteException
 from tritonlab.instances.stub_death import CrashReport, blocked_stacks, place_of
-from tritonlab.ipc.stub_launcher import STUB
+from tritonlab.ipc.interpreter import STUB
 
 REPORT = f"""\
 Fatal Python error: Segmentation fault

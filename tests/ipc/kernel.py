@@ -24,7 +24,7 @@ def say(value: Any) -> None:
 def main() -> None:
     repository, code = Path(sys.argv[1]), sys.argv[2]
     write_model(repository, "script", SCRIPTED, SCRIPTED_CONFIG)
-    server = Server(repository, model_control_mode="explicit", warm_stubs=1)
+    server = Server(repository, model_control_mode="explicit")
     script = Script(server.load("script"))
     exec(code, {"server": server, "script": script, "say": say, "os": os, "sys": sys})
     server.stop()

@@ -21,7 +21,9 @@ def start() -> Iterator[Callable[[str], ChildProcess]]:
     def start(code: str) -> ChildProcess:
         null = os.open(os.devnull, os.O_RDWR)
         started.append(
-            ChildProcess([sys.executable, "-S", "-c", code], environment={}, stdout=null, stderr=null, inherited=())
+            ChildProcess.start(
+                [sys.executable, "-S", "-c", code], environment={}, stdout=null, stderr=null, inherited=()
+            )
         )
         os.close(null)
         return started[-1]

@@ -1,3 +1,5 @@
+"""Zygotes and the stubs they fork: how long they live, and what is left of them."""
+
 from __future__ import annotations
 
 import os
@@ -5,31 +7,39 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.serving import alive, eventually
-from tritonlab.ipc import stub_pool
-from tritonlab.ipc.interpreter import Interpreter
+from tests.interpreters import environment
+from tests.serving import alive, eventually, open_descriptors
+from tritonlab.ipc.interpreter import Interpreter, of_environment
 from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.ipc.stub_launcher import StubProcess
 from tritonlab.ipc.stub_pool import StubPool
 
+Started = Callable[[], list[psutil.Process]]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the variable that changes from test to test: zygotes would be thrown away for it."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+
 
 @pytest.fixture
-def pool(link_reader: LinkReader, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubPool]:
-    monkeypatch.setattr(stub_pool, "_REFILL_AFTER", 0.0)
-    pool = StubPool(link_reader, size=2)
+def pool(link_reader: LinkReader) -> Iterator[StubPool]:
+    pool = StubPool(link_reader)
     yield pool
     pool.close()
 
 
 @pytest.fixture
-def started() -> Callable[[], list[psutil.Process]]:
+def started() -> Started:
     """The processes of the test: servers of the whole session may have some of their own."""
-    before = psutil.Process().children()
-    return lambda: [child for child in psutil.Process().children() if child not in before]
+    before = psutil.Process().children(recursive=True)
+    return lambda: [child for child in psutil.Process().children(recursive=True) if child not in before]
 
 
 @pytest.fixture
@@ -41,93 +51,207 @@ def taken() -> Iterator[list[StubProcess]]:
         stub.kill()
 
 
-def test_nothing_is_warm_before_it_is_asked_for(started: Callable[[], list[psutil.Process]], pool: StubPool) -> None:
-    assert repr(pool) == "<StubPool [0 of 2 warm]>"
+@pytest.fixture
+def model(tmp_path: Path) -> Callable[[str], str]:
+    """The path of a model's source with these imports."""
+
+    def write(source: str) -> str:
+        path = tmp_path / f"{abs(hash(source))}.py"
+        path.write_text(source)
+        return str(path)
+
+    return write
+
+
+def imported(pool: StubPool) -> dict[int, str]:
+    """What each zygote has imported."""
+    memory = pool.memory()
+    assert memory is not None
+    return memory.imports
+
+
+def parent(stub: StubProcess) -> int:
+    return psutil.Process(stub.pid).ppid()
+
+
+def test_nothing_is_warm_before_it_is_asked_for(started: Started, pool: StubPool) -> None:
+    assert repr(pool) == "<StubPool [<Zygotes []>]>"
     assert started() == []
 
 
-def test_a_warm_stub_is_handed_out_once_and_replaced(pool: StubPool, taken: list[StubProcess]) -> None:
+def test_a_stub_is_forked(pool: StubPool, taken: list[StubProcess]) -> None:
     assert pool.wait_warm()
-    assert repr(pool) == "<StubPool [2 of 2 warm]>"
-    warm = {stub.pid for stub in pool._warm}
+    (zygote,) = imported(pool)
     taken += [pool.acquire(), pool.acquire()]
-    assert {stub.pid for stub in taken} == warm
-    assert pool.wait_warm()
-    assert not warm & {stub.pid for stub in pool._warm}
+    for stub in taken:
+        stub.await_hello()
+        assert parent(stub) == zygote
+        assert os.getsid(stub.pid) == stub.pid
 
 
-def test_without_a_warm_one_a_stub_is_started(pool: StubPool, taken: list[StubProcess]) -> None:
-    taken.append(pool.acquire())
-    taken[0].await_hello()
-    assert alive(taken[0].pid)
+def test_an_import_has_a_zygote(pool: StubPool, taken: list[StubProcess], model: Callable[[str], str]) -> None:
+    taken.append(pool.acquire(model=model("import wave\nimport yaml\nfrom PIL import Image\n")))
+    assert sorted(imported(pool).values()) in (["", "yaml, PIL"], [""])  # if there is no yaml
+    taken.append(pool.acquire(model=model("from PIL import Image\n")))
+    assert "PIL" in imported(pool).values()
+    assert imported(pool)[parent(taken[1])] == "PIL"
 
 
-def test_another_interpreter_is_never_warm(pool: StubPool, taken: list[StubProcess]) -> None:
-    assert pool.wait_warm()
-    warm = {stub.pid for stub in pool._warm}
-    taken.append(pool.acquire(Interpreter(os.path.realpath(sys.executable))))
-    assert taken[0].pid not in warm
-
-
-def test_a_warm_stub_that_died_is_not_handed_out(pool: StubPool, taken: list[StubProcess]) -> None:
-    assert pool.wait_warm()
-    dead = pool._warm[0]
-    os.kill(dead.pid, signal.SIGKILL)
-    eventually(lambda: dead.link.lost)
-    taken.append(pool.acquire())
-    taken[0].await_hello()
-    assert taken[0] is not dead
-    eventually(lambda: dead.child.returncode is not None)
-
-
-def test_a_stub_of_another_environment_is_not_handed_out(
-    pool: StubPool, taken: list[StubProcess], monkeypatch: pytest.MonkeyPatch
+def test_one_with_more_imports_is_grown_from_one_with_less(
+    pool: StubPool, taken: list[StubProcess], model: Callable[[str], str]
 ) -> None:
-    assert pool.wait_warm()
-    stale = {stub.pid for stub in pool._warm}
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("UNRELATED", "1")
-    taken.append(pool.acquire())
-    assert taken[0].pid not in stale
-    eventually(lambda: not any(alive(pid) for pid in stale))
+    for source in ("import PIL\n", "import PIL\nimport scipy\n"):
+        taken.append(pool.acquire(model=model(source)))
+    less, more = map(parent, taken)
+    assert psutil.Process(more).ppid() == less
+    assert [imported(pool)[less], imported(pool)[more]] == ["PIL", "PIL, scipy"]
 
 
-def test_variables_that_a_warm_stub_takes_over_later_do_not_matter(
-    pool: StubPool, taken: list[StubProcess], monkeypatch: pytest.MonkeyPatch
+def test_threads_that_acquire_at_once_share_a_zygote(
+    pool: StubPool, taken: list[StubProcess], model: Callable[[str], str]
 ) -> None:
-    assert pool.wait_warm()
-    warm = {stub.pid for stub in pool._warm}
-    monkeypatch.setenv("UNRELATED", "1")
-    taken.append(pool.acquire())
-    assert taken[0].pid in warm
-
-
-def test_threads_that_acquire_at_once_get_different_stubs(pool: StubPool, taken: list[StubProcess]) -> None:
-    assert pool.wait_warm()
-    threads = [threading.Thread(target=lambda: taken.append(pool.acquire())) for _ in range(4)]
+    source = model("import PIL\n")
+    threads = [threading.Thread(target=lambda: taken.append(pool.acquire(model=source))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(10)
-    assert len({stub.pid for stub in taken}) == 4
+    assert len({stub.pid for stub in taken}) == 8
+    assert len({parent(stub) for stub in taken}) == 1
+    assert sorted(imported(pool).values()) == ["", "PIL"]
 
 
-def test_close_ends_every_stub_also_one_that_is_just_starting(
-    started: Callable[[], list[psutil.Process]], link_reader: LinkReader
+def test_another_interpreter_has_a_zygote_of_its_own(pool: StubPool, taken: list[StubProcess]) -> None:
+    for version in ("3.8", "3.13"):
+        interpreter = of_environment(environment(version))
+        taken.append(pool.acquire(interpreter))
+        taken[-1].await_hello()
+        assert psutil.Process(parent(taken[-1])).cmdline()[0] == interpreter.executable
+        assert psutil.Process(taken[-1].pid).ppid() in imported(pool)
+
+
+def test_an_interpreter_that_cannot_run(pool: StubPool, taken: list[StubProcess]) -> None:
+    """A stub of it is started in vain, which says why."""
+    taken.append(pool.acquire(Interpreter("/bin/true")))
+    with pytest.raises(Exception, match="/bin/true"):
+        taken[0].await_hello()
+
+
+def test_a_zygote_of_another_environment_is_not_used(
+    pool: StubPool, taken: list[StubProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert pool.wait_warm()
+    (stale,) = imported(pool)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    taken.append(pool.acquire())
+    assert parent(taken[0]) != stale
+    eventually(lambda: not alive(stale))
+
+
+def test_variables_that_a_stub_takes_over_later_do_not_matter(
+    pool: StubPool, taken: list[StubProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pool.wait_warm()
+    monkeypatch.setenv("UNRELATED", "1")
+    taken.append(pool.acquire())
+    assert parent(taken[0]) in imported(pool)
+
+
+def test_a_zygote_lives_as_long_as_what_it_forked(
+    pool: StubPool, taken: list[StubProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It alone learns how that ends."""
+    stub = pool.acquire()
+    zygote = parent(stub)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    taken.append(pool.acquire())
+    assert alive(zygote)
+    os.kill(stub.pid, signal.SIGFPE)
+    stub.reap()
+    assert stub.child.exit_reason() == "signal SIGFPE (Floating point exception)"
+    eventually(lambda: not alive(zygote))
+
+
+def test_a_killed_zygote_comes_back(pool: StubPool, taken: list[StubProcess], model: Callable[[str], str]) -> None:
+    source = model("import PIL\n")
+    taken.append(pool.acquire(model=source))
+    killed = dict(imported(pool))
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: sorted(imported(pool).values()) == ["", "PIL"] and not set(killed) & set(imported(pool)))
+    taken.append(pool.acquire(model=source))
+    taken[1].await_hello()
+    taken[0].await_hello()  # what it had forked goes on
+    os.kill(taken[0].pid, signal.SIGKILL)
+    taken[0].reap()
+    assert taken[0].child.exit_reason() == "an exit status that nobody knows"
+
+
+def test_what_takes_too_much_memory_is_not_kept(
+    link_reader: LinkReader, taken: list[StubProcess], model: Callable[[str], str]
+) -> None:
+    pool = StubPool(link_reader, warm=1)
+    said: list[str] = []
+    try:
+        for _ in range(2):
+            taken.append(pool.acquire(model=model("import PIL\n"), say=said.append))
+        assert list(imported(pool).values()) == [""]
+        assert said == ["The model imports anew at every start: 'PIL', as it takes more memory than `warm` allows."]
+    finally:
+        pool.close()
+
+
+def test_the_one_that_was_not_used_for_longest_goes(
+    pool: StubPool, model: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tritonlab.ipc.zygotes._MOST", 2)
+    for name in ("PIL", "scipy", "PIL", "pytest"):
+        pool.acquire(model=model(f"import {name}\n")).kill()
+    eventually(lambda: sorted(imported(pool).values()) == ["", "PIL", "pytest"])
+
+
+def test_many_stubs_leave_nothing(pool: StubPool, model: Callable[[str], str]) -> None:
+    source = model("import PIL\n")
+    kernel = psutil.Process()
+    pool.acquire(model=source).kill()
+    zygotes = [psutil.Process(pid) for pid in imported(pool)]
+
+    def held() -> list[int]:
+        return [open_descriptors(), len(kernel.children(recursive=True)), *(z.num_fds() for z in zygotes)]
+
+    before, memory = held(), [zygote.memory_info().rss for zygote in zygotes]
+    for number in range(60):
+        stub = pool.acquire(model=source)
+        if number % 3:
+            stub.await_hello()
+        (stub.kill, stub.finalize, stub.reap)[number % 2]()
+    eventually(lambda: held() == before)
+    grown = [zygote.memory_info().rss - m for zygote, m in zip(zygotes, memory, strict=True)]
+    assert max(grown) < 2 << 20
+
+
+def test_close_ends_every_process_also_one_that_is_just_starting(started: Started, link_reader: LinkReader) -> None:
     for _ in range(3):
-        pool = StubPool(link_reader, size=2)
+        pool = StubPool(link_reader)
         pool.prewarm()
         pool.close()
         pool.close()
         pool.prewarm()
-        assert repr(pool) == "<StubPool [0 of 2 warm]>"
+        assert repr(pool) == "<StubPool [<Zygotes []>]>"
     eventually(lambda: started() == [])
 
 
-def test_a_pool_of_none(started: Callable[[], list[psutil.Process]], link_reader: LinkReader) -> None:
-    pool = StubPool(link_reader, size=0)
+def test_a_pool_that_is_switched_off(started: Started, link_reader: LinkReader, taken: list[StubProcess]) -> None:
+    pool = StubPool(link_reader, warm=0)
     pool.prewarm()
     assert pool.wait_warm(0)
+    assert pool.memory() is None
     assert started() == []
+    taken.append(pool.acquire())
+    taken[0].await_hello()
+    assert parent(taken[0]) == os.getpid()
     pool.close()
+
+
+def test_the_interpreter_of_the_kernel_is_what_it_was_started_with() -> None:
+    assert Interpreter(sys.executable).environment == ""

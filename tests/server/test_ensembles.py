@@ -72,7 +72,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     place(repository, "inner", ensemble_text(step("add", "IN=X", "OUT=Z"), step("add", "IN=Z", "OUT=Y")))
     place(repository, "waits", ensemble_text(step("slow", "IN=X", "OUT=Z"), step("slow", "IN=Z", "OUT=Y")))
     place(repository, "outer", ensemble_text(step("inner", "X=X", "Y=Z"), step("call", "IN=Z", "OUT=Y")))
-    with Server(repository, model_control_mode="explicit", warm_stubs=1) as server:
+    with Server(repository, model_control_mode="explicit") as server:
         server.load("outer")
         yield server
 
@@ -161,7 +161,7 @@ def test_a_refused_ensemble_says_why_and_has_no_version(server: Server, tmp_path
 def test_a_call_that_waits_for_itself_through_an_ensemble_is_told(tmp_path: Path) -> None:
     place(tmp_path, "call", model_text(), CALL)
     place(tmp_path, "inner", ensemble_text(step("call", "IN=X", "OUT=Y")))
-    server = Server(tmp_path, warm_stubs=0, watchdog_seconds=0.2)
+    server = Server(tmp_path, warm=0, watchdog_seconds=0.2)
     try:
         responses = server.model("call").infer(inputs={"IN": x(1)}, raise_on_error=False)
         report = eventually(lambda: next((r.text for r in server.logs("call") if "one another" in r.text), ""))

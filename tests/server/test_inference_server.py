@@ -24,6 +24,7 @@ from tests.serving import (
     in_threads,
     instances,
     stub_processes,
+    warm_pids,
     write_model,
 )
 from tritonlab.core.status import (
@@ -264,7 +265,7 @@ def test_a_failed_load_leaves_no_process(lab: Lab) -> None:
     lab.write("no_trace", "class TritonPythonModel:\n    def initialize(self, a): raise ValueError", config(count=3))
     load_failure(lab, "no_trace")
     assert lab.server.core.pool.wait_warm()
-    warm = {stub.pid for stub in lab.server.core.pool._warm}
+    warm = warm_pids(lab.server)
     eventually(lambda: {p.pid for p in stub_processes()} - before <= warm)
     repair(lab, "no_trace")
 
@@ -302,7 +303,7 @@ def test_an_interrupted_load_leaves_nothing(lab: Lab, name: str, count: int) -> 
     with pytest.raises(KeyboardInterrupt):
         lab.server.load(name)
     assert lab.server.core.pool.wait_warm()
-    warm = {stub.pid for stub in lab.server.core.pool._warm}
+    warm = warm_pids(lab.server)
     eventually(lambda: {p.pid for p in stub_processes()} - before <= warm)
     lab.load(name, NUMBER.format(n=1), NUMBER_CONFIG)
     assert number(lab, name) == 1
@@ -430,7 +431,7 @@ def test_an_error_in_finalize_is_logged_and_ignored(lab: Lab) -> None:  # rule 2
 def test_without_explicit_control_all_models_are_loaded_and_stay(tmp_path: Path) -> None:  # rule 5.11.1
     for n in (1, 2):
         write_model(tmp_path, f"m{n}", NUMBER.format(n=n), NUMBER_CONFIG)
-    with Server(tmp_path, warm_stubs=0) as server:
+    with Server(tmp_path, warm=0) as server:
         assert [int(server.model(f"m{n}")()["N"][0]) for n in (1, 2)] == [1, 2]
         for act in (lambda: server.load("m1"), lambda: server.unload("m1")):
             with pytest.raises(
@@ -443,7 +444,7 @@ def test_without_explicit_control_all_models_are_loaded_and_stay(tmp_path: Path)
 def test_with_it_only_what_is_named(tmp_path: Path, startup: list[str], ready: list[str]) -> None:
     for n in (1, 2):
         write_model(tmp_path, f"m{n}", NUMBER.format(n=n), NUMBER_CONFIG)
-    with Server(tmp_path, model_control_mode="explicit", startup_models=startup, warm_stubs=0) as server:
+    with Server(tmp_path, model_control_mode="explicit", startup_models=startup, warm=0) as server:
         assert [e["name"] for e in server.index() if e.get("state") == "READY"] == ready
         assert [e["name"] for e in server.index()] == ["m1", "m2"]
         assert server.ready()
@@ -453,7 +454,7 @@ def test_a_model_that_fails_at_the_start_fails_the_server(tmp_path: Path, strang
     write_model(tmp_path, "good", NUMBER.format(n=1), NUMBER_CONFIG)
     write_model(tmp_path, "wrong", "1 / 0", "")
     with pytest.raises(ModelLoadError, match="ZeroDivisionError"):
-        Server(tmp_path, warm_stubs=0)
+        Server(tmp_path, warm=0)
     eventually(lambda: strangers.issuperset(stub_processes()))
 
 
@@ -466,11 +467,11 @@ def test_unknown_control_mode() -> None:
 
 
 def known_stubs(lab: Lab) -> set[int | None]:
-    """The process ids of the stubs that wait warm or serve."""
+    """The process ids of the zygotes, and of the stubs that serve."""
     core = lab.server.core
     core.pool.wait_warm()
     serving = {instance.pid for model in core.models() for v in model.versions.values() for instance in v.instances}
-    return {*(stub.pid for stub in core.pool._warm), *serving}
+    return {*warm_pids(lab.server), *serving}
 
 
 def test_loads_of_one_model_at_once_load_it_once(lab: Lab, name: str) -> None:
@@ -525,7 +526,7 @@ def test_loading_and_unloading_at_once_ends_in_one_of_both(lab: Lab, name: str) 
 def test_stop_is_final_and_leaves_nothing(tmp_path: Path, strangers: set[psutil.Process]) -> None:
     write_model(tmp_path, "m", NUMBER.format(n=1), NUMBER_CONFIG)
     threads = threading.active_count()
-    server = Server(tmp_path, warm_stubs=1)
+    server = Server(tmp_path)
     server.prewarm()
     assert server.live()
     assert server.ready()
@@ -542,7 +543,7 @@ def test_stop_is_final_and_leaves_nothing(tmp_path: Path, strangers: set[psutil.
 
 def test_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
     write_model(tmp_path, "stuck", SCRIPTED, SCRIPTED_CONFIG)
-    server = Server(tmp_path, warm_stubs=0)
+    server = Server(tmp_path, warm=0)
     script = Script(server.model("stuck"))
     pid = script.pid
     running = script.infer("time.sleep(600)")
@@ -556,7 +557,7 @@ def test_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
 
 def test_stop_while_stubs_die_and_start(tmp_path: Path, strangers: set[psutil.Process]) -> None:
     write_model(tmp_path, "m", "import os\nclass TritonPythonModel:\n    def execute(self, r): os._exit(1)\n")
-    server = Server(tmp_path, warm_stubs=2)
+    server = Server(tmp_path)
     server.prewarm()
     iterator = server.model("m").infer()
     with pytest.raises(ModelError):

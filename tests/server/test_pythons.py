@@ -93,7 +93,7 @@ def test_what_an_environment_sees(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> 
 def test_models_share_an_archive_that_goes_with_the_server(tmp_path: Path) -> None:
     archive = pack_environment(environment("3.9"), tmp_path / "env.tar.gz")
     (tmp_path / "repository").mkdir()
-    lab = Lab(tmp_path / "repository", warm_stubs=0)
+    lab = Lab(tmp_path / "repository", warm=0)
     try:
         said = [told(lab.load(name, TELLING, config(archive))) for name in ("one", "two")]
         assert said[0]["version"] == "3.9"

@@ -61,10 +61,13 @@ class ModelStub:
         self._crash = CrashReport()
         #: lines of stderr, while faulthandler is asked for the stacks
         self._blocked: list[str] | None = None
+        said: list[str] = []
         try:
-            self.process: StubProcess = pool.acquire(source.interpreter)
+            self.process: StubProcess = pool.acquire(source.interpreter, source.path, source.paths, said.append)
         except (StubStartError, OSError) as error:
             raise self._not_started(error) from error
+        for text in said:
+            self.log("server", "INFO", text)
         self.process.adopt_output(self._on_line)
         self.link = self.process.link
         #: called when the process has ended, for whatever reason; perhaps more than once

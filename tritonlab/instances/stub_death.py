@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ..core.status import Frame, RemoteException
-from ..ipc.stub_launcher import STUB
+from ..ipc.interpreter import STUB
 
 #: Lines of faulthandler that are kept: it prints a hundred frames at most.
 _KEPT = 150

@@ -10,9 +10,12 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from .out_of_memory import own_peak, peak_memory
+
+#: The exit status of a process whose parent was another process, which has ended.
+UNKNOWN = 256
 
 
 class _Process(subprocess.Popen[bytes]):
@@ -37,31 +40,25 @@ class _Process(subprocess.Popen[bytes]):
         return pid, status
 
 
+class Process(Protocol):
+    """A process whose end somebody can wait for, as of `subprocess`."""
+
+    pid: int
+    returncode: int | None
+    peak: int
+
+    def wait(self) -> int: ...
+
+
 class ChildProcess:
     """A process that leads its own session, so that an interrupt of this process does not reach it.
 
-    `exit_fd` becomes readable when it ends. Raises OSError if it cannot be started; nothing of it is left then.
+    `exit_fd` becomes readable when it ends. Raises OSError if it cannot be watched; nothing of it is left then.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        environment: Mapping[str, str],
-        stdout: int,
-        stderr: int,
-        inherited: Sequence[int],
-    ) -> None:
-        self._process = _Process(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            env=environment,
-            pass_fds=inherited,
-            start_new_session=True,
-        )
-        self.pid = self._process.pid
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.pid = process.pid
         self._lock = threading.Lock()  # guards _closed
         self._closed = False
         try:
@@ -69,6 +66,28 @@ class ChildProcess:
         except OSError:
             self.kill()
             raise
+
+    @staticmethod
+    def start(
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        inherited: Sequence[int],
+    ) -> ChildProcess:
+        """Raises OSError if it cannot be started; nothing of it is left then."""
+        return ChildProcess(
+            _Process(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=environment,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+        )
 
     @property
     def returncode(self) -> int | None:
@@ -108,19 +127,25 @@ class ChildProcess:
     def _signal_session(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
+            return
+        if self.returncode is None:  # it was forked just now, and leads no session yet
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def exit_signal(self) -> str:
         """The name of the signal that ended it; empty if none did."""
-        code = self._process.poll()
+        code = self.returncode
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name if code is not None and code < 0 else ""
         return f"signal {-(code or 0)}"
 
     def exit_reason(self) -> str:
         """`signal SIGSEGV (Segmentation fault)` or `exit status 3`, once it has ended."""
-        code = self._process.poll()
+        code = self.returncode
         if code is None:
             return "no exit yet"
+        if code == UNKNOWN:
+            return "an exit status that nobody knows"
         if code < 0:
             with contextlib.suppress(ValueError):
                 number = signal.Signals(-code)

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+#: What it runs.
+STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
+
 #: Oldest Python that reads the stub's sources.
 OLDEST = (3, 8)
 _PROBE_SECONDS = 30.0

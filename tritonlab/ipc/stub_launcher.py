@@ -11,26 +11,24 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from ..stub._pb_stub.wire.ipc_message import STACKS_SIGNAL
 from ..stub._pb_stub.wire.serialization import WIRE_VERSION
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from .child_process import ChildProcess
 from .fork_links import ForkLinks
-from .interpreter import Interpreter
+from .interpreter import STUB, Interpreter
 from .link_reader import LinkReader, Watch
 from .out_of_memory import memory_limit, memory_words, oom_kills
 from .stub_connection import Answer
 from .stub_ends import StubEnds
 from .stub_link import MonitorLink, StubLink
 from .stub_log import StubOutput
-
-STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
+from .zygote import Zygote
 
 #: What runs the kernel runs the models, unless they bring an environment or a stub of their own.
 KERNEL = Interpreter(sys.executable)
@@ -66,10 +64,15 @@ class StubProcess:
         *,
         interpreter: Interpreter = KERNEL,
         shm: ShmSettings = DEFAULT_SHM,
+        zygote: Zygote | None = None,
+        paths: Sequence[str] = (),
     ) -> None:
-        """Starts the process. `await_hello` says whether it came up. Raises StubStartError if there is no process."""
+        """Starts the process, as a fork of `zygote` if there is one. `paths`: where its model finds modules of its own.
+
+        `await_hello` says whether it came up. Raises StubStartError if there is no process, ForkRefused and ZygoteError
+        if it has to come from elsewhere.
+        """
         self.interpreter = interpreter
-        self.environment = interpreter.variables(os.environ)
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
         self._ended = threading.Event()
@@ -79,7 +82,7 @@ class StubProcess:
         with ExitStack() as undo:
             undo.callback(ends.close)
             try:
-                self._start(ends, shm, undo)
+                self._start(ends, shm, undo, zygote, paths)
             except (OSError, SharedMemoryError) as error:
                 raise StubStartError(f"cannot start the stub with '{interpreter.executable}': {error}") from error
             finally:
@@ -91,7 +94,9 @@ class StubProcess:
             undo.pop_all()
         _running.add(self)
 
-    def _start(self, ends: StubEnds, shm: ShmSettings, undo: ExitStack) -> None:
+    def _start(
+        self, ends: StubEnds, shm: ShmSettings, undo: ExitStack, zygote: Zygote | None, paths: Sequence[str]
+    ) -> None:
         sizes = (shm.default_byte_size, shm.growth_byte_size, shm.limit)
         region = Region(ends.region, *sizes)
         os.ftruncate(ends.stub_region, shm.default_byte_size)
@@ -100,14 +105,18 @@ class StubProcess:
         undo.callback(self.forks.close)
         door = self.forks.theirs.fileno()
         control, monitor, *regions, life = ends.inherited
-        numbers = [control, monitor, *regions, *(size or 0 for size in sizes), life, door]
-        self.child = ChildProcess(
-            [self.interpreter.executable, str(STUB), *map(str, numbers)],
-            environment=self.environment,
-            stdout=ends.stdout_write,
-            stderr=ends.stderr_write,
-            inherited=(*ends.inherited, door),
-        )
+        if zygote is not None:
+            inherited = [*ends.inherited, door, ends.stdout_write, ends.stderr_write]
+            self.child = zygote.fork(sizes, paths, inherited)
+        else:
+            numbers = [control, monitor, *regions, *(size or 0 for size in sizes), life, door]
+            self.child = ChildProcess.start(
+                [self.interpreter.executable, str(STUB), *map(str, numbers)],
+                environment=self.interpreter.variables(os.environ),
+                stdout=ends.stdout_write,
+                stderr=ends.stderr_write,
+                inherited=(*ends.inherited, door),
+            )
         undo.callback(self.child.close)
         undo.callback(self.child.kill)
 

@@ -1,138 +1,97 @@
-"""Warm stubs: processes that have already imported numpy and the author-facing module, so that a cell does not pay
-for an interpreter start."""
+"""Where stubs come from: forks of zygotes, which have imported what the model imports, or new processes."""
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-import time
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
+from .first_imports import FirstImports, first_imports
 from .interpreter import Interpreter
 from .link_reader import LinkReader
-from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess, StubStartError
+from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess
+from .zygote import ForkRefused, ZygoteError
+from .zygotes import Steps, WarmMemory, Zygotes
 
-_log = logging.getLogger(__name__)
-
-#: Read by the dynamic loader, the interpreter or numpy's libraries when a process starts; everything else a warm
-#: stub takes over at import.
-_START_PREFIXES = (
-    "LD_",
-    "PYTHON",
-    "OMP_",
-    "OPENBLAS_",
-    "MKL_",
-    "NUMEXPR_",
-    "BLIS_",
-    "GOTO_",
-    "MALLOC_",
-    "GLIBC_",
-    "NPY_",
-)
-
-#: Seconds after the last use before the pool fills up again: a model that has just loaded gets the cores first.
-_REFILL_AFTER = 0.25
+#: How often a zygote may turn out to be stale, or to have ended, before a stub is started without.
+_TRIES = 3
 
 
 class StubPool:
-    """Keeps up to `size` warm stubs of the running interpreter.
+    """Guarantees: `acquire` and `close` may be called from any thread. `warm`: bytes that zygotes may take, None a
+    quarter of what there is, 0 for none."""
 
-    Guarantees: `acquire` and `close` may be called from any thread. A stub is handed out once.
-    """
-
-    def __init__(self, link_reader: LinkReader, *, size: int = 2, shm: ShmSettings = DEFAULT_SHM) -> None:
+    def __init__(self, link_reader: LinkReader, *, warm: int | None = None, shm: ShmSettings = DEFAULT_SHM) -> None:
         self._link_reader = link_reader
-        self._size = size
         self._shm = shm
-        self._changed = threading.Condition()  # guards everything below
-        self._warm: deque[StubProcess] = deque()
-        self._last_use = 0.0
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._zygotes = Zygotes(link_reader, warm) if warm != 0 else None
+        #: what was said last of each model
+        self._told: dict[str, str] = {}
 
-    def prewarm(self) -> None:
-        """Starts filling the pool in the background."""
-        with self._changed:
-            self._start_filling()
+    def prewarm(self, sets: Sequence[Steps] = ()) -> None:
+        """Starts in the background what a first load would wait for, with the imports of `sets` made."""
+        if self._zygotes is not None:
+            self._zygotes.start(KERNEL, sets)
 
-    def acquire(self, interpreter: Interpreter = KERNEL) -> StubProcess:
-        """A stub, warm if one fits, else started now: the caller may send, and waits with `await_hello`. Raises
-        StubStartError."""
-        stub = self._take() if interpreter == KERNEL else None
-        return stub or StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm)
+    def acquire(
+        self,
+        interpreter: Interpreter = KERNEL,
+        model: str = "",
+        paths: Sequence[str] = (),
+        say: Callable[[str], None] = lambda text: None,
+    ) -> StubProcess:
+        """A stub, which has imported what the source `model` begins with if there is one: the caller may send, and
+        waits with `await_hello`. Blocking, as long as an import takes that no model before has made.
 
-    def _take(self) -> StubProcess | None:
-        with self._changed:
-            self._last_use = time.monotonic()
-            found = None
-            while self._warm and found is None:
-                candidate = self._warm.popleft()
-                if candidate.link.lost or _start_environment(candidate.environment) != _start_environment(os.environ):
-                    threading.Thread(target=candidate.kill, daemon=True).start()
-                else:
-                    found = candidate
-            self._start_filling()
-            return found
+        `say` hears, once, which modules the model imports by itself, and why. Raises StubStartError.
+        """
+        if self._zygotes is None:
+            return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm)
+        imports = first_imports(model, paths) if model else FirstImports()
+        stub, why = self._fork(self._zygotes, interpreter, tuple(imports.steps), paths)
+        if not why and imports.missed:
+            why = f"'{imports.missed}', as {imports.ended_by} comes first and may change what it does"
+        if self._told.get(model) != why:
+            self._told[model] = why
+            if why:
+                say(f"The model imports anew at every start: {why}.")
+        return stub
 
-    def _start_filling(self) -> None:
-        if self._size and self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._fill, name="tritonlab stub pool", daemon=True)
-            self._thread.start()
-
-    def _fill(self) -> None:
-        """Fills up once, then ends; the next use starts it again."""
-        while True:
-            with self._changed:
-                wait = self._last_use + _REFILL_AFTER - time.monotonic()
-                if self._closed or (wait <= 0 and len(self._warm) >= self._size):
-                    self._thread = None
-                    self._changed.notify_all()
-                    return
-                if wait > 0:
-                    self._changed.wait(wait)
-                    continue
+    def _fork(
+        self, zygotes: Zygotes, interpreter: Interpreter, steps: Steps, paths: Sequence[str]
+    ) -> tuple[StubProcess, str]:
+        """The stub, and which of the imports it has to make itself, and why; empty if none."""
+        why = ""
+        for _ in range(_TRIES):
+            zygote, left_out = zygotes.find(interpreter, steps)
+            why = why or left_out
+            if zygote is None:
+                break
             try:
-                stub = StubProcess(self._link_reader, shm=self._shm)
-                stub.await_hello()
-            except (StubStartError, OSError) as error:
-                _log.warning("no warm stub: %s", error)
-                with self._changed:
-                    self._thread = None
-                    self._changed.notify_all()
-                return
-            with self._changed:
-                if not self._closed:
-                    self._warm.append(stub)
-                    continue
-            stub.kill()
+                stub = StubProcess(
+                    self._link_reader, interpreter=interpreter, shm=self._shm, zygote=zygote, paths=paths
+                )
+                return stub, why
+            except ForkRefused as error:
+                if error.stale:
+                    zygotes.discard(zygote)
+                else:
+                    why, steps = f"all, as {error}", ()
+            except ZygoteError:
+                pass  # it has ended just now
+        return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm), why
 
     def wait_warm(self, timeout: float = 30.0) -> bool:
-        """Waits until the pool is full; for benchmarks and tests."""
-        end = time.monotonic() + timeout
-        with self._changed:
-            while len(self._warm) < self._size:
-                self._start_filling()
-                left = end - time.monotonic()
-                if left <= 0:
-                    return False
-                self._changed.wait(min(left, 0.05))
-            return True
+        """Waits until what was begun is there; for benchmarks and tests."""
+        self.prewarm()
+        return self._zygotes is None or self._zygotes.wait(timeout)
+
+    def memory(self) -> WarmMemory | None:
+        """What the zygotes take; None if they are switched off. Takes milliseconds."""
+        return self._zygotes.memory() if self._zygotes is not None else None
 
     def close(self) -> None:
-        """Ends the warm stubs; none is started afterwards."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            stubs = list(self._warm)
-            self._warm.clear()
-        for stub in stubs:
-            stub.kill()
+        """Ends the zygotes; none is started afterwards."""
+        if self._zygotes is not None:
+            self._zygotes.close()
 
     def __repr__(self) -> str:
-        return f"<StubPool [{len(self._warm)} of {self._size} warm]>"
-
-
-def _start_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in environment.items() if k.startswith(_START_PREFIXES)}
+        return f"<StubPool [{self._zygotes!r}]>"

@@ -102,7 +102,7 @@ def build(
         instruments.add(FirstResponses(server.find))
     spin, timer = SpinBudget(), Timer(clock)
     link_reader = LinkReader(spin)
-    pool = StubPool(link_reader, size=options.warm_stubs, shm=shm)
+    pool = StubPool(link_reader, warm=options.warm, shm=shm)
     trace_settings = TraceSettings(
         options.trace_setting or TraceSetting(), server.model_ready, lambda: tracer.refresh()
     )

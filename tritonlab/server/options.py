@@ -52,8 +52,9 @@ class Options:
     trace_setting: TraceSetting | None = None
     log_setting: LogSetting | None = None
     metrics_config: MetricsConfig | None = None
-    #: idle stubs that wait for the next load
-    warm_stubs: int = 2
+    #: bytes that processes may take which have imported what models import, so that the next load need not; None is a
+    #: quarter of the machine's memory, 0 starts every model in a new process
+    warm: int | None = None
     #: how long a request may wait before a warning in `logs()` says what for (0: for ever)
     watchdog_seconds: float = 10.0
     #: how long a version that a reload has replaced may go on with its last requests before it is killed (0: for ever,

@@ -1,5 +1,5 @@
 """Entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION STUB_REGION
-SIZE GROWTH LIMIT LIFE DOOR`.
+SIZE GROWTH LIMIT LIFE DOOR`, or of a zygote, which forks stubs: `… zygote SOCKET LIFE`.
 
 All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or later,
 started by path with any interpreter. Its directory is Triton's "backend directory": it holds
@@ -16,50 +16,33 @@ _DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 
 
 def main() -> None:
-    numbers = [int(argument) for argument in sys.argv[1:]]
-    control_fd, monitor_fd, kernel_fd, stub_fd, size, growth, limit, life_fd, door_fd = numbers
-    for fd in (control_fd, monitor_fd, kernel_fd, stub_fd, life_fd, door_fd):
-        os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
+    arguments = sys.argv[1:]
+    forks = arguments[0] == "zygote"
+    numbers = [int(argument) for argument in arguments[forks:]]
     sys.argv = [""]  # rule 2.1.5
+    environment = dict(os.environ)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     faulthandler.enable(all_threads=False)  # a crash leaves the Python stack it happened on in the log
-    _die_with_parent(life_fd)
+    _die_with_parent(numbers[1] if forks else numbers[7])
 
-    import platform
     import socket
 
     if _DIRECTORY not in sys.path:  # PYTHONSAFEPATH
         sys.path.append(_DIRECTORY)
     import c_python_backend_utils  # noqa: F401
-    import numpy
+    import numpy  # noqa: F401
     import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
-    from _pb_stub.api import bridge
-    from _pb_stub.process.forked import ForkGuard
-    from _pb_stub.process.main_loop import MainLoop
-    from _pb_stub.process.model_context import ModelContext
-    from _pb_stub.process.stub_bridge import StubBridge
-    from _pb_stub.wire import serialization
-    from _pb_stub.wire.connection import Connection, LinkClosed
-    from _pb_stub.wire.ipc_message import STACKS_SIGNAL
-    from _pb_stub.wire.message_bodies import Hello
-    from _pb_stub.wire.shm_manager import Region, RegionReader
+    from _pb_stub.process import stub
+    from _pb_stub.process.zygote import StubArguments, Zygote
 
     # python puts the script's directory first; Triton's backend directory comes last (ModelContext.load)
     sys.path.remove(_DIRECTORY)
-    region = Region(stub_fd, size, growth, limit or None)
-    control = Connection(socket.socket(fileno=control_fd), on_freed=region.free)
-    monitor = Connection(socket.socket(fileno=monitor_fd))
-    stub = StubBridge(control, region, RegionReader(kernel_fd))
-    bridge.install(stub)
-    ForkGuard(stub, [monitor], socket.socket(fileno=door_fd)).install()
-    if STACKS_SIGNAL is not None:
-        faulthandler.register(STACKS_SIGNAL, all_threads=True)
-    stub.tell(Hello(serialization.WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
-    try:
-        MainLoop(stub, ModelContext(stub, _DIRECTORY), monitor).run()
-    except LinkClosed:
-        os._exit(1)
+    if forks:
+        control, life = numbers
+        stub.serve(Zygote(socket.socket(fileno=control), life, _die_with_parent).run(), _DIRECTORY)
+    else:
+        stub.serve(StubArguments(*numbers, environment), _DIRECTORY)
 
 
 def _die_with_parent(life_fd: int) -> None:

@@ -27,7 +27,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
         "class TritonPythonModel:\n    def execute(self, requests): return []\n"
     )
     (repository / "m" / "config.pbtxt").write_text(CONFIG)
-    with Server(repository, warm_stubs=0) as server:
+    with Server(repository, warm=0) as server:
         yield server.model("m")
 
 

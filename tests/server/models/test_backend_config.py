@@ -30,7 +30,7 @@ REFUSED = {
 def test_a_wrong_setting_is_refused_when_the_server_is_made(case: str) -> None:
     key, value, text = REFUSED[case]
     with pytest.raises(InvalidArgumentError) as caught:
-        Server(backend_config={key: value}, warm_stubs=0)
+        Server(backend_config={key: value}, warm=0)
     assert caught.value.message == text
 
 

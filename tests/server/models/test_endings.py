@@ -169,7 +169,7 @@ def test_what_a_reload_took_out_of_service_is_ended_with_the_model(lab: Lab) -> 
 
 
 def test_an_interrupted_stop_leaves_no_process(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, warm_stubs=0)
+    lab = Lab(tmp_path, warm=0)
     before = {process.pid for process in stub_processes()}
     executing(lab, "holds")
     executing(lab, "sleeps")

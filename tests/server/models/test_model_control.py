@@ -355,7 +355,7 @@ def test_a_name_in_two_repositories_is_told_in_the_index(tmp_path: Path) -> None
         for name in names:
             write_model(repository, name, ADDS.format(n=1), ADDS_CONFIG)
     both = {"name": "both", "state": "UNAVAILABLE", "reason": "model appears in two or more repositories"}
-    with Server([first, second], model_control_mode="explicit", warm_stubs=0) as server:
+    with Server([first, second], model_control_mode="explicit", warm=0) as server:
         assert server.index() == [both, {"name": "mine"}, {"name": "yours"}]
         assert server.index(ready=True) == [both]
         assert failure(server, "both").code is Code.INTERNAL
@@ -412,7 +412,7 @@ def test_an_identifier_unloads_one_of_them(tmp_path: Path) -> None:
 
 @rule("5.11.11")
 def test_repositories_are_registered_in_the_explicit_mode_only(tmp_path: Path) -> None:
-    with Server(tmp_path, warm_stubs=0) as server:
+    with Server(tmp_path, warm=0) as server:
         text = "is not allowed if model control mode is not EXPLICIT"
         with pytest.raises(UnsupportedError, match=f"^repository registration {text}$"):
             server.register_model_repository(tmp_path)
@@ -451,7 +451,7 @@ class TritonPythonModel:
 """
     for n in range(3):
         write_model(tmp_path / "models", f"m{n}", source, "")
-    with Server(tmp_path / "models", warm_stubs=0, model_load_thread_count=3) as server:
+    with Server(tmp_path / "models", warm=0, model_load_thread_count=3) as server:
         assert len(server.index(ready=True)) == 3
 
 
@@ -459,7 +459,7 @@ def test_ensembles_load_after_their_models_at_the_start(tmp_path: Path) -> None:
     write_ensemble(tmp_path, "a_first_by_name", "b_inner")
     write_ensemble(tmp_path, "b_inner", "z")
     write_model(tmp_path, "z", ADDS.format(n=1), ADDS_CONFIG)
-    with Server(tmp_path, warm_stubs=0) as server:
+    with Server(tmp_path, warm=0) as server:
         assert ask(server, "a_first_by_name") == 1
 
 
@@ -469,19 +469,19 @@ def test_all_are_tried_before_the_server_fails(tmp_path: Path) -> None:
     write_model(tmp_path, "good", ADDS.format(n=1), ADDS_CONFIG)
     before = len(stub_processes())
     with pytest.raises(ModelLoadError) as raised:
-        Server(tmp_path, warm_stubs=0)
+        Server(tmp_path, warm=0)
     assert raised.value.code is Code.INTERNAL
     assert raised.value.message.startswith("failed to load all models\nload failed for model 'a_bad': version 1 is at")
     assert "failed to load 'b_bad', failed to poll from model repository" in raised.value.message
     eventually(lambda: len(stub_processes()) <= before)
-    with Server(tmp_path, warm_stubs=0, exit_on_error=False) as server:
+    with Server(tmp_path, warm=0, exit_on_error=False) as server:
         assert ask(server, "good") == 1
         assert not server.ready()
 
 
 def test_a_readiness_that_is_not_strict(tmp_path: Path) -> None:  # rule 5.11.9
     write_model(tmp_path, "bad", "1 / 0", "")
-    with Server(tmp_path, warm_stubs=0, exit_on_error=False, strict_readiness=False) as server:
+    with Server(tmp_path, warm=0, exit_on_error=False, strict_readiness=False) as server:
         assert server.ready()
 
 
@@ -501,7 +501,7 @@ def test_what_is_unknown_fails_the_start(tmp_path: Path) -> None:
 
 def test_a_polling_server_follows_its_repository(tmp_path: Path) -> None:  # rule 5.11.1
     write_model(tmp_path, "m", ADDS.format(n=1), ADDS_CONFIG)
-    with Server(tmp_path, model_control_mode="poll", repository_poll_secs=3600, warm_stubs=1) as server:
+    with Server(tmp_path, model_control_mode="poll", repository_poll_secs=3600) as server:
         assert ask(server, "m") == 1
         for act in (lambda: server.load("m"), lambda: server.unload("m")):
             with pytest.raises(UnavailableError, match=r"^explicit model load / unload is not allowed if polling is"):
@@ -529,7 +529,7 @@ def test_nothing_is_written_into_a_repository(tmp_path: Path) -> None:
     source = "import beside\n" + ADDS.format(n=1)
     write_model(tmp_path, "m", source, ADDS_CONFIG, **{"1__beside_dot_py": "x = 1\n"})
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    with Server(tmp_path, warm_stubs=0) as server:
+    with Server(tmp_path, warm=0) as server:
         assert ask(server, "m") == 1
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -653,7 +653,7 @@ def hanging(tmp_path: Path, where: str) -> tuple[str, Callable[[], list[int]]]:
 def test_a_server_that_stops_does_not_wait_for_a_load(tmp_path: Path, where: str) -> None:
     source, pids = hanging(tmp_path, where)
     write_model(tmp_path / "models", "slow", source, config(count=2))
-    server = Server(tmp_path / "models", model_control_mode="explicit", warm_stubs=0)
+    server = Server(tmp_path / "models", model_control_mode="explicit", warm=0)
     failures: list[ModelLoadError] = []
     loading = threading.Thread(target=lambda: failures.append(failure(server, "slow")))
     loading.start()
@@ -676,7 +676,7 @@ def test_an_interrupt_of_a_start_ends_what_loads(tmp_path: Path) -> None:
 
     threading.Thread(target=when_both_load, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        Server(tmp_path / "models", warm_stubs=0)
+        Server(tmp_path / "models", warm=0)
     eventually(lambda: not any(map(alive, pids())))
 
 
@@ -686,7 +686,7 @@ def test_instances_give_their_resources_back_when_they_leave(tmp_path: Path) -> 
 
     write_model(tmp_path, "limited", SCRIPTED, groups(1))
     limits = {"rate_limit": "execution_count", "rate_limit_resource": {"r": 1}}
-    with Server(tmp_path, model_control_mode="explicit", startup_models=["limited"], warm_stubs=0, **limits) as server:
+    with Server(tmp_path, model_control_mode="explicit", startup_models=["limited"], warm=0, **limits) as server:
         model = server.model("limited")
         script = Script(model)
         go = tmp_path / "go"

@@ -62,7 +62,7 @@ def lab_with(tmp_path: Path) -> Iterator[MakeLab]:
     made: list[Lab] = []
 
     def make(**options: Any) -> Lab:
-        made.append(Lab(tmp_path, warm_stubs=0, **options))
+        made.append(Lab(tmp_path, warm=0, **options))
         return made[-1]
 
     yield make

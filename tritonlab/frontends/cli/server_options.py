@@ -61,8 +61,6 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     }
     metrics = values["metrics"]
     server["metrics_config"] = MetricsConfig.of(**{**metrics, "settings": dict(metrics["settings"])})
-    if server["model_control_mode"] == "none":
-        server["warm_stubs"] = 0  # they shorten loads, and after the start there are none
     server["cache_config"] = _cache(values["cache"])
     server["rate_limit_resource"] = _limits(values["resources"]["resources"])
     server["log_setting"] = LogSetting(**values["log"])

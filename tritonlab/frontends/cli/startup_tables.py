@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...instances.rate_limiter import Limits
-from ...ipc.stub_launcher import STUB
+from ...ipc.interpreter import STUB
 from ...server.inference_server import InferenceServer
 from ...server.models.backends import DEFAULT_DIRECTORY
 

@@ -118,8 +118,6 @@ class Options:
                 cpu=bool(self.cpu_metrics),
                 gpu=bool(self.gpu_metrics),
             ),
-            # idle stubs shorten loads, and without control there are none after the start
-            warm_stubs=0 if mode is ModelControlMode.NONE else CoreOptions.warm_stubs,
         )
 
     # -- checks

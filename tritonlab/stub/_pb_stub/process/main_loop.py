@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable, Dict, Optional, Type
+from typing import Any, Callable, Dict, Mapping, Optional, Type
 
 from ..wire.connection import Connection
 from ..wire.ipc_message import BY_NUMBER, NUMBER
@@ -24,8 +24,16 @@ _LEAST_SPIN = 2e-4
 class MainLoop:
     """Runs on the process's main thread, as the author's code expects (signals, torch, tracing)."""
 
-    def __init__(self, bridge: StubBridge, context: ModelContext, monitor: Connection) -> None:
+    def __init__(
+        self,
+        bridge: StubBridge,
+        context: ModelContext,
+        monitor: Connection,
+        environment: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        """`environment`: the variables that the process was started with."""
         self._bridge = bridge
+        self._environment = environment
         self._context = context
         self._monitor = Monitor(bridge, context, monitor)
         self._executor: Optional[BatchExecutor] = None  # until INITIALIZE
@@ -59,8 +67,9 @@ class MainLoop:
                 self._bridge.tell(result_of(self._bridge, self._handlers[row.body], body), ident)
 
     def _import(self, body: Import) -> None:
-        os.environ.clear()
-        os.environ.update(body.env)
+        if body.env != self._environment:  # else it stays what it is: a preloaded module may have changed it
+            os.environ.clear()
+            os.environ.update(body.env)
         if body.cwd:
             os.chdir(body.cwd)
         self._bridge.model_dir = body.model_dir

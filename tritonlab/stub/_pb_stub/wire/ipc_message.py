@@ -80,6 +80,7 @@ _READERS: Dict[Type[Any], Read] = {
     bodies.Result: _reader(bodies.Result, failure=_failure),
     bodies.Reply: _reader(bodies.Reply, failure=_failure),
     bodies.Needs: _reader(bodies.Needs, calls=_each(_reader(bodies.NeededCall))),
+    bodies.Grow: _reader(bodies.Grow, steps=_each(_reader(bodies.ImportStep))),
 }
 
 
@@ -106,8 +107,8 @@ def _row(number: int, name: str, direction: str, way: str, body: Type[Any], answ
 
 TO_STUB, TO_KERNEL = ">", "<"
 #: The ways: the control socket (of a forked process: its own), the monitor socket, the door of a stub's forked
-#: processes, and signals.
-CONTROL, MONITOR, DOOR, SIGNAL = "control", "monitor", "door", "signal"
+#: processes, signals, and a zygote's socket, where a message is the number of its row and its body.
+CONTROL, MONITOR, DOOR, SIGNAL, ZYGOTE = "control", "monitor", "door", "signal", "zygote"
 Nothing = type(None)
 
 COMMANDS = (
@@ -151,6 +152,13 @@ COMMANDS = (
     _row(65, "FORK_LINK", TO_STUB, DOOR, bodies.ForkLink),
     # the number is not that of the signal, which differs between systems
     _row(72, "STACKS", TO_STUB, SIGNAL, bodies.Stacks, str),
+    # with descriptors, but for REAP; a new zygote says GROWN over its own socket
+    _row(80, "GROW", TO_STUB, ZYGOTE, bodies.Grow, bodies.Forked),
+    _row(81, "FORK", TO_STUB, ZYGOTE, bodies.Fork, bodies.Forked),
+    _row(82, "REAP", TO_STUB, ZYGOTE, bodies.Reap, bodies.Reaped),
+    _row(83, "GROWN", TO_KERNEL, ZYGOTE, bodies.Grown),
+    _row(84, "FORKED", TO_KERNEL, ZYGOTE, bodies.Forked),
+    _row(85, "REAPED", TO_KERNEL, ZYGOTE, bodies.Reaped),
 )
 
 BY_NUMBER: Dict[int, CommandRow] = {command.number: command for command in COMMANDS}

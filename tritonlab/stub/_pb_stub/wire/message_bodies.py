@@ -6,7 +6,7 @@ the list of its fields.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 #: How a warning begins of what Triton lets pass without a word.
 UNCHECKED = "Triton checks no outputs: "
@@ -335,6 +335,64 @@ class ForkLink(NamedTuple):
     size: int
     growth: int
     limit: int
+
+
+class ImportStep(NamedTuple):
+    """An import that a model makes before anything else: `import module`, or `from module import names`. `optional`: it
+    goes on if there is no such module. `own`: a file of the author's, whose imports are steps themselves."""
+
+    module: str
+    names: Sequence[str]
+    optional: bool
+    own: bool
+
+
+class Grow(NamedTuple):
+    """Fork a zygote that makes these imports, with these environment variables and working directory; its end of a
+    socket and its life pipe go with this."""
+
+    steps: List[ImportStep]
+    environment: Dict[str, str]
+    directory: str
+
+
+class Grown(NamedTuple):
+    """A zygote is up, having made so many of its imports; fewer than all: it has ended, for this reason. `peak`: the
+    most memory it had, in bytes."""
+
+    steps: int
+    left_out: str
+    peak: int
+
+
+class Fork(NamedTuple):
+    """Fork a stub; its descriptors go with this. `paths` are its model's, as in IMPORT; `limit` 0: none."""
+
+    size: int
+    growth: int
+    limit: int
+    paths: List[str]
+
+
+class Forked(NamedTuple):
+    """The process that was forked, or 0 and why there is none. `stale`: the zygote will never fork again."""
+
+    pid: int
+    refused: str
+    stale: bool
+
+
+class Reap(NamedTuple):
+    """Wait for the end of a process that was forked."""
+
+    pid: int
+
+
+class Reaped(NamedTuple):
+    """How it ended, as `wait` says it, and the most memory it had, in bytes."""
+
+    status: int
+    peak: int
 
 
 class Stacks(NamedTuple):

@@ -1,0 +1,142 @@
+"""What a zygote may import for a model, read from its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tritonlab.ipc.first_imports import FirstImports, first_imports
+
+Read = Callable[..., FirstImports]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """The first imports of a model with this source, and these files beside it."""
+    monkeypatch.chdir(tmp_path)
+    directory = tmp_path / "m" / "1"
+    directory.mkdir(parents=True)
+
+    def read(source: str, **files: str) -> FirstImports:
+        for name, text in {"model": source, **files}.items():
+            path = directory / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return first_imports(str(directory / "model.py"), [str(tmp_path / "m"), str(directory)])
+
+    return read
+
+
+def modules(found: FirstImports) -> list[str]:
+    return [step.module for step in found.steps if not step.own]
+
+
+def test_imports_in_their_order(read: Read) -> None:
+    found = read("import json\nimport torch\nimport numpy as np\nfrom PIL import Image, ImageOps\nimport torch\n")
+    assert [(step.module, step.names) for step in found.steps] == [("torch", ()), ("PIL", ("Image", "ImageOps"))]
+    assert (found.ended_by, found.missed) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        '"""A model."""',
+        "import os, sys\nfrom __future__ import annotations",
+        "import triton_python_backend_utils as pb_utils",
+        "A = 1\nB, C = (2, [3, {4: -5}])\nD: int = 6 << 20",
+        "import logging\nlogger = logging.getLogger(__name__)",
+        "def f(a: int = 1, *, b=None) -> str:\n    return open('x')",
+        "class A(B):\n    x = 1\n    @property\n    def y(self): return print()",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import other",
+        "T = TypeVar('T')\npass",
+    ],
+)
+def test_what_does_nothing_goes_before_an_import(read: Read, between: str) -> None:
+    assert modules(read(f"{between}\nimport torch\n")) == ["torch"]
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        "os.environ['OMP_NUM_THREADS'] = '1'",
+        "os.environ.setdefault('A', 'b')",
+        "sys.path.insert(0, 'x')",
+        "sys.path += ['x']",
+        "warnings.filterwarnings('ignore')",
+        "locale.setlocale(locale.LC_ALL, '')",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (1, 1))",
+        "multiprocessing.set_start_method('spawn')",
+        "HAS = 'torch' in sys.modules",
+        "if 'torch' in sys.modules: x = 1",
+        "x = [y for y in sys.modules]",
+        "x.y = 1",
+        "del sys.modules['json']",
+        "@register\ndef f(): pass",
+        "class A(metaclass=B): pass",
+        "class A:\n    print()",
+        "def f(a=g()): pass",
+        "with x: import a",
+        "for x in y: pass",
+        "assert x",
+        "print('hello')",
+        "global_state @ other",
+    ],
+)
+def test_what_may_do_something_ends_them(read: Read, trap: str) -> None:
+    found = read(f"import first\n{trap}\nimport torch\n")
+    assert modules(found) == ["first"]
+    assert found.ended_by in ("model.py, line 2", "model.py, line 3")  # a decorated function begins below
+    assert found.missed in ("torch", "a")
+
+
+def test_what_comes_after_them_is_not_missed(read: Read) -> None:
+    found = read("import torch\nprint()\nimport json\n\n\nclass TritonPythonModel:\n    pass\n")
+    assert modules(found) == ["torch"]
+    assert found.missed == ""
+
+
+def test_an_import_that_may_fail(read: Read) -> None:
+    found = read("try:\n    import fast\nexcept ImportError:\n    fast = None\nimport torch\n")
+    assert [(step.module, step.optional) for step in found.steps] == [("fast", True), ("torch", False)]
+    assert modules(read("try:\n    import fast\nexcept ImportError:\n    import slow\nimport torch\n")) == []
+    assert modules(read("try:\n    import fast\nexcept ValueError:\n    fast = None\nimport torch\n")) == []
+
+
+def test_files_beside_the_model_are_read_too(read: Read) -> None:
+    found = read("from helper import f\nimport late\n", helper="import torch\ndef f(): pass\n")
+    assert [(step.module, step.own) for step in found.steps] == [("helper", True), ("torch", False), ("late", False)]
+    found = read("import helper\nimport late\n", helper="import torch\nprint()\nimport more\n")
+    assert modules(found) == ["torch"]
+    assert found.ended_by == "helper.py, line 2"
+    assert found.missed == "more"
+
+
+def test_packages_beside_the_model(read: Read) -> None:
+    files = {"net/__init__": "from .layers import L\n", "net/layers": "import torch\n", "net/head": "import head\n"}
+    assert modules(read("import net\n", **files)) == ["torch"]
+    assert modules(read("from net import head\n", **files)) == ["torch", "head"]
+    assert modules(read("import net.head\nimport net\n", **files)) == ["torch", "head"]
+
+
+def test_relative_imports_of_the_model(read: Read) -> None:
+    assert modules(read("from . import helper\nfrom .other import x\n", helper="import a\n", other="import b\n")) == [
+        "a",
+        "b",
+    ]
+
+
+def test_a_file_in_the_working_directory_comes_first(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("import other\n")
+    found = read("import torch\n")
+    assert [(step.module, step.own) for step in found.steps] == [("other", False)]
+
+
+@pytest.mark.parametrize("source", ["import a\ndef (", "import a\n\0", "(" * 10000, "\xff"])
+def test_what_is_no_python_has_none(read: Read, source: str) -> None:
+    assert read(source).steps == []
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert first_imports(str(tmp_path / "model.py"), []).steps == []

@@ -1,0 +1,235 @@
+"""Which imports a model makes before it does anything else: those that a zygote may have made for it.
+
+What counts is read from the source, nothing is run: the statements of model.py, from the first one on, as long as they
+are imports or do nothing that another import could notice (definitions, constants, names). The first that may do
+something ends it, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`: what is
+imported after that is imported by the model itself, in a process that has not imported it. A file beside model.py that
+is imported is read in the same way.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.util import resolve_name
+from pathlib import Path
+
+from ..stub._pb_stub.wire.message_bodies import ImportStep
+
+#: What every stub has.
+_OURS = frozenset({"numpy", "triton_python_backend_utils", "c_python_backend_utils"})
+#: Calls and decorators that do nothing but make an object.
+_HARMLESS = frozenset({"getLogger", "TypeVar", "ParamSpec", "namedtuple"})
+_DECORATORS = frozenset({"staticmethod", "classmethod", "property", "abstractmethod", "dataclass", "overload", "final"})
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, ast.BitOr)
+_NOT_FOUND = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
+#: Larger sources are not worth the time.
+_LARGEST = 1 << 20
+
+
+@dataclass
+class FirstImports:
+    """The imports, in their order, and what ended them: `model.py, line 3`, empty if they are all there are."""
+
+    steps: list[ImportStep] = field(default_factory=list)
+    ended_by: str = ""
+    #: the first import after that which would have been one of them, empty if there is none
+    missed: str = ""
+
+
+def first_imports(path: str, paths: Sequence[str]) -> FirstImports:
+    """Of the model in the file `path`, which finds modules of its own in `paths` and in the working directory."""
+    reader = _Reader(["", *paths])
+    package = Path(path).parent.name  # model.py is imported as `1.model`
+    reader.read(path, package)
+    return reader.found
+
+
+class _Reader:
+    def __init__(self, directories: Sequence[str]) -> None:
+        self.found = FirstImports()
+        self._directories = directories
+        self._seen: set[str] = set()
+
+    def read(self, path: str, package: str) -> bool:
+        """Adds the imports of a file; False if something in it ended them. `package`: where its relative imports
+        begin."""
+        statements = _statements(path)
+        if statements is None:
+            self._end(path, None)
+            return False
+        for statement in statements:
+            if self._is_step(statement, package):
+                continue
+            if not self.found.ended_by:  # else in a file that it imports
+                self._end(path, statement)
+            self.found.missed = self.found.missed or next(self._later_imports(statement, statements), "")
+            return False
+        return True
+
+    def _end(self, path: str, statement: ast.stmt | None) -> None:
+        self.found.ended_by = f"{Path(path).name}, line {statement.lineno}" if statement else Path(path).name
+
+    def _later_imports(self, statement: ast.stmt, statements: list[ast.stmt]) -> Iterator[str]:
+        for later in statements[statements.index(statement) :]:
+            for node in () if isinstance(later, (ast.FunctionDef, ast.ClassDef)) else ast.walk(later):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                    names = [node.module]
+                yield from (name for name in names if not self._is_known(name) and self._own_file(name) is None)
+
+    # -- statements
+
+    def _is_step(self, node: ast.stmt, package: str, optional: bool = False) -> bool:
+        """Adds it if it is an import; False if it may do something."""
+        if isinstance(node, ast.Import):
+            return all(self._add(alias.name, [], optional) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            try:
+                module = resolve_name("." * node.level + (node.module or ""), package) if node.level else node.module
+            except ImportError:
+                return False
+            return self._add(module or "", [alias.name for alias in node.names], optional)
+        if isinstance(node, ast.Try):
+            return self._is_guarded(node, package)
+        if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
+            return all(self._is_step(each, package) for each in node.orelse)
+        return _does_nothing(node)
+
+    def _is_guarded(self, node: ast.Try, package: str) -> bool:
+        """Imports that may fail, `try: import x except ImportError: x = None`."""
+        for handler in node.handlers:
+            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            known = handler.type is None or all(_last_name(kind) in _NOT_FOUND for kind in kinds if kind is not None)
+            if not known or not all(_does_nothing(each) for each in handler.body):
+                return False
+        imports = all(isinstance(each, (ast.Import, ast.ImportFrom)) for each in node.body)
+        return (
+            imports
+            and all(self._is_step(each, package, optional=True) for each in node.body)
+            and all(_does_nothing(each) for each in [*node.orelse, *node.finalbody])
+        )
+
+    def _add(self, module: str, names: list[str], optional: bool) -> bool:
+        if self._own_file(module.partition(".")[0]) is not None:
+            return self._add_own(module, names)
+        if not self._is_known(module) or (names and module == "numpy"):
+            self._append(ImportStep(module, tuple(names), optional, False))
+        return True
+
+    def _append(self, step: ImportStep) -> None:
+        if step not in self.found.steps:
+            self.found.steps.append(step)
+
+    @staticmethod
+    def _is_known(module: str) -> bool:
+        """Whether a stub has it, or Python brings it."""
+        return module in _OURS or module.partition(".")[0] in sys.stdlib_module_names
+
+    # -- files of the author's
+
+    def _own_file(self, name: str) -> str | None:
+        """The directory that has a module of that name."""
+        for directory in self._directories:
+            base = os.path.join(directory, name)
+            if os.path.isdir(base) or os.path.isfile(base + ".py"):
+                return directory
+        return None
+
+    def _add_own(self, module: str, names: list[str]) -> bool:
+        """Reads what `import module` runs of the author's: packages from the outside in, and modules that are named."""
+        root, *others = module.split(".")
+        directory = self._own_file(root)
+        assert directory is not None
+        if directory:  # else it is in the working directory, which comes before the installed ones
+            self._append(ImportStep(root, (), False, True))
+        base, package = os.path.join(directory, root), root
+        for part in [*others, ""]:
+            if os.path.isdir(base):
+                init = os.path.join(base, "__init__.py")
+                if os.path.exists(init) and not self._read_once(init, package):
+                    return False
+                base, package = os.path.join(base, part), f"{package}.{part}" if part else package
+            elif not self._read_once(base + ".py", package.rpartition(".")[0]):
+                return False
+        within = [os.path.join(base, name) for name in names]
+        if any(os.path.isdir(path) for path in within):
+            return False
+        return all(self._read_once(path + ".py", package) for path in within if os.path.exists(path + ".py"))
+
+    def _read_once(self, path: str, package: str) -> bool:
+        path = os.path.abspath(path)
+        if path in self._seen:
+            return True
+        self._seen.add(path)
+        return self.read(path, package)
+
+
+def _statements(path: str) -> list[ast.stmt] | None:
+    """None for a file that cannot be read as Python: the stub says why."""
+    try:
+        if os.path.getsize(path) > _LARGEST:
+            return None
+        return ast.parse(Path(path).read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _does_nothing(node: ast.stmt) -> bool:
+    """Whether it only defines names."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        arguments = node.args
+        defaults = [*arguments.defaults, *arguments.kw_defaults, node.returns]
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        annotations = [each.annotation for each in every if each is not None]
+        return _decorated_harmlessly(node) and all(_is_plain(each) for each in [*defaults, *annotations])
+    if isinstance(node, ast.ClassDef):
+        plain = not node.keywords and all(_is_plain(base) for base in node.bases) and _decorated_harmlessly(node)
+        return plain and all(_does_nothing(each) for each in node.body)
+    if isinstance(node, ast.Assign):
+        return all(_is_name(target) for target in node.targets) and _is_plain(node.value)
+    if isinstance(node, ast.AnnAssign):
+        return _is_name(node.target) and _is_plain(node.value) and _is_plain(node.annotation)
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _decorated_harmlessly(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    calls = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+    return all(_last_name(each) in _DECORATORS for each in calls)
+
+
+def _is_name(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple):
+        return all(_is_name(each) for each in node.elts)
+    return isinstance(node, ast.Name)
+
+
+def _is_plain(node: ast.expr | None) -> bool:
+    """Whether to evaluate it does nothing but look names up."""
+    if node is None or isinstance(node, (ast.Constant, ast.Name, ast.Lambda)):
+        return True
+    if isinstance(node, ast.Attribute):
+        return _is_plain(node.value)
+    if isinstance(node, ast.Subscript):
+        return _is_plain(node.value) and _is_plain(node.slice)
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return all(_is_plain(each) for each in node.elts)
+    if isinstance(node, ast.Dict):
+        return all(_is_plain(each) for each in [*node.keys, *node.values])
+    if isinstance(node, ast.UnaryOp):
+        return _is_plain(node.operand)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, _OPERATORS) and _is_plain(node.left) and _is_plain(node.right)
+    if isinstance(node, ast.Call):
+        return _last_name(node.func) in _HARMLESS and all(_is_plain(each) for each in node.args)
+    return False
+
+
+def _last_name(node: ast.expr | None) -> str:
+    """`getLogger` of `logging.getLogger`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

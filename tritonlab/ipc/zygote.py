@@ -1,0 +1,247 @@
+"""The kernel's end of a zygote, a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER_OF
+from ..stub._pb_stub.wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep, Reap, Reaped
+from ..stub._pb_stub.wire.serialization import WireError, decode_body, encode_body
+from .child_process import UNKNOWN, ChildProcess
+from .interpreter import STUB, Interpreter
+from .link_reader import Watch
+from .out_of_memory import own_peak
+
+#: Seconds. A fork takes milliseconds, an import with cold caches half a minute.
+_ANSWER_TIMEOUT = 20.0
+_GROW_TIMEOUT = 120.0
+_MESSAGE = 1 << 18
+
+
+class ZygoteError(Exception):
+    """There is no (such) zygote any more."""
+
+
+class ForkRefused(Exception):
+    """What a zygote has imported is not what a new process would; the text says why. `stale`: for any model."""
+
+    def __init__(self, why: str, stale: bool) -> None:
+        super().__init__(why)
+        self.stale = stale
+
+
+class LeftOut(Exception):
+    """An import was not made; `steps` were before it, the text says why."""
+
+    def __init__(self, steps: int, why: str) -> None:
+        super().__init__(why)
+        self.steps = steps
+
+
+class Zygote:
+    """One process that has made the imports `steps`.
+
+    Guarantees: may be called from any thread. What it forked ends as any stub does, whether the zygote lives or not.
+    """
+
+    def __init__(self, steps: Sequence[ImportStep], sock: socket.socket, life: int, child: ChildProcess) -> None:
+        """Takes over the descriptors. `await_grown` waits until it is up."""
+        self.steps = tuple(steps)
+        self.child = child
+        self.used = 0.0  # `time.monotonic()` of its last fork
+        #: of the end of its process; removed before that is closed
+        self.watch: Watch | None = None
+        self._socket = sock
+        self._life = life
+        self._peak = 0
+        self._lock = threading.Lock()  # held from a question to its answer
+        self._state = threading.Lock()  # guards the next three
+        self._children = 0
+        self._retired = False
+        self._closed = False
+        _running.add(self)
+
+    @staticmethod
+    def start(interpreter: Interpreter, environment: Mapping[str, str]) -> Zygote:
+        """A new process, without imports. Raises OSError."""
+
+        def begin(fds: tuple[int, int]) -> ChildProcess:
+            return ChildProcess.start(
+                [interpreter.executable, str(STUB), "zygote", *map(str, fds)],
+                environment=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                inherited=fds,
+            )
+
+        return _linked((), begin)
+
+    def grow(self, steps: Sequence[ImportStep], environment: Mapping[str, str], directory: str) -> Zygote:
+        """One that makes these imports, too, with these variables and in this directory. Raises ForkRefused,
+        ZygoteError, OSError."""
+        body = Grow(list(steps), dict(environment), directory)
+        return _linked([*self.steps, *steps], lambda fds: self._fork(body, fds))
+
+    def await_grown(self) -> None:
+        """Waits until its imports are made. Raises LeftOut if one was not, ZygoteError; it has ended then."""
+        try:
+            grown = self._receive(_GROW_TIMEOUT)
+        except ZygoteError:
+            self.end()
+            raise ZygoteError(f"it ended with {self.child.exit_reason()}") from None
+        assert isinstance(grown, Grown)
+        if grown.left_out:
+            self.end()
+            raise LeftOut(grown.steps, grown.left_out)
+        self._peak = grown.peak
+
+    def fork(self, sizes: tuple[int, int, int | None], paths: Sequence[str], inherited: Sequence[int]) -> ChildProcess:
+        """Forks a stub with these descriptors. Raises ForkRefused, ZygoteError, OSError."""
+        size, growth, limit = sizes
+        return self._fork(Fork(size, growth, limit or 0, list(paths)), inherited)
+
+    def _fork(self, body: Fork | Grow, fds: Sequence[int]) -> ChildProcess:
+        forked: Forked = self._ask(body, fds)
+        if not forked.pid:
+            raise ForkRefused(forked.refused, forked.stale)
+        self.used = time.monotonic()
+        with self._state:
+            self._children += 1
+        return ChildProcess(_ForkedProcess(forked.pid, self))
+
+    def reap(self, pid: int) -> tuple[int, int]:
+        """Exit status and peak memory of an ended process that it forked; UNKNOWN and 0 if it has ended itself."""
+        try:
+            reaped: Reaped = self._ask(Reap(pid))
+            return os.waitstatus_to_exitcode(reaped.status), own_peak(reaped.peak, self._peak)
+        except ZygoteError:
+            return UNKNOWN, 0
+        finally:
+            with self._state:
+                self._children -= 1
+                over = self._retired and not self._children
+            if over:
+                self.end()
+
+    def _ask(self, body: Any, fds: Sequence[int] = ()) -> Any:
+        with self._lock:
+            try:
+                message = bytes([NUMBER_OF[type(body)]]) + encode_body(body)
+                socket.send_fds(self._socket, [message], list(fds))
+            except OSError as error:
+                raise ZygoteError(str(error)) from None
+            return self._receive(_ANSWER_TIMEOUT)
+
+    def _receive(self, timeout: float) -> Any:
+        """Not with the socket's own timeout, which would make the other end's non-blocking, too."""
+        try:
+            readable = select.poll()
+            readable.register(self._socket, select.POLLIN)
+            if not readable.poll(timeout * 1000):
+                self.child.send_signal(9)
+                raise ZygoteError(f"it did not answer within {timeout:.0f} s")
+            data = self._socket.recv(_MESSAGE)
+            if not data:
+                raise ZygoteError("it has ended")
+            return BY_NUMBER[data[0]].read(decode_body(data[1:]))
+        except (OSError, ValueError, KeyError, WireError) as error:
+            raise ZygoteError(str(error)) from None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self._closed and not self.child.wait(0)
+
+    def retire(self) -> None:
+        """Forks no more; it ends with the last process that it forked."""
+        with self._state:
+            self._retired = True
+            over = not self._children
+        if over:
+            self.end()
+
+    def end(self) -> None:
+        """Ends the process; those it forked go on, and nobody learns their exit status."""
+        with self._state:
+            if self._closed:
+                return
+            self._closed = True
+        _running.discard(self)
+        if self.watch is not None:
+            self.watch.remove()
+        self.child.kill()
+        self.child.close()
+        with self._lock:
+            self._socket.close()
+        os.close(self._life)
+
+    def forget(self) -> None:
+        """Called in a forked child of the kernel: drops what would keep the zygote alive after the kernel."""
+        self._closed = True
+        self._socket.close()
+        with contextlib.suppress(OSError):
+            os.close(self._life)
+
+    def __repr__(self) -> str:
+        return f"<Zygote {self.child.pid} [{', '.join(step.module for step in self.steps)}]>"
+
+
+class _ForkedProcess:
+    """A process that a zygote forked, for a ChildProcess to be of."""
+
+    def __init__(self, pid: int, parent: Zygote) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.peak = 0
+        self._parent = parent
+        self._lock = threading.Lock()  # held by the one thread that waits
+
+    def wait(self) -> int:
+        with self._lock:
+            if self.returncode is None:
+                with contextlib.suppress(OSError):  # as when its parent has ended, and somebody else has reaped it
+                    fd = os.pidfd_open(self.pid)
+                    try:
+                        ended = select.poll()
+                        ended.register(fd, select.POLLIN)
+                        ended.poll()
+                    finally:
+                        os.close(fd)
+                self.returncode, self.peak = self._parent.reap(self.pid)
+            return self.returncode
+
+
+def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], ChildProcess]) -> Zygote:
+    """The zygote that `begin` starts with its ends of a socket pair and of its life pipe."""
+    with ExitStack() as ours, ExitStack() as theirs:
+        sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.enter_context(sock)
+        theirs.enter_context(other)
+        life, life_write = os.pipe()
+        theirs.callback(os.close, life)
+        ours.callback(os.close, life_write)
+        child = begin((other.fileno(), life))
+        ours.pop_all()
+    return Zygote(steps, sock, life_write, child)
+
+
+_running: weakref.WeakSet[Zygote] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for zygote in list(_running):
+        zygote.forget()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,360 @@
+"""The zygotes of one server: for each interpreter one without imports, and grown from it one for each set of imports
+that models make.
+
+A zygote is grown when a model first needs it, in the time that the model's own import would take, and from then on
+there is no import. It is thrown away when a process that is started now would be another: other environment variables,
+another working directory, a package that pip has changed, other limits; and when all of them take more memory than
+they may, the one that was not used for longest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ..stub._pb_stub.wire.message_bodies import ImportStep
+from .interpreter import Interpreter
+from .link_reader import LinkReader
+from .out_of_memory import memory_limit
+from .zygote import ForkRefused, LeftOut, Zygote, ZygoteError
+
+_log = logging.getLogger(__name__)
+
+Steps = tuple[ImportStep, ...]
+
+#: Read by the dynamic loader, the interpreter or numpy's libraries when a process starts; everything else a zygote
+#: takes over before it imports more, and a stub before it imports the model.
+_START_PREFIXES = (
+    "LD_",
+    "PYTHON",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "NUMEXPR_",
+    "BLIS_",
+    "GOTO_",
+    "MALLOC_",
+    "GLIBC_",
+    "NPY_",
+)
+#: What else a new process has of this one, as /proc/self/status says it.
+_INHERITED = ("Umask:", "SigIgn:", "Uid:", "Gid:", "Groups:", "Cpus_allowed:")
+_LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_")))
+#: More than this many sets of imports are not kept, however small.
+_MOST = 8
+_MOST_INTERPRETERS = 4
+#: A zygote that ended sooner, and was of no use, is not grown again by itself.
+_LIVED = 5.0
+
+
+class Origin(NamedTuple):
+    """What a new process would have of this one at its start."""
+
+    variables: Mapping[str, str]
+    limits: tuple[tuple[int, int], ...]
+    status: str
+
+    @staticmethod
+    def now(variables: Mapping[str, str]) -> Origin:
+        read = {name: value for name, value in variables.items() if name.startswith(_START_PREFIXES)}
+        lines = ""
+        with contextlib.suppress(OSError):
+            text = Path("/proc/self/status").read_text()
+            lines = "\n".join(line for line in text.splitlines() if line.startswith(_INHERITED))
+        return Origin(read, tuple(resource.getrlimit(limit) for limit in _LIMITS), lines)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What modules see of the process that imports them."""
+
+    variables: Mapping[str, str]
+    directory: str
+
+
+class Growth:
+    """One zygote, on its way or there. `zygote` is None while it grows, and if it failed."""
+
+    def __init__(self, steps: Steps, place: Place) -> None:
+        self.steps = steps
+        self.place = place
+        self.zygote: Zygote | None = None
+        self.failure: LeftOut | ZygoteError | ForkRefused | OSError | None = None
+        self.done = threading.Event()
+
+    @property
+    def over(self) -> bool:
+        """Whether it failed, or has ended since."""
+        return self.done.is_set() and (self.zygote is None or not self.zygote.alive)
+
+
+@dataclass
+class Family:
+    """The zygotes of one interpreter: all have begun as forks of `root`."""
+
+    origin: Origin
+    root: Growth
+    grown: dict[Steps, Growth] = field(default_factory=dict)
+    #: why the last of these steps is not made
+    left_out: dict[Steps, str] = field(default_factory=dict)
+
+    def all(self) -> list[Growth]:
+        return [self.root, *self.grown.values()]
+
+
+class WarmMemory(NamedTuple):
+    """Of zygotes: bytes, pages that they share with stubs by their share, and by process id what each has imported."""
+
+    used: int
+    limit: int
+    imports: dict[int, str]
+
+
+class Zygotes:
+    """Guarantees: all methods may be called from any thread. Of one set of imports there is one zygote; who needs it
+    while it grows waits for it. `limit` bytes; None: a quarter of what there is."""
+
+    def __init__(self, link_reader: LinkReader, limit: int | None = None) -> None:
+        #: hears of each set of imports of the kernel's interpreter that has been made
+        self.on_grown: Callable[[Interpreter, Steps], None] = lambda interpreter, steps: None
+        self._link_reader = link_reader
+        self._limit = limit if limit is not None else (memory_limit() or 4 << 30) // 4
+        self._lock = threading.Lock()  # guards the next two
+        self._families: dict[Interpreter, Family] = {}
+        self._closed = False
+
+    def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[Zygote | None, str]:
+        """The zygote that has made these imports, or those before the first that must not be made, and why that must
+        not; None if no zygote can be had. Blocking while it grows."""
+        wanted, why = tuple(steps), ""
+        while True:
+            with self._lock:
+                if self._closed:
+                    return None, ""
+                family = self._family(interpreter)
+                wanted, why = _allowed(family, wanted, why)
+                growth = self._growth(interpreter, family, wanted)
+            growth.done.wait()
+            if growth.zygote is not None:
+                return growth.zygote, why
+            if not wanted:
+                _log.debug("no zygote of %s: %s", interpreter.executable, growth.failure)
+                return None, why
+            if isinstance(growth.failure, LeftOut):
+                bad, reason = wanted[: growth.failure.steps + 1], str(growth.failure)
+            else:
+                bad, reason = wanted[:1], str(growth.failure)
+            with self._lock:
+                family.left_out[bad] = f"'{bad[-1].module}', as {reason}"
+
+    def discard(self, zygote: Zygote) -> None:
+        """Forks none from it any more, nor from any of its interpreter: what they have imported has changed."""
+        with self._lock:
+            found = [i for i, family in self._families.items() if any(g.zygote is zygote for g in family.all())]
+            gone = [growth for interpreter in found for growth in self._families.pop(interpreter).all()]
+        _retire(gone)
+
+    def start(self, interpreter: Interpreter, sets: Sequence[Steps]) -> None:
+        """Begins to grow them, and the one without imports, in the background."""
+        with self._lock:
+            if not self._closed:
+                family = self._family(interpreter)
+                for steps in sets:
+                    self._growth(interpreter, family, steps)
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until none is on its way; False if one is after so many seconds."""
+        end = time.monotonic() + timeout
+        with self._lock:
+            growths = [growth for family in self._families.values() for growth in family.all()]
+        return all(growth.done.wait(max(end - time.monotonic(), 0)) for growth in growths)
+
+    def memory(self) -> WarmMemory:
+        """Reads /proc; takes milliseconds."""
+        found = {zygote.child.pid: zygote.steps for zygote in self._zygotes()}
+        names = {pid: ", ".join(step.module for step in steps if not step.own) for pid, steps in found.items()}
+        return WarmMemory(sum(map(_share, found)), self._limit, names)
+
+    def close(self) -> None:
+        """Ends all; none is started any more."""
+        with self._lock:
+            self._closed = True
+            growths = [growth for family in self._families.values() for growth in family.all()]
+            self._families.clear()
+        for growth in reversed(growths):
+            if growth.done.is_set() and growth.zygote is not None:
+                growth.zygote.end()
+
+    # -- under the lock
+
+    def _family(self, interpreter: Interpreter) -> Family:
+        """Of the interpreter, as a process of it would be now."""
+        variables = interpreter.variables(os.environ)
+        origin = Origin.now(variables)
+        family = self._families.get(interpreter)
+        lost: list[Steps] = []
+        if family is not None and (family.origin != origin or family.root.over):
+            _retire(family.all())
+            lost = list(family.grown) if family.origin == origin else []
+            family = None
+        if family is None:
+            root = Growth((), Place(variables, ""))
+            self._begin(root, lambda: Zygote.start(interpreter, variables))
+            family = Family(origin, root)
+            while len(self._families) >= _MOST_INTERPRETERS:
+                _retire(self._families.pop(next(iter(self._families))).all())
+        self._families.pop(interpreter, None)
+        self._families[interpreter] = family  # the last is the one that was used last
+        for steps in lost:  # somebody killed the one that they had begun as
+            self._growth(interpreter, family, steps)
+        return family
+
+    def _growth(self, interpreter: Interpreter, family: Family, steps: Steps) -> Growth:
+        if not steps:
+            return family.root
+        place = Place(interpreter.variables(os.environ), _directory())
+        old = [growth for growth in family.grown.values() if growth.place != place or growth.over]
+        for growth in old:
+            del family.grown[growth.steps]
+        _retire(old)
+        found = family.grown.get(steps)
+        if found is None:
+            parent = max(
+                (growth for growth in family.all() if steps[: len(growth.steps)] == growth.steps),
+                key=lambda growth: len(growth.steps),
+            )
+            found = family.grown[steps] = Growth(steps, place)
+            self._begin(found, lambda: _grow_from(parent, found), lambda: self._grown(interpreter, family, found))
+        return found
+
+    def _begin(self, growth: Growth, start: Callable[[], Zygote], then: Callable[[], None] = lambda: None) -> None:
+        def work() -> None:
+            try:
+                zygote = start()
+                zygote.await_grown()
+                self._watch(growth, zygote)
+                with self._lock:
+                    closed = self._closed
+                    if not closed:
+                        growth.zygote = zygote
+                if closed:
+                    zygote.end()
+            except (LeftOut, ZygoteError, ForkRefused, OSError) as error:
+                growth.failure = error
+            finally:
+                growth.done.set()
+            if growth.zygote is not None:
+                then()
+
+        threading.Thread(target=work, name="tritonlab zygote", daemon=True).start()
+
+    # -- on the thread of a growth
+
+    def _grown(self, interpreter: Interpreter, family: Family, newest: Growth) -> None:
+        """Those that were not used for longest go, until they keep to their bounds."""
+        self.on_grown(interpreter, newest.steps)
+        with self._lock:
+            grown = [growth for each in self._families.values() for growth in each.grown.values()]
+        kept = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: _used(g))
+        total = sum(_share(growth.zygote.child.pid) for growth in [*kept, newest] if growth.zygote is not None)
+        while kept and (total > self._limit or len(kept) >= _MOST):
+            oldest = kept.pop(0)
+            assert oldest.zygote is not None
+            total -= _share(oldest.zygote.child.pid)
+            self._drop(oldest)
+        if total > self._limit:
+            with self._lock:
+                family.left_out[newest.steps] = (
+                    f"'{newest.steps[-1].module}', as it takes more memory than `warm` allows"
+                )
+            self._drop(newest)
+
+    def _drop(self, growth: Growth) -> None:
+        with self._lock:
+            for family in self._families.values():
+                if family.grown.get(growth.steps) is growth:
+                    del family.grown[growth.steps]
+        _retire([growth])
+
+    def _watch(self, growth: Growth, zygote: Zygote) -> None:
+        """Has it come back if somebody kills it."""
+        born = time.monotonic()
+
+        def ended(events: int) -> None:
+            if zygote.used or time.monotonic() - born > _LIVED:
+                threading.Thread(target=self._again, args=(growth,), name="tritonlab zygote", daemon=True).start()
+
+        zygote.watch = self._link_reader.watch(zygote.child.exit_fd, ended)
+        with contextlib.suppress(OSError):  # the server stops
+            zygote.watch.start()
+
+    def _again(self, growth: Growth) -> None:
+        with self._lock:
+            for interpreter, family in list(self._families.items()):
+                if growth in family.all():
+                    self._growth(interpreter, self._family(interpreter), growth.steps)
+        if growth.zygote is not None:
+            growth.zygote.end()  # its descriptors; what it forked goes on
+
+    def _zygotes(self) -> Iterator[Zygote]:
+        with self._lock:
+            growths = [growth for family in self._families.values() for growth in family.all()]
+        return (growth.zygote for growth in growths if growth.zygote is not None and growth.zygote.alive)
+
+    def __repr__(self) -> str:
+        return f"<Zygotes {list(self._zygotes())}>"
+
+
+def _grow_from(parent: Growth, growth: Growth) -> Zygote:
+    parent.done.wait()
+    if parent.zygote is None:
+        raise ZygoteError(f"the one before it failed: {parent.failure}")
+    return parent.zygote.grow(growth.steps[len(parent.steps) :], growth.place.variables, growth.place.directory)
+
+
+def _allowed(family: Family, steps: Steps, why: str) -> tuple[Steps, str]:
+    """The steps before the first that is left out, and why it is."""
+    for end in range(1, len(steps) + 1):
+        if steps[:end] in family.left_out:
+            return steps[: end - 1], family.left_out[steps[:end]]
+    return steps, why
+
+
+def _retire(growths: Sequence[Growth]) -> None:
+    """On a thread of its own: it waits for processes to end."""
+    zygotes = [growth.zygote for growth in reversed(growths) if growth.zygote is not None]
+
+    def work() -> None:
+        for zygote in zygotes:
+            zygote.retire()
+
+    if zygotes:
+        threading.Thread(target=work, name="end of zygotes", daemon=True).start()
+
+
+def _used(growth: Growth) -> float:
+    return growth.zygote.used if growth.zygote is not None else 0.0
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it was removed
+
+
+def _share(pid: int) -> int:
+    """Bytes in memory, of shared pages a part; 0 for a process that has ended."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    return 0

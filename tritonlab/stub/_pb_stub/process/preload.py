@@ -1,0 +1,221 @@
+"""What a zygote imports before there is a model, and whether a process that has it may be forked: `Preload`.
+
+A stub that is forked from it must not differ from one in which the model itself imports the same, in the same order.
+So whatever would not survive the fork, or be another's, is left out: a module that starts threads, opens descriptors
+(sockets, GPUs), makes temporary files or changes where Python looks for modules. Threads are counted after a fork for
+trial: a library that knows how to be forked, as numpy's OpenBLAS does, has ended its own by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+import time
+from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
+
+from ..wire.message_bodies import ImportStep
+
+#: Seconds that threads which were ended have to be gone.
+_THREADS_END = 0.2
+_PACKAGES = ("site-packages", "dist-packages")
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)  # `sysconfig` would import what a stub does not
+_STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class LeftOut(Exception):
+    """A module is not preloaded; the text says why."""
+
+
+class Stamp(NamedTuple):
+    """A file or directory as it was when it was read."""
+
+    path: str
+    modified: int
+    size: int
+
+
+class Preload:
+    """What this process has imported for the models to come, beyond the stub's own."""
+
+    def __init__(self) -> None:
+        #: names of the modules that were sought and found, and not found, as Python looks for them in directories
+        self._names: Set[str] = set()
+        self._stamps = _stamps()
+
+    def add(self, step: ImportStep) -> None:
+        """Imports what the model will. Raises LeftOut; then the process is of no use any more."""
+        if step.own:
+            if _is_found(step.module):
+                raise LeftOut("'%s' lies beside model.py, and is installed, too" % step.module)
+            return
+        before, seen = set(sys.modules), _Seen()
+        sys.meta_path.append(seen)
+        try:
+            __import__(step.module, fromlist=step.names)
+        except ModuleNotFoundError as error:
+            if not step.optional or set(sys.modules) != before:
+                raise LeftOut("%s" % error) from None
+        except BaseException as error:
+            raise LeftOut("%s: %s" % (type(error).__name__, error)) from None
+        finally:
+            if seen in sys.meta_path:
+                sys.meta_path.remove(seen)
+        new = set(sys.modules) - before
+        _check_origin(new)
+        self._names.update(seen.missing)
+        self._names.update(name.partition(".")[0] for name in new)
+
+    def settle(self) -> None:
+        """After the last step: remembers the files that were read, and leaves the objects to the garbage collector of
+        no process, so that their pages stay shared."""
+        self._stamps = _stamps()
+        gc.collect()
+        gc.freeze()
+
+    def changed(self) -> str:
+        """Why a new process would import something else by now, empty if it would not."""
+        for stamp in self._stamps:
+            if _stamp(stamp.path) != stamp:
+                return "%s has changed" % stamp.path
+        return ""
+
+    def shadowed(self, paths: Iterable[str]) -> str:
+        """Which file would be imported instead, by a model that finds modules in `paths`, too; empty if none."""
+        if not self._names:
+            return ""
+        for directory in (*_other_directories(), *paths):
+            shadow = self._names & _stems(directory)
+            if shadow:
+                return "%s has a file of the name '%s'" % (directory or os.getcwd(), min(shadow))
+        return ""
+
+
+class _Seen:
+    """A finder that finds nothing, asked last: notes what is not there. A library that can do without a module would
+    take one of that name from beside model.py."""
+
+    def __init__(self) -> None:
+        self.missing: Set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        self.missing.add(name.partition(".")[0])
+
+
+def _is_found(name: str) -> bool:
+    return any(finder.find_spec(name, None) is not None for finder in sys.meta_path)
+
+
+def _check_origin(names: Iterable[str]) -> None:
+    """Raises LeftOut for modules that are neither Python's own nor installed: somebody is at work on those."""
+    installed = _installed()
+    for name in sorted(names):
+        module = getattr(sys.modules.get(name), "__dict__", {})
+        file = module.get("__file__")
+        if isinstance(file, str) and not file.startswith(installed):
+            raise LeftOut("'%s' is not in site-packages" % name)
+
+
+def _installed() -> Tuple[str, ...]:
+    return tuple(path + os.sep for path in (_STANDARD_LIBRARY, _STUB_DIRECTORY, *_package_directories()))
+
+
+def _package_directories() -> List[str]:
+    return [path for path in sys.path if os.path.basename(path) in _PACKAGES]
+
+
+def _other_directories() -> List[str]:
+    """Where Python looks for modules besides the installed ones: the working directory first."""
+    installed = _installed()
+    return ["", *(path for path in sys.path if path and not (path + os.sep).startswith(installed))]
+
+
+def _stems(directory: str) -> Set[str]:
+    """Names of the modules that may be imported from a directory."""
+    try:
+        return {name.partition(".")[0] for name in os.listdir(directory or ".")}
+    except OSError:
+        return set()
+
+
+def _stamps() -> List[Stamp]:
+    """Of all files that modules came from, and of the directories that pip installs into."""
+    files: Set[str] = set(_package_directories())
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str):
+            files.add(file)
+    return [_stamp(file) for file in sorted(files)]
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return Stamp(path, 0, 0)
+    return Stamp(path, status.st_mtime_ns, status.st_size)
+
+
+class Bearings:
+    """What of a process a module's import must not change, as it was before."""
+
+    def __init__(self) -> None:
+        self._path = list(sys.path)
+        self._directory = _directory()
+        self._descriptors = _descriptors()
+
+    def check(self) -> None:
+        """Raises LeftOut if a fork of this process would not be as good as a new one."""
+        if sys.path != self._path:
+            raise LeftOut("it changes sys.path")
+        if _directory() != self._directory:
+            raise LeftOut("it changes the working directory")
+        opened = _descriptors() - self._descriptors
+        if opened:
+            raise LeftOut("it opens %s" % min(opened))
+        if _made_temporary_files():
+            raise LeftOut("it makes temporary files")
+        if _is_bad_after_fork():
+            raise LeftOut("it uses the GPU")
+        end = time.monotonic() + _THREADS_END
+        while len(os.listdir("/proc/self/task")) > 1:
+            if time.monotonic() > end:
+                raise LeftOut("it starts threads")
+            time.sleep(0.001)
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _descriptors() -> FrozenSet[str]:
+    """What is open, by number and target. The listing's own descriptor is closed by the time it is looked at."""
+    found: Dict[str, str] = {}
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found[number] = os.readlink("/proc/self/fd/" + number)
+    return frozenset("%s (descriptor %s)" % (target, number) for number, target in found.items())
+
+
+def _made_temporary_files() -> bool:
+    """A directory made at import is removed when its maker ends: each of the forks would."""
+    tempfile = sys.modules.get("tempfile")
+    return getattr(tempfile, "_name_sequence", None) is not None
+
+
+def _is_bad_after_fork() -> bool:
+    """Forks for trial, which is also when libraries end their threads. Says whether torch would refuse the GPU there:
+    it was asked for in this process."""
+    pid = os.fork()
+    if pid == 0:
+        bad: Optional[bool] = None
+        try:
+            cuda = sys.modules.get("torch.cuda")
+            bad = bool(cuda is not None and cuda._is_in_bad_fork())
+        finally:
+            os._exit(1 if bad else 0)
+    return os.waitpid(pid, 0)[1] != 0

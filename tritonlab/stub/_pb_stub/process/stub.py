@@ -1,0 +1,41 @@
+"""A stub, once its process is there: its link, and its main loop until that ends."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import platform
+import socket
+
+import numpy
+
+from ..api import bridge
+from ..wire.connection import Connection, LinkClosed
+from ..wire.ipc_message import STACKS_SIGNAL
+from ..wire.message_bodies import Hello
+from ..wire.serialization import WIRE_VERSION
+from ..wire.shm_manager import Region, RegionReader
+from .forked import ForkGuard
+from .main_loop import MainLoop
+from .model_context import ModelContext
+from .stub_bridge import StubBridge
+from .zygote import StubArguments
+
+
+def serve(given: StubArguments, backend_directory: str) -> None:
+    """Runs a model until FINALIZE, or until the kernel is gone."""
+    for fd in (given.control, given.monitor, given.kernel_region, given.stub_region, given.life, given.door):
+        os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
+    region = Region(given.stub_region, given.size, given.growth, given.limit or None)
+    control = Connection(socket.socket(fileno=given.control), on_freed=region.free)
+    monitor = Connection(socket.socket(fileno=given.monitor))
+    stub = StubBridge(control, region, RegionReader(given.kernel_region))
+    bridge.install(stub)
+    ForkGuard(stub, [monitor], socket.socket(fileno=given.door)).install()
+    if STACKS_SIGNAL is not None:
+        faulthandler.register(STACKS_SIGNAL, all_threads=True)
+    stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
+    try:
+        MainLoop(stub, ModelContext(stub, backend_directory), monitor, given.environment).run()
+    except LinkClosed:
+        os._exit(1)

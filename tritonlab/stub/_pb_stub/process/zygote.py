@@ -1,0 +1,194 @@
+"""A zygote forks stubs: they have what it has imported, and share its memory until they write to it.
+
+FIGURES
+
+One thread, which waits for the kernel. What it forks is a stub that its kernel has no link to but the one it brought,
+or another zygote, which imports more. It waits for the end of a child when it is told to: until then the process id
+cannot be another's.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
+from ..wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep, Reap, Reaped
+from ..wire.serialization import decode_body, encode_body
+from .preload import Bearings, LeftOut, Preload
+
+#: Bytes of a message, and descriptors with it, at most.
+_MESSAGE = 1 << 18
+_MOST = 16
+
+
+class StubArguments(NamedTuple):
+    """What a stub is started with: numbers of descriptors, sizes of its regions (0: no limit), and the environment
+    variables that what it has imported has seen."""
+
+    control: int
+    monitor: int
+    kernel_region: int
+    stub_region: int
+    size: int
+    growth: int
+    limit: int
+    life: int
+    door: int
+    environment: Dict[str, str]
+
+
+class Zygote:
+    """`die_with_kernel` is called with the life pipe in each process that is forked, once it leads a session."""
+
+    def __init__(self, sock: socket.socket, life: int, die_with_kernel: Callable[[int], None]) -> None:
+        for fd in (sock.fileno(), life):
+            os.set_inheritable(fd, False)
+        self._socket = sock
+        self._life = life
+        self._die_with_kernel = die_with_kernel
+        self._environment = dict(os.environ)
+        self._preload = Preload()
+        #: what imports have written to stdout and stderr, for each stub to write again
+        self._printed: Tuple[bytes, bytes] = (b"", b"")
+
+    def run(self) -> StubArguments:
+        """Does what the kernel says. Returns in a stub that was forked, and nowhere else."""
+        self._grow(())
+        while True:
+            body, fds = self._receive()
+            if isinstance(body, Reap):
+                _, status, usage = os.wait4(body.pid, 0)
+                self._tell(Reaped(status, usage.ru_maxrss * 1024))
+            elif isinstance(body, Grow):
+                if self._fork(fds) == 0:
+                    self._become(body, fds)
+            elif self._may_fork(body, fds) and self._fork(fds) == 0:
+                return self._become_stub(body, fds)
+
+    def _receive(self) -> Tuple[Any, List[int]]:
+        data, ancillary, _, _ = self._socket.recvmsg(_MESSAGE, socket.CMSG_SPACE(_MOST * 4), socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            os._exit(0)
+        fds = [
+            int.from_bytes(part[at : at + 4], sys.byteorder) for *_, part in ancillary for at in range(0, len(part), 4)
+        ]
+        row = BY_NUMBER[data[0]]
+        return row.read(decode_body(data[1:])), fds
+
+    def _tell(self, body: Any) -> None:
+        try:
+            self._socket.sendall(bytes([NUMBER_OF[type(body)]]) + encode_body(body))
+        except OSError:
+            os._exit(0)
+
+    def _may_fork(self, body: Fork, fds: List[int]) -> bool:
+        stale = self._preload.changed()
+        refused = stale or self._preload.shadowed(body.paths)
+        if refused:
+            _close(fds)
+            self._tell(Forked(0, refused, bool(stale)))
+        return not refused
+
+    def _fork(self, fds: List[int]) -> int:
+        """0 in the child, which leads a session of its own; else the kernel is told."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            _close(fds)
+            self._tell(Forked(0, str(error), False))
+            return -1
+        if pid == 0:
+            os.setsid()
+            self._socket.close()
+            os.close(self._life)
+            # Python before 3.13 keeps the number that the main thread had in the parent
+            getattr(threading.main_thread(), "_set_native_id", int)()
+            return 0
+        _close(fds)
+        self._tell(Forked(pid, "", False))
+        return pid
+
+    def _become(self, body: Grow, fds: List[int]) -> None:
+        """The zygote that imports more."""
+        socket_fd, self._life = fds
+        self._die_with_kernel(self._life)
+        self._socket = socket.socket(fileno=socket_fd)
+        if body.directory:
+            os.chdir(body.directory)
+        if body.environment != self._environment:
+            os.environ.clear()
+            os.environ.update(body.environment)
+            self._environment = body.environment
+        self._grow(body.steps)
+
+    def _grow(self, steps: Sequence[ImportStep]) -> None:
+        """Imports, and says how far that went; a process in which something failed is of no use."""
+        printed, done = _Printed(), 0
+        bearings = Bearings()
+        try:
+            bearings.check()
+            for step in steps:
+                self._preload.add(step)
+                if not step.own:
+                    bearings.check()
+                done += 1
+        except LeftOut as why:
+            self._tell(Grown(done, str(why), 0))
+            os._exit(0)
+        stdout, stderr = printed.taken()
+        self._printed = (self._printed[0] + stdout, self._printed[1] + stderr)
+        self._preload.settle()
+        self._tell(Grown(len(steps), "", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+    def _become_stub(self, body: Fork, fds: List[int]) -> StubArguments:
+        control, monitor, kernel_region, stub_region, life, door, stdout, stderr = fds
+        self._die_with_kernel(life)
+        for fd, number, printed in ((stdout, 1, self._printed[0]), (stderr, 2, self._printed[1])):
+            os.dup2(fd, number)
+            os.close(fd)
+            if printed:
+                os.write(number, printed)
+        _seed()
+        sizes = (body.size, body.growth, body.limit)
+        return StubArguments(control, monitor, kernel_region, stub_region, *sizes, life, door, self._environment)
+
+
+class _Printed:
+    """Keeps what is written to stdout and stderr from now on until it is `taken`."""
+
+    def __init__(self) -> None:
+        self._files = [os.memfd_create("tritonlab printed") for _ in range(2)]
+        self._kept = [os.dup(number) for number in (1, 2)]
+        for file, number in zip(self._files, (1, 2)):
+            os.dup2(file, number)
+
+    def taken(self) -> Tuple[bytes, bytes]:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        found = []
+        for file, kept, number in zip(self._files, self._kept, (1, 2)):
+            os.dup2(kept, number)
+            os.close(kept)
+            found.append(os.pread(file, os.fstat(file).st_size, 0))
+            os.close(file)
+        return found[0], found[1]
+
+
+def _seed() -> None:
+    """Random numbers that no other fork has; Python's `random` sees to that itself."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+    torch: Optional[Any] = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.seed()
+
+
+def _close(fds: List[int]) -> None:
+    for fd in fds:
+        os.close(fd)
