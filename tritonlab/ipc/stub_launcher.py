@@ -55,6 +55,36 @@ class ShmSettings:
 DEFAULT_SHM = ShmSettings()
 
 
+#: Starts a stub with its ends of the link, the number of its door, and the sizes of its regions.
+Begin = Callable[[StubEnds, int, tuple[int, int, int | None]], ChildProcess]
+
+
+def new_process(interpreter: Interpreter) -> Begin:
+    """Runs the interpreter."""
+
+    def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
+        control, monitor, *regions, life = ends.inherited
+        numbers = [control, monitor, *regions, *(size or 0 for size in sizes), life, door]
+        return ChildProcess.start(
+            [interpreter.executable, str(STUB), *map(str, numbers)],
+            environment=interpreter.variables(os.environ),
+            stdout=ends.stdout_write,
+            stderr=ends.stderr_write,
+            inherited=(*ends.inherited, door),
+        )
+
+    return begin
+
+
+def fork_of(zygote: Zygote, paths: Sequence[str]) -> Begin:
+    """Has the zygote fork it, for a model that finds modules of its own in `paths`. Raises ForkRefused, ZygoteError."""
+
+    def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
+        return zygote.fork(sizes, paths, [*ends.inherited, door, ends.stdout_write, ends.stderr_write])
+
+    return begin
+
+
 class StubProcess:
     """A stub with its link, not yet a model: what the pool keeps warm and an instance takes over."""
 
@@ -64,14 +94,10 @@ class StubProcess:
         *,
         interpreter: Interpreter = KERNEL,
         shm: ShmSettings = DEFAULT_SHM,
-        zygote: Zygote | None = None,
-        paths: Sequence[str] = (),
+        begin: Begin | None = None,
     ) -> None:
-        """Starts the process, as a fork of `zygote` if there is one. `paths`: where its model finds modules of its own.
-
-        `await_hello` says whether it came up. Raises StubStartError if there is no process, ForkRefused and ZygoteError
-        if it has to come from elsewhere.
-        """
+        """Starts the process, by `begin` if it is not a new one of the interpreter. `await_hello` says whether it came
+        up. Raises StubStartError if there is no process, and what `begin` raises."""
         self.interpreter = interpreter
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
@@ -82,7 +108,7 @@ class StubProcess:
         with ExitStack() as undo:
             undo.callback(ends.close)
             try:
-                self._start(ends, shm, undo, zygote, paths)
+                self._start(ends, shm, undo, begin or new_process(interpreter))
             except (OSError, SharedMemoryError) as error:
                 raise StubStartError(f"cannot start the stub with '{interpreter.executable}': {error}") from error
             finally:
@@ -94,29 +120,14 @@ class StubProcess:
             undo.pop_all()
         _running.add(self)
 
-    def _start(
-        self, ends: StubEnds, shm: ShmSettings, undo: ExitStack, zygote: Zygote | None, paths: Sequence[str]
-    ) -> None:
+    def _start(self, ends: StubEnds, shm: ShmSettings, undo: ExitStack, begin: Begin) -> None:
         sizes = (shm.default_byte_size, shm.growth_byte_size, shm.limit)
         region = Region(ends.region, *sizes)
         os.ftruncate(ends.stub_region, shm.default_byte_size)
         self._regions = (region, RegionReader(ends.stub_region))
         self.forks = ForkLinks(self._link_reader, *sizes)
         undo.callback(self.forks.close)
-        door = self.forks.theirs.fileno()
-        control, monitor, *regions, life = ends.inherited
-        if zygote is not None:
-            inherited = [*ends.inherited, door, ends.stdout_write, ends.stderr_write]
-            self.child = zygote.fork(sizes, paths, inherited)
-        else:
-            numbers = [control, monitor, *regions, *(size or 0 for size in sizes), life, door]
-            self.child = ChildProcess.start(
-                [self.interpreter.executable, str(STUB), *map(str, numbers)],
-                environment=self.interpreter.variables(os.environ),
-                stdout=ends.stdout_write,
-                stderr=ends.stderr_write,
-                inherited=(*ends.inherited, door),
-            )
+        self.child = begin(ends, self.forks.theirs.fileno(), sizes)
         undo.callback(self.child.close)
         undo.callback(self.child.kill)
 

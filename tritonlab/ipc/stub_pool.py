@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from .first_imports import FirstImports, first_imports
 from .interpreter import Interpreter
 from .link_reader import LinkReader
-from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess
+from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess, fork_of
 from .zygote import ForkRefused, ZygoteError
 from .zygotes import Steps, WarmMemory, Zygotes
 
@@ -66,10 +66,8 @@ class StubPool:
             if zygote is None:
                 break
             try:
-                stub = StubProcess(
-                    self._link_reader, interpreter=interpreter, shm=self._shm, zygote=zygote, paths=paths
-                )
-                return stub, why
+                begin = fork_of(zygote, paths)
+                return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm, begin=begin), why
             except ForkRefused as error:
                 if error.stale:
                     zygotes.discard(zygote)

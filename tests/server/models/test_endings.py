@@ -196,7 +196,7 @@ def test_what_a_reload_replaced_is_listed_and_killed_by_hand(lab: Lab) -> None:
 
 
 def test_what_a_reload_replaced_is_ended_after_the_stated_time(tmp_path: Path) -> None:
-    lab = Lab(tmp_path, warm_stubs=0, drain_seconds=0.7)
+    lab = Lab(tmp_path, warm=0, drain_seconds=0.7)
     told = Told()
     lab.server.instruments.add(told)
     try:
