@@ -1,4 +1,4 @@
-"""The three ports of a server, started and stopped together: HTTP, gRPC and metrics."""
+"""This module opens the three ports of a server together, HTTP, gRPC and metrics, and closes them together."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Frontend(Protocol):
     """What listens on one port."""
 
     def start(self, address: str, port: int) -> int:
-        """Returns the port it listens on."""
+        """Listens, and returns the port."""
 
     def stop(self, timeout: float) -> None:
-        """Refuses new requests; those under way get `timeout` seconds."""
+        """Refuses new requests; requests under way get `timeout` seconds."""
 
 
 class ListenAddress(NamedTuple):
-    """A place is where one service listens; `shared`: beside other servers."""
+    """Where one service listens. With `shared`, other servers may listen there, too."""
 
     address: str
     port: int
@@ -45,8 +45,11 @@ class ListenAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """`http`, `grpc`, `metrics`: whether that port is opened. Port 0 is any free one. `metrics_address`: where HTTP
-    listens if left out. `client_shm`: whether clients may register shared memory (rule 6.10.1)."""
+    """Which ports are opened, and how.
+
+    `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address` is HTTP's if left
+    out. `client_shm`: whether clients may register shared memory (rule 6.10.1).
+    """
 
     http: bool = True
     grpc: bool = True
@@ -63,7 +66,8 @@ class EndpointOptions:
     grpc_options: GRPCOptions = field(default_factory=GRPCOptions)
 
     def places(self) -> dict[str, ListenAddress]:
-        """Service, as Triton calls it in its log -> where it listens, in the order Triton starts them."""
+        """Maps each service, by its name in Triton's log, to where it listens, in the order in which Triton starts
+        them."""
         places = {
             "GRPC": (self.grpc, ListenAddress(self.grpc_address, self.grpc_port, self.grpc_options.reuse_port)),
             "HTTP": (self.http, ListenAddress(self.http_address, self.http_port, self.http_options.reuse_port)),
@@ -72,13 +76,13 @@ class EndpointOptions:
         return {name: place for name, (allowed, place) in places.items() if allowed}
 
     def guarded(self) -> AccessRules:
-        """Who may ask: also whoever names the address that was asked for."""
+        """Returns the access rules; a client may also name the address that the server was told to listen on."""
         addresses = (self.http_address, self.metrics_address)
         return replace(self.access, hosts=(*self.access.hosts, *filter(None, addresses)))
 
     def check_free(self) -> None:
-        """Raises what `Endpoints` would for a port that is in use, or used twice; asked before models are loaded, which
-        takes long."""
+        """Raises what `Endpoints` would raise for a port that is in use, or used twice. Called before models are
+        loaded, as that takes long."""
         for (one, place), (other, another) in itertools.combinations(sorted(self.places().items(), key=_by_name), 2):
             if place[:2] == another[:2] and place.port:
                 raise InvalidArgumentError(
@@ -99,9 +103,9 @@ def _by_name(item: tuple[str, ListenAddress]) -> int:
 
 
 class Endpoints:
-    """The open ports of one server, from the constructor to `stop`. `started(service, place)` hears of each.
+    """The open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
 
-    Raises the TritonError of a port that cannot be opened; then none is.
+    Raises the TritonError of a port that cannot be opened; then no port is open.
     """
 
     def __init__(
@@ -139,12 +143,12 @@ class Endpoints:
 
     @classmethod
     def of(cls, server: Server, options: EndpointOptions | None = None) -> Endpoints:
-        """Those of a server in the kernel."""
+        """Opens the ports of a server in the kernel."""
         return cls(server.core, options)
 
     @property
     def http(self) -> str:
-        """`address:port`, empty while it is not open; so are the others."""
+        """`address:port` of HTTP; empty while it is not open. So it is for the others."""
         return self.places.get("HTTP", "")
 
     @property
@@ -157,8 +161,8 @@ class Endpoints:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What clients send with every request, where they need a token: tritonclient's `headers`, for either protocol.
-        Empty where they do not."""
+        """The headers that clients must send with every request, as tritonclient's `headers` for either protocol; empty
+        if they need no token."""
         return {AUTHORIZATION: f"Bearer {self._token}"} if self._token else {}
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
@@ -180,7 +184,7 @@ class Endpoints:
         self.stop()
 
     def __repr__(self) -> str:
-        """One line per port, as clients want to be given it."""
+        """Shows one line per port, in the form that clients want."""
         forms = (
             ("HTTP     http://{}", self.http),
             ("gRPC     {}", self.grpc),
@@ -192,7 +196,7 @@ class Endpoints:
 
 @contextlib.contextmanager
 def _named(service: str) -> Iterator[None]:
-    """Says which service an error is of, as Triton does."""
+    """Adds to an error which service it is about, as Triton does."""
     try:
         yield
     except TritonError as error:

@@ -1,5 +1,5 @@
-"""Reads a command line as tritonserver's getopt does: `--flag value`, `--flag=value`, flags that repeat, the beginning
-of a flag's name where it is unambiguous. What the flags are is one table, `flags.py`."""
+"""This module reads a command line as tritonserver's getopt does: `--flag value`, `--flag=value`, repeated flags, and
+flags shortened to an unambiguous beginning. One table lists the flags (`flags.py`)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .flag_values import SWITCH, CommandLineError, Kind
 class Flag:
     """One flag.
 
-    `place`: where its value goes, `<part>.<field>`, the same for flags that mean the same; empty for a flag that is
-    known and has no effect here, whose `about` then says why. Without a `default`, a flag that is not given has no
-    value, or an empty list of them. `ours`: tritonserver has no such flag; it is only known by its whole name, so that
-    the beginnings of tritonserver's flags stay as unambiguous as they are.
+    `place` is where its value goes, `<part>.<field>`, which flags of one meaning share; empty for a flag that is known
+    and has no effect here, and then `about` says why. Without a `default`, a flag that is not given has no value, or an
+    empty list of them. `ours` marks a flag that tritonserver lacks: it is only known by its whole name, so that the
+    beginnings of tritonserver's flags stay as unambiguous as they are.
     """
 
     name: str
@@ -39,8 +39,11 @@ class Group:
 
 
 class CommandLine:
-    """What a command line says. `values`: part -> field -> value, with the defaults of what was not given. `inert`: the
-    flags that were given and have no effect here. `given`: the names of all flags that were given."""
+    """What a command line says.
+
+    `values` maps part -> field -> value, with the defaults of flags that were not given; `inert` names the given flags
+    that have no effect here, `given` all flags that were given.
+    """
 
     def __init__(self, groups: Sequence[Group], arguments: Sequence[str]) -> None:
         """Raises CommandLineError with Triton's text, and for an unknown flag the nearest one that there is."""
@@ -104,7 +107,7 @@ class CommandLine:
 
 
 def usage(groups: Sequence[Group]) -> Iterator[str]:
-    """The table as `--help` prints it, line by line."""
+    """Returns the table as `--help` prints it, line by line."""
     for group in groups:
         yield f"\n{group.title}:"
         for flag in group.flags:

@@ -1,4 +1,5 @@
-"""One reader per kind of flag turns its text into a value; what cannot be read gets Triton's text (measured)."""
+"""This module reads the values of flags: one reader per kind. A value that cannot be read gets Triton's text
+(measured)."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ _INT64 = 1 << 63
 
 
 class CommandLineError(Exception):
-    """A command line that cannot be read; the text is for its author."""
+    """A command line cannot be read; the text says why to whoever wrote it."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """`shown` stands for the value in the help; `read(flag, text)` is the value, or raises CommandLineError. `many`: a
-    flag that is given again adds to what was given, others replace it."""
+    """How a kind of flag is read. `shown` stands for the value in the help; `read(flag, text)` returns the value, or
+    raises CommandLineError. With `many`, repeated flags add up; without, the last one counts."""
 
     shown: str
     read: Callable[[str, str], Any]
@@ -48,7 +49,7 @@ def _boolean(flag: str, text: str) -> bool:
 
 
 def _integer(flag: str, text: str) -> int:
-    """Triton reads `8000x` as 8000; here that is refused, with the same text as `x`."""
+    """Refuses `8000x`, which Triton reads as 8000, with the text that both have for `x`."""
     value = int(_number(int, text))
     if not -_INT32 <= value < _INT32:
         raise CommandLineError(f"Provided option value is out of bound. Got {text}")
@@ -63,7 +64,7 @@ def _size(flag: str, text: str) -> int:
 
 
 def _number(kind: type[int] | type[float], text: str) -> float:
-    """As C reads it: what Python takes besides, `1_0` and other scripts' digits, is none."""
+    """Reads a number as C does, which refuses some that Python takes, such as `1_0` and digits of other scripts."""
     try:
         value = kind(text)
         if not text.isascii() or "_" in text or value != value:
@@ -84,7 +85,7 @@ def _float(flag: str, text: str) -> float:
 
 
 def _pattern(flag: str, text: str) -> str:
-    """Triton takes any text, and a pattern that cannot be one then matches nothing."""
+    """Reads a regular expression. Triton takes any text, and an invalid pattern then matches nothing."""
     try:
         re.compile(text)
     except re.error as error:
@@ -93,7 +94,7 @@ def _pattern(flag: str, text: str) -> str:
 
 
 def one_of(*choices: str, exact: bool = False) -> Kind:
-    """`exact`: capital and small letters differ."""
+    """Makes the reader of one word out of several. With `exact`, capital and small letters differ."""
 
     def read(flag: str, text: str) -> str:
         for choice in choices:
@@ -112,7 +113,7 @@ def _setting(flag: str, text: str) -> tuple[str, str]:
 
 
 def _backend_setting(flag: str, text: str) -> tuple[str, str, str]:
-    """(backend, setting, value); the backend is "" where none is named: a setting for all of them."""
+    """Returns (backend, setting, value). The backend is "" if none is named: the setting is for all of them."""
     if text.startswith(","):
         raise CommandLineError(
             f"No backend specified. {flag} option format is <backend name>,<setting>=<value> or <setting>=<value>. "
@@ -134,7 +135,8 @@ def _policy_setting(flag: str, text: str) -> tuple[str, str, str]:
 
 
 def _trace_setting(flag: str, text: str) -> tuple[str, str, str]:
-    """(mode, setting, value); the mode is "" for what all modes share. The level is one word of rule 5.14.1."""
+    """Returns (mode, setting, value). The mode is "" for settings of all modes. The level is one word of rule
+    5.14.1."""
     if text.startswith(","):
         raise CommandLineError(
             f"No trace mode specified. {flag} option format is <trace mode>,<setting>=<value> or <setting>=<value>. "
@@ -162,7 +164,7 @@ def _trace_level(flag: str, text: str) -> str:
 
 
 def _named_setting(flag: str, text: str, what: str, optional: bool = False) -> tuple[str, str, str]:
-    """(name, setting, value). `optional`: the name may be left out."""
+    """Returns (name, setting, value). With `optional` the name may be left out."""
     head, equals, value = text.partition("=")
     name, comma, setting = head.partition(",")
     if not comma and optional:
@@ -183,7 +185,7 @@ def _pair(flag: str, text: str) -> tuple[int, int]:
 
 
 def _resource(flag: str, text: str) -> tuple[str, int, int]:
-    """(name, count, device); device -1 is every one."""
+    """Returns (name, count, device); device -1 stands for every device."""
     parts = text.split(":")
     if len(parts) not in (2, 3):
         raise CommandLineError(
@@ -210,7 +212,8 @@ def _restriction(what: str) -> Callable[[str, str], tuple[tuple[str, ...], str, 
 
 
 def restricted(what: str, restrictions: list[tuple[tuple[str, ...], str, str]]) -> dict[str, tuple[str, str]]:
-    """Category -> (header, value) that a request must carry. Raises CommandLineError if one is named twice."""
+    """Returns category -> (header, value) that a request must carry. Raises CommandLineError if a category is named
+    twice."""
     found: dict[str, tuple[str, str]] = {}
     for categories, header, value in restrictions:
         for category in categories:

@@ -1,7 +1,8 @@
-"""The flags of `tritonlab serve`: tritonserver's, its newest ones included, and five of ours for access (`access.py`).
+"""This table lists the flags of `tritonlab serve`: tritonserver's, including its newest, and five of ours for access
+(`access.py`).
 
-A flag that has no effect here is accepted, so that a command line that works there works here, and is named once at
-the start, with the reason that stands in its help.
+A tritonserver flag without effect here is accepted, so that a command line that works there works here. The server
+names each such flag once at its start, with the reason, which is also in the help.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What `tritonlab serve` says of its ports when they are open: who reaches them, and what they may do there."""
+"""This module words what `tritonlab serve` logs about its open ports: who can reach them, and what they may do
+there."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ Record = tuple[str, str]
 
 
 def openness(options: EndpointOptions, places: Mapping[str, str], model_control_mode: str) -> Iterator[Record]:
-    """Level and text of one log record each. `places`: service -> `address:port` of the ports that are open."""
+    """Returns level and text of each log record. `places` maps each open service to its `address:port`."""
     access = options.access
     for service, place in places.items():
         yield "INFO", f"{service} at {place} is open to {_whom(service, place, options)}"
@@ -47,7 +48,7 @@ def _is(address: str, what: str) -> bool:
 
 
 def _unrestricted(options: EndpointOptions, places: Mapping[str, str]) -> list[str]:
-    """The services whose model control needs no key (rule 6.1.3)."""
+    """Returns the services whose model control needs no key (rule 6.1.3)."""
     restricted = {"HTTP": options.http_options.restricted_api, "GRPC": options.grpc_options.restricted}
     return [service for service in places if "model-repository" not in restricted.get(service, ("model-repository",))]
 

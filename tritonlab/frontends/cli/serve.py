@@ -33,7 +33,7 @@ _SERVICES = {"GRPC": "GRPCInferenceService", "HTTP": "HTTPService", "Metrics": "
 
 
 def serve(arguments: Sequence[str]) -> int:
-    """Runs `tritonlab serve <arguments>` until a signal ends it; the exit status."""
+    """Runs `tritonlab serve <arguments>` until a signal ends it, and returns the exit status."""
     try:
         options = read_options(arguments)
     except (CommandLineError, TritonError) as error:
@@ -76,7 +76,7 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
 
 
 def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
-    """The server with its start-up models, and what writes its log."""
+    """Returns the server with its start-up models, and what writes its log."""
     with _creating_server():
         # one that is named twice is one, as on Triton
         options.server["repositories"] = list(dict.fromkeys(options.server["repositories"]))
@@ -108,7 +108,7 @@ def _abandon(core: InferenceServer, log: LogWriter, options: ServerOptions) -> N
 
 
 def _end(core: InferenceServer, endpoints: Endpoints, log: LogWriter, timeout: float) -> int:
-    """Lets no request in any more, and ends when those in flight are answered, or `timeout` seconds have passed."""
+    """Lets no further request in, and returns when those in flight are answered, or after `timeout` seconds."""
     end = time.monotonic() + timeout
     log.write("INFO", "Waiting for in-flight requests to complete.")
     endpoints.stop(timeout)
@@ -132,7 +132,7 @@ def _show_tables(log: LogWriter, core: InferenceServer, options: ServerOptions) 
 
 @contextlib.contextmanager
 def _creating_server() -> Iterator[None]:
-    """Errors say at what, as Triton's."""
+    """Says in errors, as Triton does, that they came up while the server was made."""
     try:
         yield
     except TritonError as error:
@@ -140,11 +140,12 @@ def _creating_server() -> Iterator[None]:
 
 
 class EndedEarly(BaseException):
-    """A signal came while models were loaded; no `except Exception` may stop it."""
+    """A signal came while models were loaded. It is not an Exception, so that no `except Exception` stops it."""
 
 
 class EndSignals:
-    """SIGINT and SIGTERM, from `__enter__` to `__exit__`: they end what is `raising`, and `wait`. Main thread only."""
+    """Catches SIGINT and SIGTERM between `__enter__` and `__exit__`: they end what is `raising`, and `wait`. For the
+    main thread only."""
 
     def __init__(self) -> None:
         # a handler may run in the middle of anything: of all queues, only this one's put is reentrant
@@ -184,5 +185,5 @@ class EndSignals:
             self._raises = False
 
     def wait(self) -> None:
-        """Until a signal has come."""
+        """Waits for a signal."""
         self._came.get()

@@ -32,9 +32,9 @@ ENDPOINT_GROUPS = tuple(
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """`server`: its `repositories`, and the fields of its Options. `exit_timeout`: seconds for requests in flight.
-    `inert`: flags that were given and have no effect. `help`: the command line asks for nothing but the table of
-    flags."""
+    """What a command line asks for. `server` holds its `repositories` and the fields of its Options, `exit_timeout` the
+    seconds for requests in flight, `inert` the flags that were given and have no effect. With `help` it asks for the
+    table of flags only."""
 
     server: dict[str, Any]
     endpoints: EndpointOptions
@@ -44,13 +44,14 @@ class ServerOptions:
     help: bool
 
     def make_server(self) -> InferenceServer:
-        """The server, with nothing loaded yet. Raises TritonError."""
+        """Makes the server, with nothing loaded yet. Raises TritonError."""
         settings = dict(self.server)
         return InferenceServer(settings.pop("repositories"), Options(**settings), load_models=False)
 
 
 def read_options(arguments: Sequence[str]) -> ServerOptions:
-    """Raises CommandLineError with Triton's text, or InvalidArgumentError."""
+    """Reads the command line of `tritonlab serve`. Raises CommandLineError with Triton's text, or
+    InvalidArgumentError."""
     line = CommandLine(GROUPS, arguments)
     values = line.values
     server, process = values["server"], values["process"]
@@ -76,8 +77,8 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
 
 
 def read_endpoint_options(arguments: Sequence[str], access: AccessRules) -> EndpointOptions:
-    """The same from flags about endpoints only: what `%triton serve` takes. `access`: the rules where none is given.
-    Raises CommandLineError, or InvalidArgumentError."""
+    """Reads the flags that `%triton serve` takes: those about endpoints only. `access` holds the rules where no flag
+    gives any. Raises CommandLineError, or InvalidArgumentError."""
     return _endpoints(CommandLine((*ENDPOINT_GROUPS, NOTEBOOK), arguments).values, access)
 
 
@@ -113,7 +114,8 @@ def _token(path: str) -> str:
 
 
 def _cache(values: dict[str, Any]) -> str:
-    """As `--cache-config` takes it; there is one cache, with one setting, so that the last word holds."""
+    """Returns the cache in the form of `--cache-config`. There is one cache with one setting, so the last flag
+    counts."""
     if values["settings"]:
         return "{},{}={}".format(*values["settings"][-1])
     size = values.get("byte_size", 0)
@@ -121,7 +123,7 @@ def _cache(values: dict[str, Any]) -> str:
 
 
 def _limits(resources: Sequence[tuple[str, int, int]]) -> Limits:
-    """Resource -> count on every device, or device -> count."""
+    """Returns resource -> count on every device, or resource -> device -> count."""
     found: dict[str, int | dict[int, int]] = {}
     for name, count, device in resources:
         known = found.get(name)
@@ -130,7 +132,7 @@ def _limits(resources: Sequence[tuple[str, int, int]]) -> Limits:
 
 
 def _trace(values: dict[str, Any]) -> TraceSetting:
-    """`--trace-config` with what the deprecated flags say beneath it."""
+    """Returns the settings of `--trace-config`, on top of those of the deprecated flags."""
     shared: dict[str, str] = {}
     own: dict[str, list[tuple[str, str]]] = {"triton": [], "opentelemetry": []}
     levels = list(values["levels"])
@@ -154,7 +156,7 @@ def _trace(values: dict[str, Any]) -> TraceSetting:
 
 
 def _levels(names: Iterable[str]) -> tuple[str, ...]:
-    """OFF takes back what was said before it."""
+    """Returns the trace levels; OFF takes back the ones before it."""
     found: set[str] = set()
     for name in names:
         found = set() if name.upper() == "OFF" else found | {name.upper()}

@@ -1,4 +1,5 @@
-"""These tables are what Triton prints when its models are loaded: backends in use, models, the server's options."""
+"""This module makes the tables that Triton prints when its models are loaded: backends in use, models, the server's
+options."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ...server.models.backends import DEFAULT_DIRECTORY
 
 
 def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
-    """The backends of the models that serve, where their code is, and the settings they run with."""
+    """Shows the backends of the models that serve, where their code is, and the settings they run with."""
     directory = str(options.get("backend_directory") or DEFAULT_DIRECTORY)
     settings = {
         "auto-complete-config": "false" if options["strict_model_config"] else "true",
@@ -29,7 +30,7 @@ def backend_table(core: InferenceServer, options: Mapping[str, Any]) -> str:
 
 
 def model_table(core: InferenceServer) -> str:
-    """Every version that was loaded, or tried, and why it does not serve if it does not."""
+    """Shows every version that was loaded or tried, with the reason if it does not serve."""
     rows = [
         [entry["name"], entry["version"], f"{entry['state']}{': ' + entry['reason'] if 'reason' in entry else ''}"]
         for entry in core.index()
@@ -39,7 +40,7 @@ def model_table(core: InferenceServer) -> str:
 
 
 def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
-    """Triton's rows, without those about memory pools that do not exist here."""
+    """Shows Triton's options, without those about memory pools that do not exist here."""
     metadata = core.server_metadata()
     rows = [
         ("server_id", metadata["name"]),
@@ -60,7 +61,7 @@ def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout
 
 
 def _resources(limits: Limits) -> Iterator[str]:
-    """As Triton writes them, the missing comma included."""
+    """Writes resource limits as Triton does, including its missing comma."""
     for name, limit in limits.items():
         for device, count in (limit if isinstance(limit, Mapping) else {-1: limit}).items():
             yield f'{{"name":"{name}", "count":{count} "device":{device}}}'

@@ -52,7 +52,7 @@ _USED = {
 
 
 def _private_floor() -> tuple[Any, str]:
-    """`cygrpc`, or nothing of it and why."""
+    """Returns `cygrpc` and no reason; or, if something of it is missing, nothing and the reason."""
     try:
         from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
@@ -89,13 +89,13 @@ def _status(code: grpc.StatusCode, text: str) -> Any:
 
 
 def _ignore(event: Any) -> None:
-    """Of operations whose end needs no answer."""
+    """Handles the end of operations after which nothing is to be done."""
 
 
 class GRPCCall:
-    """One call on its way. A subclass says what happens with its messages; its constructor starts the reading.
+    """One call on its way. Its constructor starts reading; a subclass decides what happens with the messages.
 
-    `metadata`: what the client sent beside its messages, keys in lower case.
+    `metadata`: what the client sent beside its messages, with keys in lower case.
     """
 
     #: `gzip` or `deflate`, where responses are to be compressed if the client can read that
@@ -115,7 +115,8 @@ class GRPCCall:
         raise NotImplementedError
 
     def _on_closed(self, event: Any) -> None:
-        """The call is over for the client: it has its status, cancelled, is gone, or its deadline has passed."""
+        """Hears that the call is over for the client: it has its status, has cancelled, is gone, or its deadline has
+        passed."""
         if event.batch_operations[0].cancelled():
             self.cancelled()
 
@@ -128,7 +129,7 @@ class GRPCCall:
 
 
 class UnaryCall(GRPCCall):
-    """One message, one answer: `handle` is called on the serving thread and must not block; `respond` or `fail` ends
+    """One message, one answer. `handle` is called on the serving thread and must not block; `respond` or `fail` ends
     the call, from any thread, once."""
 
     def __init__(self, event: Any) -> None:
@@ -150,7 +151,7 @@ class UnaryCall(GRPCCall):
         raise NotImplementedError
 
     def without_message(self) -> None:
-        """The client sends none, or is gone: then nobody reads this."""
+        """Called when the client sends no message, or is gone; then nobody reads an answer."""
         self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
 
     def respond(self, message: bytes) -> None:
@@ -171,7 +172,7 @@ class UnaryCall(GRPCCall):
 
 
 class StreamCall(GRPCCall):
-    """Messages both ways. `handle` as in UnaryCall, once per message, `closed` after the last one.
+    """Messages both ways. `handle` is called as in UnaryCall, for each message, and `closed` after the last one.
 
     One write is under way at a time; more wait in a queue, whose length in bytes is bounded.
     """
@@ -193,11 +194,11 @@ class StreamCall(GRPCCall):
         raise NotImplementedError
 
     def closed(self) -> None:
-        """The client sends no more."""
+        """Called when the client sends no more."""
         raise NotImplementedError
 
     def stop_reading(self) -> None:
-        """What the client sent last was its last."""
+        """Reads no more: the client's last message was the last one."""
         self.input_over = True
         self.closed()
 
@@ -220,7 +221,7 @@ class StreamCall(GRPCCall):
         self._read()
 
     def write(self, message: bytes) -> None:
-        """Sends a message after those before it. A client that does not take them loses its stream."""
+        """Sends a message after those before it. A client that does not read them loses its stream."""
         with self._lock:
             if self.over or self._end is not None:
                 return
@@ -285,7 +286,7 @@ CallFactory: TypeAlias = Callable[[Any], object]
 
 
 class RefusedCall(UnaryCall):
-    """Answers a call of any kind with an error, whatever it says."""
+    """Answers a call of any kind with an error."""
 
     def __init__(self, event: Any, code: grpc.StatusCode, text: str) -> None:
         super().__init__(event)
@@ -314,7 +315,7 @@ class CallServer:
         self._thread = threading.Thread(target=self._serve, name="grpc", daemon=True)
 
     def listen(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
-        """Binds `host:port`, port 0 for any that is free; the port. Raises OSError."""
+        """Binds `host:port` and returns the port; port 0 is any free one. Raises OSError."""
         inner: list[Any] = [] if credentials is None else [credentials]
         if inner and not MISSING:
             inner = [credentials._credentials]  # type: ignore[union-attr]
@@ -355,8 +356,8 @@ class CallServer:
             event = None  # a queue with an event that holds a call cannot shut down
 
     def stop(self, grace: float = 0) -> None:
-        """No new calls; those under way have `grace` seconds to end, then they are cancelled. Blocking; safe to call
-        twice, and without a start."""
+        """Refuses new calls and waits. Calls under way have `grace` seconds to end, then they are cancelled. May be
+        called twice, and without a start."""
         if not self._running:
             return
         self._running = False

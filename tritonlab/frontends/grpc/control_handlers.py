@@ -1,4 +1,5 @@
-"""Every RPC of the service but inference: one row of RPCS each (rule 6.12). They may block, and run on a pool."""
+"""This table has one row for every RPC other than inference (rule 6.12). The handlers may block; they run on a pool of
+threads."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Services(NamedTuple):
 
 
 class Rpc(NamedTuple):
-    """One RPC: the category it is restricted by (rule 6.1.3), its request's class, and what answers one."""
+    """One RPC: the category it is restricted by (rule 6.1.3), the class of its request, and what answers one."""
 
     category: str
     request: Any
@@ -36,7 +37,7 @@ class Rpc(NamedTuple):
 
 
 class ControlCall(UnaryCall):
-    """One call of one of RPCS."""
+    """One call of an RPC of the table."""
 
     def __init__(self, event: Any, rpc: Rpc, services: Services, pool: ThreadPoolExecutor) -> None:
         self._rpc = rpc
@@ -68,7 +69,7 @@ class ControlCall(UnaryCall):
 
 
 class _Status(NamedTuple):
-    """A message that is written already."""
+    """A message that is serialized already."""
 
     text: bytes
 

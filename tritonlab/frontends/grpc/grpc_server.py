@@ -64,7 +64,7 @@ class GRPCOptions:
     max_connection_age_grace_ms: int | None = None
 
     def channel_arguments(self) -> list[tuple[str, int]]:
-        """What gRPC calls them."""
+        """Returns the options under gRPC's names."""
         given = {
             "grpc.keepalive_time_ms": self.keepalive_time_ms,
             "grpc.keepalive_timeout_ms": self.keepalive_timeout_ms,
@@ -83,7 +83,8 @@ class GRPCOptions:
         ]
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """Raises InvalidArgumentError for a file that cannot be read."""
+        """Returns the server's credentials, None without SSL. Raises InvalidArgumentError for a file that cannot be
+        read."""
         if not self.use_ssl and not self.use_ssl_mutual:
             return None
         key, cert = _file("key", self.server_key), _file("cert", self.server_cert)
@@ -139,7 +140,7 @@ class GRPCServer:
         return {name: factory if name == live else self._guarded(factory) for name, factory in methods.items()}
 
     def _guarded(self, factory: CallFactory) -> CallFactory:
-        """The factory, for those alone that send the token, if there is one."""
+        """Wraps a factory so that only calls with the token reach it, if there is a token."""
         access = self._options.access
         if not access.token:
             return factory
@@ -153,7 +154,7 @@ class GRPCServer:
         return guarded
 
     def _restricted(self, category: str, factory: CallFactory) -> CallFactory:
-        """The factory, for those alone that send what the category asks for (rule 6.1.3)."""
+        """Wraps a factory so that only calls with the category's key and value reach it (rule 6.1.3)."""
         if category not in self._options.restricted:
             return factory
         key, value = self._options.restricted[category]
@@ -168,7 +169,7 @@ class GRPCServer:
         return restricted
 
     def start(self, address: str, port: int) -> int:
-        """Listens; returns the port, where `port` is 0 the one that was free. Raises UnavailableError."""
+        """Listens, and returns the port; port 0 is any free one. Raises UnavailableError."""
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         try:
             bound = self._server.listen(place, self._options.credentials())
@@ -178,6 +179,6 @@ class GRPCServer:
         return bound
 
     def stop(self, timeout: float = 0) -> None:
-        """Refuses new calls; those under way have `timeout` seconds, then they are cancelled. Blocking."""
+        """Refuses new calls and waits. Calls under way have `timeout` seconds, then they are cancelled."""
         self._server.stop(timeout)
         self._pool.shutdown(wait=False)

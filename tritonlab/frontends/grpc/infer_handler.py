@@ -1,4 +1,4 @@
-"""ModelInfer: one request, one response (rules 6.7, 3.7.4)."""
+"""This module answers ModelInfer: one request, one response (rules 6.7, 3.7.4)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .infer_response_writer import InferResponseWriter, OutputsWanted
 
 
 class Asked(NamedTuple):
-    """A request, the version it is for, how its outputs are wanted, whether an empty final response is (rule 3.7.5),
-    and the version that the client named."""
+    """A request, the version it is for, how its outputs are wanted, whether an empty final response is wanted (rule
+    3.7.5), and the version that the client named."""
 
     request: InferenceRequest
     found: ModelVersion
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 class InferService:
-    """What the infer calls of a server share: the exchange, and the way from messages to requests and back."""
+    """What all infer calls of a server share: the exchange, the reader of requests and the writer of responses."""
 
     def __init__(
         self, core: InferenceServer, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None
@@ -43,7 +43,7 @@ class InferService:
         self._reader = InferRequestReader(shared_memory, forwarded)
 
     def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
-        """What a message asks for. Raises TritonError, for what Triton looks at first."""
+        """Reads the request of a message. Raises TritonError for the fault that Triton finds first."""
         number = checked_version(message.model_version) if message.model_version else -1
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)

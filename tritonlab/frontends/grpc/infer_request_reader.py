@@ -1,4 +1,5 @@
-"""ModelInferRequest messages as requests, with Triton's checks in Triton's order (rules 6.4, 6.7, 6.10)."""
+"""This module makes requests of ModelInferRequest messages, with Triton's checks in Triton's order (rules 6.4, 6.7,
+6.10)."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ _WIDTHS = {"int_contents": np.dtype(np.int32), "uint_contents": np.dtype(np.uint
 
 
 def checked_version(text: str) -> int:
-    """A model version of a message: -1 for none. Raises InvalidArgumentError with the texts of rule 6.7.2."""
+    """Returns the model version of a message; -1 for none. Raises InvalidArgumentError with the texts of rule 6.7.2."""
     if _NEGATIVE.match(text):
         raise InvalidArgumentError(
             f"invalid model version specified '{text}' , version should be an integral value > 0"
@@ -63,8 +64,8 @@ def checked_version(text: str) -> int:
 
 
 def parse(data: bytes) -> tuple[Any, Raw]:
-    """A ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large: the parser would
-    copy them twice. Raises google.protobuf.message.DecodeError."""
+    """Returns a ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large, as the
+    parser would copy them twice. Raises google.protobuf.message.DecodeError."""
     apart = _without_raw(data) if len(data) >= _LARGE else None
     if apart is not None:
         return service_pb2.ModelInferRequest.FromString(apart[0]), apart[1]
@@ -76,8 +77,8 @@ _RAW_TAG = 7 << 3 | 2
 
 
 def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
-    """The message without its field 7, and what that holds; None for what the parser must look at whole, which may be
-    no message."""
+    """Returns the message without its field 7, and that field's values; None if the parser must read all of it, and may
+    find that it is not a message."""
     view = memoryview(data)
     rest: list[memoryview] = []
     raw: list[memoryview] = []
@@ -109,7 +110,8 @@ def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` and what follows it. Raises IndexError at the end, ValueError if it is too long."""
+    """Returns the number at `position`, and where it ends. Raises IndexError at the end of the data, ValueError if the
+    number is too long."""
     number = 0
     for shift in range(0, 70, 7):
         byte = data[position]
@@ -175,7 +177,8 @@ def _wrong_type(key: str, expected: str) -> InvalidArgumentError:
 
 
 class InferRequestReader:
-    """Makes requests of messages. `forwarded`: which of a call's headers become parameters (rule 6.14); None: none."""
+    """Makes requests of messages. `forwarded` tells which headers of a call become parameters (rule 6.14); None:
+    none."""
 
     def __init__(self, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None) -> None:
         self._shared_memory = shared_memory
@@ -273,7 +276,7 @@ def _check_names(request: InferenceRequest, inputs: Any) -> None:
 
 
 def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
-    """(region, offset, byte size) of a tensor in shared memory; None for one that is not (rule 6.10.4)."""
+    """Returns (region, offset, byte size) of a tensor in shared memory; None for one that is not (rule 6.10.4)."""
     region = _of_kind(name, parameters, "shared_memory_region", "string_param")
     if region is None:
         for key in ("shared_memory_offset", "shared_memory_byte_size"):
@@ -293,7 +296,8 @@ def _region(name: str, parameters: Any) -> tuple[str, int, int] | None:
 
 
 def _of_kind(name: str, parameters: Any, key: str, kind: str) -> Any:
-    """The parameter's value, None if it is not there."""
+    """Returns the value of a parameter, None if it is not there. Raises InvalidArgumentError for a value of another
+    kind."""
     if key not in parameters:
         return None
     value = parameters[key]
@@ -314,7 +318,8 @@ def _classes(parameters: Any) -> int:
 
 
 def _numbers(values: Any, width: Any) -> NDArray[Any]:
-    """The elements of a repeated field, in pieces: 5 million at once stopped every other thread for 130 ms."""
+    """Returns the elements of a repeated field. They are read in pieces: 5 million at once stopped every other thread
+    for 130 ms."""
     found = np.empty(len(values), width)
     for start in range(0, len(values), _AT_ONCE):
         if start:
@@ -325,7 +330,7 @@ def _numbers(values: Any, width: Any) -> NDArray[Any]:
 
 
 def _typed(each: Any, datatype: DataType, model_name: str) -> NDArray[Any]:
-    """The elements of `contents` (rule 6.7.1)."""
+    """Returns the elements of `contents` (rule 6.7.1)."""
     contents = each.contents
     found: NDArray[Any] | None = None
     about = f"unexpected explicit tensor data for input tensor '{each.name}' for model '{model_name}'"

@@ -1,8 +1,8 @@
-"""Responses as messages, written straight into the wire form of protobuf.
+"""This module writes responses straight into the wire form of protobuf.
 
 A `ModelInferResponse` is a list of short fields and the outputs' bytes. Joining the pieces copies a large output once;
-building the message object and serializing it would copy it twice more. Field numbers are those of `grpc_service.proto`
-in tritonclient's `service_pb2`, which the tests parse the result with.
+building the message object and serializing it would copy it twice more. The field numbers are those of
+`grpc_service.proto` in tritonclient's `service_pb2`, with which the tests parse the result.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _Piece = Any  # bytes, or an array whose bytes they are
 
 
 class OutputsWanted(NamedTuple):
-    """How a client wants the outputs of its request to a version, where that is not simply as they are."""
+    """How a client wants the outputs of its request to a version, unless it wants them as they are."""
 
     plans: Mapping[str, OutputPlan]
     version: ModelVersion
 
 
 def varint(number: int) -> bytes:
-    """An unsigned number as protobuf writes it; a negative one as its 64-bit complement."""
+    """Encodes an unsigned number as protobuf does; a negative one as its 64-bit complement."""
     number &= 0xFFFFFFFFFFFFFFFF
     if number < 0x80:
         return bytes((number,))
@@ -42,7 +42,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A field of the length-delimited kind: a string, bytes or a message."""
+    """Encodes a length-delimited field: a string, bytes or a message."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
@@ -59,7 +59,7 @@ def _output(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _parameter(key: str, value: ParameterValue) -> bytes:
-    """One entry of a map of InferParameter; its kind is that of the Python value."""
+    """Encodes one entry of a map of InferParameter; the Python value decides its kind."""
     if isinstance(value, bool):
         content = b"\x08\x01" if value else b"\x08\x00"
     elif isinstance(value, int):
@@ -85,7 +85,7 @@ class InferResponseWriter:
         response: InferenceResponse,
         wanted: OutputsWanted | None = None,
     ) -> bytes:
-        """The ModelInferResponse. Raises TritonError for an output that does not fit its plan."""
+        """Returns the ModelInferResponse. Raises TritonError for an output that does not fit its plan."""
         return b"".join(self._pieces(response, wanted))
 
     def stream_response(
@@ -94,8 +94,8 @@ class InferResponseWriter:
         wanted: OutputsWanted | None = None,
         asked_version: str = "",
     ) -> bytes:
-        """The ModelStreamInferResponse with it, and whether it is the last one of its request (rule 3.7.5).
-        `asked_version`: the one that the client named."""
+        """Returns the ModelStreamInferResponse, which also says whether it is the last one of its request (rule 3.7.5).
+        `asked_version`: the version that the client named."""
         pieces = self._pieces(response, wanted, asked_version)
         pieces.insert(1, _FINAL[response.final])
         size = sum([piece.nbytes if type(piece) is not bytes else len(piece) for piece in pieces])
@@ -130,15 +130,15 @@ _EMPTY = memoryview(b"")
 
 
 def stream_error(text: str, response: bytes) -> bytes:
-    """The ModelStreamInferResponse of an error (rule 6.13.2); `response` says what it answers."""
+    """Returns the ModelStreamInferResponse of an error (rule 6.13.2); `response` tells which request it answers."""
     return field(1, text.encode("utf-8", "replace")) + field(2, response)
 
 
 def refused(request_id: str) -> bytes:
-    """What a refused request is answered with, beside the text (measured): its id, and nothing else."""
+    """Returns the response to a refused request, beside the error's text: its id and nothing else (measured)."""
     return field(3, request_id.encode()) if request_id else b""
 
 
 def failed(model_name: str, asked_version: str, request_id: str, final: bool) -> bytes:
-    """The same for an error of the model; its version is the text that the client sent (measured)."""
+    """Returns the response to a request whose model failed; its version is the text that the client sent (measured)."""
     return _head(model_name, asked_version) + refused(request_id) + _FINAL[final]

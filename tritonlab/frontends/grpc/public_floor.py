@@ -1,10 +1,11 @@
-"""grpcio's public server under the names of its private `cygrpc` that `calls.py` uses, for a grpcio that lacks those.
+"""This module offers grpcio's public server under the names of its private `cygrpc` that `calls.py` uses, for a grpcio
+that lacks those.
 
 The public server runs each call on a thread of its pool, and reads and writes block there. So a call here has two
-threads, one that waits for what is to be sent and one for the client's next message, and what they find goes to the one
-serving thread as events, as it would from a completion queue: the handlers see no difference. It is slower (the head of
-`calls.py` has numbers), a stream that is ended while its client reads nothing has the status CANCELLED, and one whose
-client is gone may look first as if that had sent its last message.
+threads, one that waits for what is to be sent and one for the client's next message. What they find goes to the one
+serving thread as events, as it would from a completion queue, so the handlers see no difference. It is slower (the head
+of `calls.py` has numbers). A stream that is ended while its client reads nothing has the status CANCELLED, and a client
+that is gone may first look as if it had sent its last message.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class CompletionQueue:
         self._events: SimpleQueue[Any] = SimpleQueue()
 
     def post(self, tag: Tag | None, **content: Any) -> None:
-        """What happened, for the serving thread; without a tag that nothing will happen any more."""
+        """Tells the serving thread what happened; without a tag, that nothing more will happen."""
         kind = CompletionType.operation_complete if tag is not None else CompletionType.queue_shutdown
         self._events.put(SimpleNamespace(tag=tag, completion_type=kind, **content))
 
@@ -85,7 +86,7 @@ class CompletionQueue:
 
 
 class PublicCall:
-    """A call between its handler, which starts operations, and the threads that carry them out."""
+    """Connects a call's handler, which starts operations, with the threads that carry them out."""
 
     def __init__(self, queue: CompletionQueue, readers: ThreadPoolExecutor, requests: Any, context: Any) -> None:
         self._queue = queue
@@ -121,7 +122,7 @@ class PublicCall:
         self._queue.post(tag, batch_operations=(operation,))
 
     def sent(self) -> Iterator[bytes]:
-        """The messages, as grpcio's thread sends them: it comes back for the next one when one has gone."""
+        """Yields the messages to grpcio's thread, which asks for the next one when one was sent."""
         while (batch := self._to_send.get()) is not None:
             operations, tag = batch
             for operation in operations:
@@ -150,7 +151,7 @@ class Server(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in it
         self._queue = queue
 
     def add_http2_port(self, address: bytes, credentials: grpc.ServerCredentials | None = None) -> int:
-        """0 for one that cannot be had, as of the private server."""
+        """Returns the port; 0 if it cannot be had, as the private server does."""
         try:
             if credentials is None:
                 return int(self._server.add_insecure_port(address.decode()))
@@ -165,7 +166,7 @@ class Server(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic in it
         self._on_call = tag  # asked again after each call, in vain: all are taken
 
     def service(self, details: Any) -> Any:
-        """Every method is a stream both ways; which of them there are is known above."""
+        """Treats every method as a stream both ways; `calls.py` knows which methods there are."""
 
         def run(requests: Any, context: Any) -> Iterator[bytes]:
             call = PublicCall(self._queue, self._readers, requests, context)

@@ -1,4 +1,5 @@
-"""ModelStreamInfer: requests to any models, and their responses as they are produced (rules 6.13, 3.7.5)."""
+"""This module answers ModelStreamInfer: requests to any models, and their responses as they are produced (rules 6.13,
+3.7.5)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from .infer_response_writer import failed, refused, stream_error
 
 
 class ModelStreamInferCall(StreamCall):
-    """One stream. Its requests run at once; it ends when the client has sent the last one and all have ended."""
+    """One stream. Each request runs as soon as it comes; the stream ends when the client has sent the last one and all
+    have ended."""
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self.compression = compression

@@ -48,7 +48,8 @@ class ConnectionHost(Protocol):
 
 
 class KnownHead(NamedTuple):
-    """`size`: bytes of the body behind it. `request`: the one it was first seen in, without its body."""
+    """A head that was answered before: `size` is the bytes of the body behind it, `request` the first request with it,
+    without its body."""
 
     size: int
     request: Request
@@ -98,7 +99,7 @@ class HttpConnection(asyncio.Protocol):
             self._writer.refuse(str(error))
 
     def eof_received(self) -> bool:
-        """Whether the connection is kept, for answers that are still to be given."""
+        """Tells whether the connection is kept, for answers that are still to be given."""
         self._ended = True
         return self._current is not None
 
@@ -124,12 +125,13 @@ class HttpConnection(asyncio.Protocol):
         return self._current is not None
 
     def close(self) -> None:
-        """Ends it, what is written included, if nothing is under way; else with the answer to that."""
+        """Ends the connection once everything is written: at once if nothing is under way, else with the answer to
+        that."""
         if self._current is None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Ends it now."""
+        """Ends the connection now."""
         if self._task is not None:
             self._task.cancel()
         self._transport.abort()
@@ -137,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
     # -- requests
 
     def _answer(self, known: KnownHead, body: memoryview) -> bool:
-        """Answers a request whose head is known; False if it must be parsed."""
+        """Answers a request whose head is known; returns False if it must be parsed."""
         if self._writer.waits or self._server.stopping:
             return False
         reply = known.answer(body)
@@ -189,8 +191,8 @@ class HttpConnection(asyncio.Protocol):
 
     @staticmethod
     def _is_plain(request: Request, head: bytes, size: int) -> bool:
-        """Whether a request that came at once, its body of `size` bytes, has nothing in its head that concerns the
-        connection."""
+        """Tells whether a request came in one piece, its body of `size` bytes included, and nothing in its head
+        concerns the connection."""
         whole = size == len(request.body) and not request.chunked and len(head) <= _MAX_HEAD
         return whole and request.keep_alive and not request.expects
 
@@ -224,7 +226,7 @@ class HttpConnection(asyncio.Protocol):
             self._over(keep_alive)
 
     def _over(self, keep_alive: bool) -> None:
-        """The request under way is answered, or never will be."""
+        """Goes on to the next request: the one under way is answered, or never will be."""
         self._current = self._task = None
         if not keep_alive or self._server.stopping or (self._ended and not self._queue):
             self._queue.clear()

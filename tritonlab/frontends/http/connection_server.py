@@ -1,4 +1,4 @@
-"""Serves connections from a thread of its own, whatever the process's main thread does."""
+"""This module serves HTTP connections from a thread of its own, whatever the process's main thread does."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _defect(error: Exception) -> HttpReply:
 
 
 class ConnectionServer:
-    """One listening socket, one event loop, one thread. Started and stopped at most once.
+    """One listening socket, one event loop, one thread. It is started and stopped at most once.
 
-    `app` answers requests, on the event loop; `defect` makes a reply of an exception that it did not account for.
+    `app` answers requests, on the event loop; `defect` makes the reply for an exception that `app` did not expect.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ConnectionServer:
         self._stop: asyncio.Event | None = None
 
     def start(self, address: str, port: int, shared: bool = False) -> int:
-        """The port it listens on. Raises UnavailableError or InvalidArgumentError as `listen` does."""
+        """Listens, and returns the port. Raises UnavailableError or InvalidArgumentError as `listen` does."""
         listener = listen(address, port, shared)
         bound = int(listener.getsockname()[1])
 

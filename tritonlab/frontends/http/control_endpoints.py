@@ -1,7 +1,7 @@
-"""Each endpoint other than inference is a method here, which takes an HttpCall and gives an HttpReply (rules 6.1, 6.10,
-5.11 and 5.14).
+"""Each endpoint other than inference is a method here, which takes an HttpCall and returns an HttpReply (rules 6.1,
+6.10, 5.11 and 5.14).
 
-They may block, on a thread of their own.
+The methods may block; they run on a thread of their own.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ _LOG_FIELDS = {
 
 
 def _trace_values(request: Any) -> dict[str, list[str] | None]:
-    """The settings as `TraceSettings.update` takes them, of the types that Triton wants, in its order."""
+    """Returns the settings as `TraceSettings.update` takes them, with types checked as Triton checks them, in its
+    order."""
     found: dict[str, list[str] | None] = {}
     given, _ = find(request, "trace_file")
     if given:
@@ -220,7 +221,7 @@ def _trace_values(request: Any) -> dict[str, list[str] | None]:
 
 
 def decode_base64(text: str) -> bytes:
-    """Decodes base64 as Triton does: what is none is skipped (measured)."""
+    """Decodes base64 as Triton does: other characters are skipped (measured)."""
     found, left = bytearray(), ""
     for start in range(0, len(text), _AT_ONCE):
         digits = left + _NOT_BASE64.sub("", text[start : start + _AT_ONCE])
@@ -233,7 +234,8 @@ def decode_base64(text: str) -> bytes:
 
 
 def _model(call: HttpCall) -> tuple[str, str]:
-    """Name and version of the path, "" for none. Raises InvalidArgumentError for a version of more than 64 bits."""
+    """Returns name and version of the path, "" for none. Raises InvalidArgumentError for a version of more than 64
+    bits."""
     version = call.path.get("version", "")
     version_number(version)
     return call.path.get("model", ""), version

@@ -1,4 +1,4 @@
-"""Compressed bodies (rule 6.3.6): what a client sent, and what it accepts."""
+"""This module decompresses what clients send, and picks the compression that they accept (rule 6.3.6)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
 def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) -> bytes | bytearray | memoryview:
-    """The body as it was before the client compressed it; `limit` bounds its size in bytes.
+    """Returns the body as it was before the client compressed it; `limit` bounds its size in bytes.
 
-    As on Triton, what follows the compressed data is ignored, and what is cut off, damaged or no compressed data at
-    all gives as much as can be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError.
+    As on Triton, data behind the compressed data is ignored; if that is cut off, damaged or not compressed at all, the
+    body is what could be read (measured). Raises UnsupportedError for another encoding, InvalidArgumentError for an
+    empty body and for one over the limit.
     """
     if encoding == "identity":
         return body
@@ -45,7 +46,7 @@ def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) 
 
 
 def _until_damage(decompress: Callable[[memoryview], bytes], piece: memoryview) -> bytearray:
-    """What is read of a piece that cannot be read to its end: zlib keeps that to itself where it raises."""
+    """Returns what can be read of a damaged piece; zlib keeps that to itself when it raises."""
     data = bytearray()
     with contextlib.suppress(zlib.error):
         for at in range(len(piece)):
@@ -59,8 +60,8 @@ def compress(encoding: str, pieces: Iterable[bytes | memoryview]) -> bytes:
 
 
 def accepted(header: str) -> str:
-    """The encoding to answer in, by an Accept-Encoding header: the heaviest of those known, the first of equals;
-    "identity" or "" for none."""
+    """Picks the encoding of an answer by an Accept-Encoding header: the known one with the highest weight, the first of
+    equals; "identity" or "" for none."""
     best, weight = "", 0.0
     for entry in header.split(","):
         name, _, parameters = entry.partition(";")

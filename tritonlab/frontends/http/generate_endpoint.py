@@ -1,4 +1,5 @@
-"""`generate` and `generate_stream` over the wire: one reply, or one event per response (rules 6.8 and 6.9)."""
+"""This module answers `generate` with one reply, and `generate_stream` with one event per response (rules 6.8 and
+6.9)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ MAX_UNSENT = 256 << 20
 
 
 class ResponseQueue:
-    """The responses of a request, encoded where they come, for the event loop to send."""
+    """Holds the responses of a request for the event loop to send. The thread on which they come encodes them."""
 
     def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
         #: the client does not take what it asked for
@@ -50,7 +51,7 @@ class ResponseQueue:
             self._loop.call_soon_threadsafe(self._arrived.set)
 
     async def get(self) -> tuple[int, bytes] | None:
-        """Status and JSON of the next response; None after the last one."""
+        """Returns status and JSON of the next response; None after the last one."""
         while not self._encoded:
             self._arrived.clear()
             if not self._encoded:
@@ -61,7 +62,7 @@ class ResponseQueue:
         return item
 
     def abandon(self) -> None:
-        """The client is gone: the model may stop, and nothing more is sent. On the event loop."""
+        """Cancels the request, as its client is gone; nothing more is sent. Runs on the event loop."""
         self._request.cancel()
         self._encoded.clear()
         self._encoded.append(None)
@@ -69,8 +70,11 @@ class ResponseQueue:
 
 
 def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
-    """An error has status 400, whatever its code (rule 6.8.5). It is not raised: its traceback would lead back to it,
-    and keep the response until the collector runs."""
+    """Returns status and JSON of a response. An error has status 400, whatever its code (rule 6.8.5).
+
+    The error is not raised: its traceback would lead back to the response, and keep it until the garbage collector
+    runs.
+    """
     if response.error is not None:
         return 400, errors.body(response.error.message)
     try:
@@ -80,7 +84,7 @@ def _encoded(response: InferenceResponse) -> tuple[int, bytes]:
 
 
 class GenerateEndpoint:
-    """One of the two. `stream`: whether it is `generate_stream`."""
+    """Answers `generate`, or with `stream` `generate_stream`."""
 
     def __init__(self, exchange: Exchange, restricted: RestrictedFeatures, work: LargeWork, *, stream: bool) -> None:
         self._exchange = exchange
@@ -122,7 +126,8 @@ class GenerateEndpoint:
 
 
 async def _events(queue: ResponseQueue, request: Request) -> HttpReply:
-    """The status is that of the first response. A client that goes cancels the request (rule 6.9.3)."""
+    """Sends responses as events. The status is that of the first response. If the client goes, its request is cancelled
+    (rule 6.9.3)."""
     request.on_gone = queue.abandon
     first = await queue.get()
 

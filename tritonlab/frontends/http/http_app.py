@@ -1,4 +1,4 @@
-"""The application: which path and method is answered by what (rule 6.1)."""
+"""The application finds the endpoint that answers a path and method (rule 6.1)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[HttpReply]]
 
 @dataclass(frozen=True)
 class HTTPOptions:
-    """`header_forward_pattern`: request headers whose name it finds become parameters. `restricted_api`: category ->
-    (header, value), without which a client may not use its endpoints. `max_input_size`: bytes of JSON, or of a raw
-    binary body. `reuse_port`: other servers that say so may have the same port. `access`: who may ask for what."""
+    """How HTTP is served.
+
+    `header_forward_pattern`: matching request headers become parameters. `restricted_api`: category -> (header, value)
+    that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a raw binary body. `reuse_port`:
+    servers that all say so may share a port. `access`: who may ask for what.
+    """
 
     header_forward_pattern: str = ""
     restricted_api: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -49,7 +52,7 @@ class HTTPOptions:
 
 
 class HTTPApp:
-    """The application of one server. Raises InvalidArgumentError for options that cannot be."""
+    """The application of one server. Raises InvalidArgumentError for options that are not valid."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
         self._core = core
@@ -88,7 +91,7 @@ class HTTPApp:
         return failure(404, "Not Found", TEXT)
 
     def on_defect(self, error: Exception) -> HttpReply:
-        """A defect of ours: the client is told that there was one, the log says where."""
+        """Tells the client that there was a defect of ours; the log says where."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -144,7 +147,7 @@ class HTTPApp:
 
 
 class _Endpoint:
-    """Around one endpoint: who may ask, with which method."""
+    """Checks for one endpoint who may ask, and with which method."""
 
     def __init__(
         self,
@@ -178,7 +181,7 @@ class _Endpoint:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Of a path with parts in braces."""
+    """Makes the regular expression of a path with parts in braces."""
     text = path.replace("{version}", "(?P<version>[0-9]+)")
     return re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", text))
 

@@ -11,7 +11,7 @@ __all__ = ["HTTPOptions", "HTTPServer"]
 
 
 class HTTPServer:
-    """Serves the application of one server. Started and stopped at most once."""
+    """Serves the application of one server. It is started and stopped at most once."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
         self._app = HTTPApp(core, shared_memory, options)
@@ -19,7 +19,7 @@ class HTTPServer:
         self._server = ConnectionServer(self._app, "tritonlab http", options.access, self._app.on_defect)
 
     def start(self, address: str, port: int) -> int:
-        """The port it listens on. Raises UnavailableError if another one has it."""
+        """Listens, and returns the port. Raises UnavailableError if the port is in use."""
         return self._server.start(address, port, self._shared)
 
     def stop(self, timeout: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""The body of an infer request: JSON, then the binary data of its inputs (rules 6.3 and 6.5)."""
+"""This module decodes the body of an infer request: JSON, then the binary data of its inputs (rules 6.3 and 6.5)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is no
 
 
 class JsonParameters:
-    """The values of request parameters in JSON (rule 6.3.3)."""
+    """Reads the values of request parameters in JSON (rule 6.3.3)."""
 
     def __init__(self, outputs: RequestedOutputs) -> None:
         self._outputs = outputs
@@ -69,8 +69,8 @@ class JsonParameters:
 
 
 def model_parameter(key: str, value: Any) -> ParameterValue:
-    """A parameter for the model. The text does not say so, but doubles are accepted; integers of more than 64 bits
-    become one (measured)."""
+    """Returns the value of a parameter for the model. Doubles are accepted although the text of the error omits them;
+    integers of more than 64 bits become doubles (measured)."""
     start, nul, _ = key.partition("\0")
     if nul:  # looked for up to there (measured)
         raise InternalError(f"parameter key '{start}' was not found in the JSON")
@@ -85,12 +85,12 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
 
 
 def any_infinite(parameters: Mapping[str, ParameterValue]) -> bool:
-    """Whether one may have been a number beyond a double, which Python's parser reads as infinity."""
+    """Tells whether a value may have been a number beyond a double, which Python's parser reads as infinity."""
     return any(type(value) is float and math.isinf(value) for value in parameters.values())
 
 
 class InferDecoder:
-    """Decodes requests for one server. `max_input_size`: bytes that the JSON, or a raw binary body, may have."""
+    """Decodes the requests of one server. `max_input_size`: how many bytes the JSON, or a raw binary body, may have."""
 
     def __init__(self, shared_memory: SharedMemoryManager, max_input_size: int) -> None:
         self._shared_memory = shared_memory
@@ -100,10 +100,11 @@ class InferDecoder:
     def decode(
         self, body: bytes | bytearray | memoryview, json_size: int, model: str, version: int
     ) -> tuple[InferenceRequest, RequestedOutputs]:
-        """The request, and how its outputs are to be sent. The first `json_size` bytes are JSON, not 0 of them.
+        """Returns the request, and how its outputs are to be sent. The first `json_size` bytes are JSON; 0 is not
+        allowed.
 
-        Inputs are views of `body`. Raises TritonError with Triton's text, which reads in this order: id, parameters,
-        inputs, what is left, outputs.
+        Inputs are views of `body`. Raises TritonError with the text that Triton has for the first fault, which checks
+        in this order: id, parameters, inputs, superfluous data, outputs.
         """
         self.check_size(json_size)
         data = memoryview(body)
@@ -140,7 +141,7 @@ class InferDecoder:
         return request, outputs
 
     def check_size(self, size: int) -> None:
-        """Rule 6.3.5."""
+        """Raises InvalidArgumentError for more JSON than is allowed (rule 6.3.5)."""
         if size > self._max_input_size:
             raise InvalidArgumentError(
                 f"Request JSON size of {size} bytes exceeds the maximum allowed value of {self._max_input_size} bytes. "
@@ -227,7 +228,7 @@ class InferDecoder:
 
 
 def _add_plain_input(request: InferenceRequest, entry: Any, blobs: _Blobs) -> bool:
-    """Adds the usual input; False if it must be looked at member by member."""
+    """Adds an input that has nothing unusual; returns False if it must be looked at member by member."""
     plain = plain_input(entry)
     if plain is None or plain.name in request.inputs or plain.size > blobs.left:
         return False
@@ -243,7 +244,7 @@ def set_id(request: InferenceRequest, document: Any) -> None:
 
 
 class _Blobs:
-    """The binary data behind the JSON, handed out in the order of the inputs."""
+    """Hands out the binary data behind the JSON, in the order of the inputs."""
 
     def __init__(self, data: memoryview, start: int, model: str) -> None:
         self._data = data
@@ -271,7 +272,8 @@ class _Blobs:
 
 
 def element_count(name: str, shape: tuple[int, ...], datatype: DataType) -> int:
-    """The elements of a shape; 0 without dimensions. Raises for numbers that no memory holds (rule 6.3.5)."""
+    """Returns the number of elements of a shape; 0 without dimensions. Raises InvalidArgumentError for a number that no
+    memory holds (rule 6.3.5)."""
     count = math.prod(shape) if shape else 0
     if count > _MAX_INT64:
         raise InvalidArgumentError(
@@ -293,8 +295,8 @@ def _shape(name: str, entries: list[Any]) -> tuple[int, ...]:
 
 
 def _place(parameters: Any) -> tuple[str, int, int] | None:
-    """Region, offset and size of a shared-memory input or output. Offset and size are read without a region, too
-    (measured)."""
+    """Returns region, offset and size of an input or output in shared memory; None without a region. Offset and size
+    are checked even then (measured)."""
     in_region, region = find(parameters, "shared_memory_region")
     name = _string("shared_memory_region", region) if in_region else ""
     given, offset = find(parameters, "shared_memory_offset")

@@ -1,4 +1,5 @@
-"""The body of an infer response: JSON, then the binary data of its outputs (rules 6.3.2 and 6.5)."""
+"""This module encodes the body of an infer response: JSON, then the binary data of its outputs (rules 6.3.2 and
+6.5)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ Blob: TypeAlias = bytes | memoryview
 
 
 class InferEncoder:
-    """Encodes responses for one server."""
+    """Encodes the responses of one server."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -41,9 +42,9 @@ class InferEncoder:
         outputs: RequestedOutputs,
         model: ModelVersion,
     ) -> tuple[bytes, list[Blob]]:
-        """The JSON, and the pieces of binary data behind it: views of large outputs, no copies.
+        """Returns the JSON, and the pieces of binary data behind it; large outputs are views, not copies.
 
-        Raises TritonError for what has no JSON form or does not fit into its shared memory.
+        Raises TritonError for an output without a JSON form, or that does not fit into its shared memory.
         """
         blobs: list[Blob] = []
         by_name, default = outputs.by_name, outputs.default
@@ -85,14 +86,14 @@ def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
 
 
 def wire_data(tensor: Tensor) -> Blob:
-    """The bytes of a tensor as they go out; of a large one no copy."""
+    """Returns the bytes of a tensor as they go out; a large tensor is not copied."""
     data = tensor.data
     return data.tobytes() if data.nbytes < _COPY_BELOW else data.reshape(-1).view(np.uint8).data
 
 
 def json_data(name: str, tensor: Tensor) -> bytes:
-    """The elements of a tensor as a flat JSON array. Raises InvalidArgumentError for what has no JSON form,
-    InternalError for data that its shape does not describe."""
+    """Returns the elements of a tensor as a flat JSON array. Raises InvalidArgumentError for a datatype without a JSON
+    form, InternalError for data that does not fit the shape."""
     if tensor.datatype in _NOT_IN_JSON:
         raise InvalidArgumentError(
             f"sending {tensor.datatype.name} data via JSON is not supported. Please use the binary data format for "

@@ -1,4 +1,4 @@
-"""`POST /v2/models/<m>[/versions/<v>]/infer`: the one route that must be fast, so it does without a router."""
+"""This module answers `POST /v2/models/<m>[/versions/<v>]/infer`, without a router, as this route must be fast."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class SingleResponse(OneResponse):
-    """The one response of a request, which comes on any thread."""
+    """Collects the one response of a request, which may come on any thread."""
 
     __slots__ = ("_future", "_loop", "over", "polled")
 
@@ -52,7 +52,7 @@ class SingleResponse(OneResponse):
         request.on_response = self._on_response
 
     async def wait(self) -> None:
-        """Until it is over."""
+        """Waits until the request is over."""
         if not self.over:
             self._future = self._loop.create_future()
             await self._future
@@ -73,7 +73,7 @@ class SingleResponse(OneResponse):
 
 
 class InferHead:
-    """What the head of a request says, the model's name and version with it."""
+    """What the head of a request says, including the model's name and version."""
 
     def __init__(self, request: Request, model: str, version: int) -> None:
         headers: Headers = request.headers
@@ -90,7 +90,7 @@ class InferHead:
         self._forwarded: dict[str, ParameterValue] | None = None
 
     def parameters(self, forwarded: Forwarded) -> dict[str, ParameterValue]:
-        """The headers that are `forwarded`, as parameters (rule 6.14). Raises InvalidArgumentError."""
+        """Returns the headers that are `forwarded`, as parameters (rule 6.14). Raises InvalidArgumentError."""
         if self._forwarded is None:
             found: dict[str, ParameterValue] = {}
             for sent, (_, value) in zip(self.names, self.headers, strict=False):
@@ -104,7 +104,7 @@ class InferHead:
 
 @dataclass(slots=True)
 class _Asked:
-    """A request on its way: `found` is the version it went to."""
+    """A request on its way; `found` is the version it went to."""
 
     head: InferHead
     request: InferenceRequest
@@ -113,7 +113,7 @@ class _Asked:
     found: ModelVersion
 
     def is_large(self) -> bool:
-        """Whether it takes long to encode the answer, which is there."""
+        """Tells whether the answer, which is there, takes long to encode."""
         outputs = self.answer.outputs
         total = sum([tensor.data.nbytes for tensor in outputs.values()])
         if total <= large_work.JSON_AT_ONCE:
@@ -129,7 +129,7 @@ class _Asked:
 
 
 class InferEndpoint:
-    """`on_defect` makes a reply of an exception that nothing accounts for; `work` is for what takes long."""
+    """Answers infer requests. `on_defect` makes the reply for an unexpected exception; `work` runs what takes long."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class InferEndpoint:
         return reply
 
     def _is_large(self, head: InferHead, body: bytes | bytearray | memoryview) -> bool:
-        """Whether it takes long to decode the request and to hand it over."""
+        """Tells whether it takes long to decode the request and to hand it over."""
         size = len(body)
         if size > large_work.COPY_AT_ONCE or (size > large_work.JSON_AT_ONCE and head.json_is_large):
             return True
@@ -189,7 +189,7 @@ class InferEndpoint:
     def _answer(
         self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview
     ) -> HttpReply | Coroutine[Any, Any, HttpReply] | None:
-        """`Direct`: the answer to a request with the same head as one that was answered before."""
+        """Answers a request with the same head as an earlier one; see `Direct`."""
         if self._exchange.core.tracer.active or self._is_large(head, body):
             return None  # `TracedCall` has more to note
         try:
@@ -208,7 +208,7 @@ class InferEndpoint:
         *,
         polls: bool = True,
     ) -> _Asked | HttpReply:
-        """Starts a request; `polls`: and waits a moment for its answer where that is worth it."""
+        """Starts a request. With `polls` it also waits a moment for the answer, if that pays."""
         model, number = head.model, head.version
         try:
             found = self._exchange.find(model, number, single="HTTP end point")
@@ -277,7 +277,7 @@ class InferEndpoint:
 
 
 def _json_size(given: str | None, size: int) -> int:
-    """How many bytes of the body are JSON: all of them, unless the client says otherwise (rule 6.5.2)."""
+    """Returns how many bytes of the body are JSON: all of them, unless the client says otherwise (rule 6.5.2)."""
     if given is None:
         return size
     try:

@@ -1,5 +1,5 @@
-"""The JSON of requests: parsed by Python's parser where it agrees with Triton's, and read member by member with
-Triton's words for what has the wrong type."""
+"""This module reads the JSON of requests: Python's parser reads it where it agrees with Triton's, and members are read
+one by one, with Triton's words for a wrong type."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ UINT64 = range(2**64)
 
 
 def parse(body: bytes | bytearray | memoryview) -> Any:
-    """The value of a document; objects are dicts, and large arrays may be LargeArrays. Raises InternalError with
-    Triton's text."""
+    """Returns the value of a document; objects are dicts, and large arrays may be LargeArrays. Raises InternalError
+    with Triton's text."""
     if len(body) > PIECE:
         try:
             return LargeReader(body, MAX_DEPTH, _refuse_surrogates).read()
@@ -58,7 +58,7 @@ def _refuse_surrogates(text: bytes) -> None:
 
 
 def _loads(text: str) -> Any:
-    """`_decoder.decode`, without what it does around the parser where that has read all there is."""
+    """Does what `_decoder.decode` does, without its work around the parser if the parser has read everything."""
     try:
         value, end = _scan(text, 0)
     except StopIteration:
@@ -67,7 +67,7 @@ def _loads(text: str) -> Any:
 
 
 def parse_exactly(text: bytes) -> Any:
-    """Parses as `parse` does, slowly: for what Python's parser accepts and Triton's may not."""
+    """Parses as `parse` does, slowly: for documents that Python's parser accepts and Triton's may not."""
     try:
         return read(text)
     except DepthError:
@@ -78,7 +78,8 @@ def parse_exactly(text: bytes) -> Any:
 
 
 def refuse_large_numbers(text: bytes | bytearray | memoryview) -> None:
-    """Raises what Triton's parser says of a number beyond a double; Python's reads it as infinity, or exactly."""
+    """Raises what Triton's parser says of a number beyond a double. Python's reads such a number as infinity, or
+    exactly."""
     for start in range(0, len(text), PIECE):
         if _LARGE.search(text, start, start + PIECE + _LARGE_SIZE) is not None:
             parse_exactly(bytes(text))
@@ -86,20 +87,20 @@ def refuse_large_numbers(text: bytes | bytearray | memoryview) -> None:
 
 
 def _may_be_deep(text: bytes) -> bool:
-    """Whether more brackets are open somewhere than may be; those in strings count, too."""
+    """Tells whether more brackets may be open somewhere than are allowed; brackets in strings count, too."""
     steps = _OPENING[np.frombuffer(text, np.uint8)]
     return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > MAX_DEPTH)
 
 
 def member(value: Any, name: str) -> Any:
-    """The member of an object. Raises for one that is not there, and for what is no object."""
+    """Returns a member of an object. Raises for one that is not there, and for a value that is not an object."""
     if type(value) is not dict or name not in value:
         raise InternalError(f"attempt to access non-existing object member '{name}'")
     return value[name]
 
 
 def find(value: Any, name: str) -> tuple[bool, Any]:
-    """Whether `value` is an object with that member, and its value."""
+    """Returns whether `value` is an object with that member, and the member."""
     return (True, value[name]) if type(value) is dict and name in value else (False, None)
 
 
@@ -130,7 +131,7 @@ def as_string(value: Any) -> str:
 
 
 def as_c_string(value: Any) -> str:
-    """A string that Triton keeps as one of C: a NUL ends it (measured)."""
+    """Returns a string up to its first NUL, as Triton keeps it as a C string (measured)."""
     return as_string(value).partition("\0")[0]
 
 
@@ -159,5 +160,5 @@ def as_double(value: Any) -> float:
 
 
 def about(what: str, error: TritonError) -> TritonError:
-    """The same error, said of `what`: `Unable to parse 'shape': …`."""
+    """Returns the same error with `what` in front: `Unable to parse 'shape': …`."""
     return TritonError.of(error.code, f"{what}: {error.message}")

@@ -1,4 +1,5 @@
-"""Tensor data in JSON: lists, nested in any way that flattens row-major, to the elements of a tensor (rule 6.3.3)."""
+"""This module turns tensor data in JSON into the elements of a tensor: lists may be nested in any way that flattens
+row-major (rule 6.3.3)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _TOO_FEW = "Failed to parse 'data' field: shape does not match true shape"
 
 
 def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[Any]:
-    """The `count` elements of input `name`; of BYTES, whose number is checked later, the wire form.
+    """Returns the `count` elements of input `name`; for BYTES their wire form, whose number is checked later.
 
     Integers are truncated to the datatype (rule 6.3.4). Raises InternalError or InvalidArgumentError.
     """
@@ -50,7 +51,7 @@ def elements(name: str, datatype: DataType, data: Any, count: int) -> NDArray[An
 
 
 def _large(data: LargeArray, datatype: DataType, count: int) -> NDArray[Any] | None:
-    """As `elements`, piece by piece; None if there is a fault to be told."""
+    """Does what `elements` does, piece by piece; returns None if there is a fault to report."""
     types, wide, _ = _READ[datatype.numpy.kind]
     if sum(map(len, data.pieces)) != count:
         return None
@@ -73,12 +74,12 @@ def _large(data: LargeArray, datatype: DataType, count: int) -> NDArray[Any] | N
 
 
 def has_infinity(array: NDArray[Any]) -> bool:
-    """Whether a number of the document may have been beyond a double, which Python's parser reads as infinity."""
+    """Tells whether a number of the document may have been beyond a double, which Python's parser reads as infinity."""
     return array.dtype.kind == "f" and bool(np.isinf(array).any())
 
 
 def _fault(flat: list[Any], datatype: DataType, count: int) -> TritonError:
-    """What Triton says first, as it reads one element after the other."""
+    """Returns the error that Triton reports first, as it reads one element after the other."""
     read = _READ[datatype.numpy.kind][2]
     for element in flat[:count]:
         try:

@@ -1,6 +1,7 @@
-"""JSON as Triton writes it: no blanks, numbers of floating-point types with a fraction, text as UTF-8 (rule 6.3.2).
+"""This module writes JSON as Triton does: no blanks, floating-point numbers with a fraction, text as UTF-8 (rule
+6.3.2).
 
-Triton's digits are not always the shortest ones for a number, ours are: both read back as the same number.
+Triton's digits are not always the shortest for a number, ours are; both read back as the same number.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def string(raw: bytes) -> bytes:
-    """A JSON string of these bytes; those that are no UTF-8 stay as they are."""
+    """Writes a string of these bytes; bytes that are not UTF-8 stay as they are."""
     return b'"' + _SPECIAL.sub(lambda match: _ESCAPED[match[0]], raw) + b'"'
 
 
 def text(value: str) -> bytes:
-    """A JSON string. What came in as bytes that are no UTF-8 goes out as the same bytes."""
+    """Writes a string. What came in as bytes that are not UTF-8 goes out as the same bytes."""
     return string(value.encode("utf-8", "surrogateescape"))
 
 
 def value(item: Any) -> bytes:
-    """One value of a document or parameter: None, bool, int, float, str, and lists and mappings of them."""
+    """Writes one value of a document or parameter: None, bool, int, float, str, and lists and mappings of them."""
     if isinstance(item, str):
         return text(item)
     if isinstance(item, float):
@@ -55,12 +56,12 @@ def value(item: Any) -> bytes:
 
 
 def members(pairs: Iterable[tuple[str, bytes]]) -> bytes:
-    """An object of values that are JSON already; a name may stand in it twice (rule 5.7.8)."""
+    """Writes an object whose values are JSON already; a name may occur twice (rule 5.7.8)."""
     return b"{" + b",".join(text(name) + b":" + entry for name, entry in pairs) + b"}"
 
 
 def numbers(array: NDArray[Any]) -> bytes:
-    """The elements of an array of numbers or bools, flat."""
+    """Writes the elements of an array of numbers or bools as a flat array."""
     flat = array.reshape(-1)
     if flat.size <= _AT_ONCE:
         return _numbers(flat)
@@ -79,7 +80,7 @@ def _numbers(flat: NDArray[Any]) -> bytes:
 
 
 def _fraction(printed: str) -> str:
-    """Python's floats as Triton prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`, `1e+20` in full."""
+    """Writes Python's floats as Triton prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`, `1e+20` in full."""
     return _EXPONENT.sub(_expanded, printed) if "e" in printed else printed
 
 

@@ -1,9 +1,9 @@
-"""Reads a large JSON document in pieces, so that no other thread waits for the whole of it.
+"""This module reads a large JSON document in pieces, so that no other thread waits for the whole of it.
 
 Python's parser holds the interpreter lock from the first byte to the last: 5 million numbers stop every thread for
-seconds. Here it gets at most PIECE bytes at a time: objects and large arrays are walked in Python, and of an array as
-many elements as fit into a piece are parsed in one go. What is cut off behind a comma, and is an array once it stands
-in brackets, has the values that the parser would have found in the whole document.
+seconds. Here it gets at most PIECE bytes at a time: objects and large arrays are walked in Python, and as many elements
+of an array as fit into a piece are parsed in one go. A piece of an array that ends at a comma is put in brackets; so
+parsed, it has the values that the parser would have found in the whole document.
 
 Numbers do not stay Python objects: a piece of them becomes an array, which takes a quarter of the memory.
 """
@@ -39,7 +39,7 @@ _ARRAYS: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
 class NotPlainError(Exception):
-    """The document is not what Python's and Triton's parsers read alike."""
+    """Python's and Triton's parsers read this document differently."""
 
 
 class LargeArray:
@@ -70,16 +70,16 @@ class LargeArray:
 
     @property
     def leaves(self) -> bool:
-        """Whether there are no objects in it."""
+        """Tells whether there are no objects in the array."""
         return not any(type(piece) is list and dict in set(map(type, piece)) for piece in self.pieces)
 
     def tolist(self) -> list[Any]:
-        """The elements of all pieces."""
+        """Returns the elements of all pieces."""
         return list(chain.from_iterable(p.tolist() if isinstance(p, np.ndarray) else p for p in self.pieces))
 
 
 def flat(data: Any) -> list[Any]:
-    """The elements in order, not the list itself if it holds lists."""
+    """Returns the elements in order; a list that holds lists is not returned itself."""
     found = data if type(data) is list else [data]
     while list in (types := set(map(type, found))):
         if len(types) > 1:
@@ -100,7 +100,7 @@ def _packed(values: list[Any], types: set[type]) -> NDArray[Any] | list[Any]:
 
 
 def first_of_equals(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of members of the same name the first, as Triton finds them (measured)."""
+    """Makes an object. Of members with one name the first counts, as for Triton (measured)."""
     found = dict(pairs)
     if len(found) != len(pairs):
         found.update(reversed(pairs))
@@ -108,7 +108,8 @@ def first_of_equals(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class LargeReader:
-    """Reads one document. `check(text)` raises NotPlainError for text that Python's parser reads otherwise."""
+    """Reads one document. `check(text)` raises NotPlainError for text that Python's parser reads otherwise than
+    Triton's."""
 
     def __init__(self, body: bytes | bytearray | memoryview, max_depth: int, check: Callable[[bytes], None]) -> None:
         self._body = memoryview(body)
@@ -117,7 +118,7 @@ class LargeReader:
         self._scan = json.JSONDecoder(object_pairs_hook=first_of_equals).scan_once  # type: ignore[attr-defined]
 
     def read(self) -> Any:
-        """The value; large arrays are LargeArrays. Raises NotPlainError."""
+        """Returns the value; large arrays are LargeArrays. Raises NotPlainError."""
         try:
             value, at = self._value(self._skip(0), 0)
         except (ValueError, StopIteration, RecursionError, IndexError) as error:  # it ends too early, or is none
@@ -130,7 +131,7 @@ class LargeReader:
         return _SPACE.match(self._body, at).end()  # type: ignore[union-attr]
 
     def _value(self, at: int, depth: int) -> tuple[Any, int]:
-        """The value that begins at a place, and where it ends."""
+        """Returns the value that begins at a place, and where it ends."""
         first = self._body[at]
         if first == b"{"[0]:
             return self._object(at, depth + 1)
@@ -220,8 +221,8 @@ class LargeReader:
 
 
 def _elements(window: bytes) -> tuple[int, int]:
-    """How many bytes of an array's content are whole elements, what ends the last of them included: a comma, or the
-    bracket that ends the array. 0 if the first element does not end here. And how many brackets are open at most."""
+    """Returns how many bytes of an array's content are whole elements, including the comma or bracket that ends the
+    last one, and how many brackets are open at most. The first number is 0 if the first element does not end here."""
     if _NOT_NUMBERS.search(window) is None:
         return window.rfind(_COMMA) + 1, 0
     codes = np.frombuffer(_ESCAPE.sub(b"..", window) if b"\\" in window else window, np.uint8)

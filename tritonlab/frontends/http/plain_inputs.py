@@ -1,7 +1,7 @@
-"""Requests that have nothing but binary inputs, as most have: their JSON is not parsed again where it came before.
+"""This module remembers requests whose inputs are all binary, as most are: JSON that came before is not parsed again.
 
-Clients that send data of one shape, without ids, send one text. add_sub over HTTP, one caller on two cores: 290 us p50
-instead of 315.
+Clients that send data of one shape, without ids, always send the same text. Measured, add_sub over HTTP, one caller on
+two cores: 290 us p50 instead of 315.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ELEMENTS = {
 
 
 class PlainInput(NamedTuple):
-    """A binary input as its JSON says it: `elements` of `dtype`, `size` bytes."""
+    """A binary input as its JSON describes it: `elements` of `dtype`, `size` bytes."""
 
     name: str
     datatype: DataType
@@ -40,7 +40,7 @@ class PlainInput(NamedTuple):
 
 
 def plain_input(entry: Any) -> PlainInput | None:
-    """The usual input, with nothing to remark; None if it must be looked at member by member."""
+    """Returns an input that has nothing unusual; None if it must be looked at member by member."""
     if type(entry) is not dict or len(entry) != 4:
         return None
     name, shape, word, parameters = (
@@ -64,14 +64,14 @@ def plain_input(entry: Any) -> PlainInput | None:
 
 
 class KnownText(NamedTuple):
-    """What one text says. `size`: bytes of all inputs."""
+    """What one text means; `size` is the bytes of all inputs."""
 
     inputs: tuple[PlainInput, ...]
     size: int
     outputs: RequestedOutputs
 
     def fill(self, request: InferenceRequest, data: memoryview, start: int) -> None:
-        """Gives a request the inputs that lie in `data` from `start` on, and the outputs it asks for."""
+        """Gives a request the inputs that lie in `data` from `start` on, and the outputs that the text asks for."""
         inputs = request.inputs
         for name, datatype, shape, dtype, elements, size in self.inputs:
             inputs[name] = Tensor(datatype, shape, np.frombuffer(data, dtype, elements, start))
@@ -80,10 +80,10 @@ class KnownText(NamedTuple):
 
 
 class KnownTexts(dict[bytes, KnownText]):
-    """The JSON of requests that were decoded."""
+    """Remembers the JSON of decoded requests."""
 
     def remember(self, text: bytes, document: Any, outputs: RequestedOutputs) -> None:
-        """Notes the text of a request that was decoded, if the next one with the same is decoded to the same."""
+        """Remembers the text of a decoded request, if the same text always means the same."""
         if (
             len(text) > MAX_TEXT
             or "id" in document

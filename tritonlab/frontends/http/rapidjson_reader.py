@@ -1,8 +1,8 @@
-"""Reads a JSON document exactly as Triton's parser (rapidjson) does, and words what it does not like as Triton.
+"""This module reads a JSON document exactly as Triton's parser (rapidjson) does, and reports errors in Triton's words.
 
-The slow way, for documents that Python's own parser refuses or reads otherwise: see `json_document`. Differences from
-Python's: `Inf`, `-NaN` and a byte-order mark are read, a NUL ends the document, bytes that are no UTF-8 pass, half a
-surrogate pair and numbers beyond a double do not; of members of the same name the first counts. Measured on 2.51.
+It is slow, for documents that Python's own parser refuses or reads otherwise (`json_document`). It differs from
+Python's: `Inf`, `-NaN` and a byte-order mark are read, a NUL ends the document, and bytes that are not UTF-8 pass, but
+half a surrogate pair and numbers beyond a double do not; of members with one name the first counts. Measured on 2.51.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_EXPONENT = 308
 
 
 class ReadError(Exception):
-    """What is wrong, in rapidjson's words, and the offset it names."""
+    """What is wrong, in rapidjson's words, and at which offset."""
 
     def __init__(self, text: str, offset: int) -> None:
         super().__init__(text)
@@ -39,7 +39,8 @@ class DepthError(Exception):
 
 
 def read(body: bytes) -> Any:
-    """The value of a document. Text that is no UTF-8 comes with surrogate escapes. Raises ReadError or DepthError."""
+    """Returns the value of a document. Text that is not UTF-8 comes with surrogate escapes. Raises ReadError or
+    DepthError."""
     reader = _Reader(body)
     reader.at = _BOM.match(body).end()  # type: ignore[union-attr]
     reader.skip_space()
@@ -58,7 +59,7 @@ class _Reader:
         self.at = 0
 
     def peek(self) -> bytes:
-        """The next byte; nothing at the end, which a NUL is as well."""
+        """Returns the next byte; empty at the end, which a NUL also is."""
         byte = self.body[self.at : self.at + 1]
         return b"" if byte == b"\0" else byte
 
@@ -66,7 +67,7 @@ class _Reader:
         self.at = _SPACE.match(self.body, self.at).end()  # type: ignore[union-attr]
 
     def take(self, word: bytes) -> bool:
-        """Takes the bytes of `word` one by one, as far as they are there; whether all were."""
+        """Takes the bytes of `word` one by one, as far as they match; tells whether all did."""
         for byte in word:
             if self.body[self.at : self.at + 1] != bytes((byte,)):
                 return False
@@ -195,7 +196,7 @@ class _Reader:
         return value
 
     def digits(self, sign: bytes, missing: str) -> bytes:
-        """The digits after `sign`, which must not be none; nothing without the sign."""
+        """Takes the digits after `sign`, of which there must be one; nothing without the sign."""
         if not self.take(sign):
             return b""
         found = _DIGITS.match(self.body, self.at)

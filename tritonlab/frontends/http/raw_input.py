@@ -1,4 +1,4 @@
-"""A raw binary request: the whole body is the data of the model's only input (rule 6.5.3)."""
+"""This module reads a raw binary request: the whole body is the data of the model's only input (rule 6.5.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...core.tensor import Tensor, wire_elements
 def raw_request(
     body: bytes | bytearray | memoryview, model: str, version: int, config: ModelConfig
 ) -> InferenceRequest:
-    """The request, its shape deduced from the model's configuration: batch 1, at most one variable dimension.
+    """Returns the request. Its shape follows from the model's configuration: batch 1, at most one variable dimension.
 
     Raises InvalidArgumentError with Triton's text.
     """
@@ -48,7 +48,7 @@ def raw_request(
 
 
 def _deduce(request: InferenceRequest, name: str, dims: list[int], elements: int) -> None:
-    """Gives the variable dimension what the fixed ones leave of the elements."""
+    """Gives the variable dimension the elements that the fixed ones leave."""
     variable = [index for index, size in enumerate(dims) if size == -1]
     if len(variable) > 1:
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""An `HttpCall` is what an endpoint is asked with, an `HttpReply` what it answers."""
+"""An endpoint is asked with an `HttpCall` and answers with an `HttpReply`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 
 
 class WriteWatch(NamedTuple):
-    """Called before the first byte of a reply is written, and after the last, or when nothing more will be."""
+    """`begin` is called before the first byte of a reply is written, `end` after the last, or when nothing more will
+    be."""
 
     begin: Callable[[], None]
     end: Callable[[], None]
@@ -32,7 +33,8 @@ class WriteWatch(NamedTuple):
 
 @dataclass(slots=True)
 class HttpReply:
-    """A status, and a body in pieces, which are not copied if they are many bytes; or `events`, sent as they come."""
+    """A status, and a body in pieces, which are not joined if they are large; or `events`, which are sent as they
+    come."""
 
     status: int = 200
     body: bytes = b""
@@ -45,11 +47,11 @@ class HttpReply:
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
+        """How many bytes the body has."""
         return len(self.body) + sum(map(len, self.more))
 
     def whole(self, keep_alive: bool = True, headers: Headers = ()) -> bytes | None:
-        """The response in one piece, `headers` added; None for one that is not to be copied."""
+        """Returns the response in one piece, `headers` added; None if it is too large to be joined."""
         size = self.size
         if size >= _JOIN_BELOW:
             return None
@@ -57,7 +59,7 @@ class HttpReply:
         return response(self.status, (*self._headers(size), *headers), body, keep_alive=keep_alive)
 
     def head(self, keep_alive: bool, headers: Headers = ()) -> bytes:
-        """What stands before the body."""
+        """Returns what comes before the body."""
         return response(self.status, (*self._headers(self.size), *headers), b"", keep_alive=keep_alive)
 
     def _headers(self, size: int) -> Headers:
@@ -66,7 +68,7 @@ class HttpReply:
 
 
 def response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, keep_alive: bool = True) -> bytes:
-    """A whole response. Names and values of headers are ours, and are not checked."""
+    """Returns a whole response. Names and values of headers are ours, and are not checked."""
     pieces = [_STATUS_LINES[status]]
     for name, value in headers:
         pieces += (name, b": ", value, b"\r\n")
@@ -76,7 +78,7 @@ def response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *
 
 
 def chunk(piece: bytes) -> bytes:
-    """A piece of a body whose length is not known before."""
+    """Returns a piece of a body whose length is not known before."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
@@ -84,7 +86,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class CutOffError(Exception):
-    """The events of a reply end before their end: the connection does, too."""
+    """The events of a reply ended too early, and so the connection must end, too."""
 
 
 def refusal(error: TritonError, kind: bytes = JSON, headers: Headers = ()) -> HttpReply:
@@ -100,7 +102,7 @@ METHOD_NOT_ALLOWED = "Method Not Allowed"
 
 @dataclass(slots=True)
 class HttpCall:
-    """A request to an endpoint, its body read. `path` are the parts of the path that the route names."""
+    """A request to an endpoint, with its body. `path` has the parts of the path that the route names."""
 
     method: str
     path: dict[str, str]
@@ -112,5 +114,5 @@ class HttpCall:
 
 
 def header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """The first value of a header; `name` in lower case."""
+    """Returns the first value of a header; `name` is in lower case."""
     return next((value.decode("latin-1") for key, value in headers if key == name), None)

@@ -1,4 +1,4 @@
-"""Writes replies to one connection: in one piece where they are small, and no faster than the client reads."""
+"""This module writes replies to one connection: small ones in one piece, and none faster than the client reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _SKIPPED, _SKIPPING = 1 << 20, 2.0
 
 
 class ReplyWriter:
-    """The one way out. Nothing is written to a client that is gone, or has sent what is no HTTP."""
+    """Writes everything that one connection sends. It writes nothing to a client that is gone, or whose bytes were not
+    HTTP."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -24,7 +25,7 @@ class ReplyWriter:
 
     @property
     def waits(self) -> bool:
-        """Whether the client must read first."""
+        """Tells whether the client must read before more is written."""
         return self._readable is not None
 
     def pause(self) -> None:
@@ -44,7 +45,7 @@ class ReplyWriter:
             self._transport.write(data)
 
     async def send(self, request: Request, reply: HttpReply, keep_alive: bool) -> None:
-        """Writes a whole reply. Raises CutOffError where it ends before its end."""
+        """Writes a whole reply. Raises CutOffError if its events end too early."""
         if reply.watch is None:
             await self._send(request, reply, keep_alive)
             return
@@ -74,8 +75,11 @@ class ReplyWriter:
                 await self._room()
 
     def refuse(self, text: str) -> None:
-        """Answers what is no HTTP, as all errors are told, and ends the connection. What the client is still sending is
-        skipped for a while: closed at once, the connection would be reset, and the answer lost."""
+        """Answers bytes that are not HTTP with `text` and status 400, and ends the connection.
+
+        What the client is still sending is skipped for a while: if it were closed at once, the connection would be
+        reset and the answer lost.
+        """
         if not self._transport.is_closing():
             reply = HttpReply(400, errors.body(text), b"text/plain; charset=utf-8")
             self.write(reply.head(False) + reply.body)
@@ -84,7 +88,7 @@ class ReplyWriter:
             asyncio.get_running_loop().call_later(_SKIPPING, self._transport.close)
 
     def skip(self, size: int) -> None:
-        """Bytes came after what was no HTTP."""
+        """Counts bytes that came after those that were not HTTP."""
         self._left -= size
         if self._left <= 0:
             self._transport.close()

@@ -27,11 +27,11 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class BadRequestError(Exception):
-    """What came is no HTTP, or more of it than is read."""
+    """The bytes that came are not HTTP, or are more than is read."""
 
 
 class Request:
-    """One request. `headers` by names in lower case, `names` those that the client wrote, in the same order."""
+    """One request. `headers` have names in lower case; `names` are as the client wrote them, in the same order."""
 
     __slots__ = (
         "answered",
@@ -76,8 +76,8 @@ class Request:
 
 
 class RequestParser:
-    """Reads requests one after the other. `take_head` hears of one whose head is complete, `take_request` of one that
-    is whole."""
+    """Reads requests one after the other. `take_head` gets a request when its head is complete, `take_request` when all
+    of it is."""
 
     def __init__(self, take_head: Callable[[Request], None], take_request: Callable[[Request], None]) -> None:
         self._take_head = take_head
@@ -90,7 +90,7 @@ class RequestParser:
         self.between = True
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Takes the next bytes. Raises BadRequestError; then nothing more may come."""
+        """Takes the next bytes. Raises BadRequestError; then it must get no more."""
         head, size = self._head, len(data)
         while True:  # each request that asks for another protocol gets a parser of its own
             try:
@@ -109,11 +109,11 @@ class RequestParser:
             raise BadRequestError(self._fault)
 
     def close(self) -> None:
-        """Lets go of the parser, which leads back here."""
+        """Drops the parser, which refers back to this object."""
         self._parser = self._request = None
 
     def _go_on(self) -> None:
-        """Has another parser read what follows a head that asks for another protocol, first of all the body."""
+        """Has another parser read what follows a head that asks for another protocol, which begins with the body."""
         assert self._request is not None
         self._parser = _parser(_BehindHead(self))
         framing = [b"%b: %b\r\n" % header for header in self._request.headers if header[0] in _FRAMING]
@@ -187,7 +187,7 @@ def _parser(protocol: Any) -> Any:
 
 
 class _BehindHead:
-    """The callbacks of a parser that gets a head first which was read before."""
+    """The callbacks of a parser that is first given a head which was read before."""
 
     def __init__(self, reader: RequestParser) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Endpoints that only clients with a certain header may use (rule 6.1.3)."""
+"""This module keeps clients away from restricted endpoints unless they send a certain header (rule 6.1.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RestrictedFeatures:
         }
 
     def refusal(self, category: str, headers: Headers) -> HttpReply | None:
-        """The answer to a client that may not use endpoints of the category; None to one that may."""
+        """Returns the answer to a client that may not use endpoints of the category; None if it may."""
         wanted = self._table.get(category)
         if wanted is None or header(headers, wanted[1]) == wanted[2]:
             return None

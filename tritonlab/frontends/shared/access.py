@@ -1,20 +1,22 @@
-"""The access rules say who may ask the server for what; HTTP and metrics stand behind a door that asks them.
+"""This module decides who may ask the server for what. HTTP and metrics stand behind a door that asks its rules.
 
-Loading a model runs code, and whoever is on the machine, or on a page that its user reads, can send requests to its
-ports. So there are three kinds of rules, which both protocols ask:
+Loading a model runs code, and anyone on the machine, or on a web page that its user reads, can send requests to its
+ports. So there are three kinds of rules for both protocols:
 
-- a token that clients send with every request, for whoever shares the machine. A notebook's ports have one unless it
-  is told otherwise; those of `tritonlab serve` have tritonserver's rules, which is none. Only liveness is told without:
-  it says that the port is open, which a connection has shown already.
-- what may be asked at all: model control, trace and log settings can be switched off.
-- web pages, which a browser sends requests for. Cross-origin: it says in `Origin` which page asks. A simple POST
-  (`text/plain`) needs no preflight, but it carries the header too. DNS rebinding: a page of evil.example, whose name
-  suddenly resolves to 127.0.0.1, has the right origin in the browser's eyes; but its requests name evil.example in
-  `Host`. An address in `Host` cannot be rebound. A client that is no browser sends no Origin, and by its very address
-  a Host that is allowed.
+1. Clients send a token with every request, where others share the machine. A notebook's ports have one unless told
+otherwise; `tritonlab serve` follows tritonserver, which has none. Only liveness is answered without a token, as it says
+no more than that the port is open.
 
-gRPC needs no door against pages: its calls are HTTP/2 with trailers, from the first byte on, and no browser lets a page
-send either to a port without TLS; what a page can send, HTTP/1.1, is no gRPC.
+2. Model control, and trace and log settings, can be switched off.
+
+3. Requests of web pages are refused. Cross-origin requests name their page in `Origin`; a simple POST (`text/plain`)
+needs no preflight, but carries that header, too. With DNS rebinding a page of evil.example, whose name suddenly
+resolves to 127.0.0.1, has the right origin in the browser's eyes, but its requests name evil.example in `Host`; an
+address in `Host` cannot be rebound. Clients other than browsers send no Origin, and a Host that is allowed because it
+is the address they connect to.
+
+gRPC needs no door against pages: its calls are HTTP/2 with trailers from the first byte on, and no browser lets a page
+send either to a port without TLS. What a page can send, HTTP/1.1, is not gRPC.
 """
 
 from __future__ import annotations
@@ -65,16 +67,19 @@ _OTHER = "the token that was sent is not the one that was given out when the por
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """Makes a token that nobody can guess."""
     return secrets.token_hex(24)
 
 
 @dataclass(frozen=True)
 class AccessRules:
-    """`token`: what clients must send; "" lets in whoever reaches the port. `model_control`: whether clients may load
-    and unload models, and with that run code here. `settings`: whether they may see and change those of traces and of
-    the log. `origins`: pages that may ask, as `https://host[:port]`. `hosts`: names under which clients may reach the
-    server, beside addresses, `localhost` and the machine's own. `*` stands for all of them."""
+    """Who may ask for what. `*` among `origins` or `hosts` stands for all of them.
+
+    `token`: what clients must send; "" lets in whoever reaches the port. `model_control`: whether clients may load and
+    unload models, and with that run code here. `settings`: whether they may see and change trace and log settings.
+    `origins`: pages that may ask, as `https://host[:port]`. `hosts`: names under which clients may reach the server,
+    beside addresses, `localhost` and the machine's own name.
+    """
 
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -87,8 +92,8 @@ class AccessRules:
             raise InvalidArgumentError("a token is made of letters, digits and signs of ASCII, without a space")
 
     def refuses(self, authorizations: Iterable[bytes | str], key: str = "Authorization") -> str:
-        """Why a client with these values of `key` may not ask; "" if it may. A wrong token takes as long as the right
-        one."""
+        """Says why a client with these values of `key` may not ask; "" if it may. Comparing a wrong token takes as long
+        as comparing the right one."""
         if not self.token:
             return ""
         sent = [_credentials(value if isinstance(value, bytes) else value.encode()) for value in authorizations]
@@ -97,18 +102,18 @@ class AccessRules:
         return _OTHER if any(sent) else _ASKED.format(key)
 
     def check_model_control(self) -> None:
-        """Raises UnsupportedError where clients may not load and unload models."""
+        """Raises UnsupportedError if clients may not load and unload models."""
         if not self.model_control:
             raise UnsupportedError(_DISABLED.format("Model control", "model-control"))
 
     def check_settings(self) -> None:
-        """Raises UnsupportedError where clients have no business with the settings of traces and log."""
+        """Raises UnsupportedError if clients may not see and change trace and log settings."""
         if not self.settings:
             raise UnsupportedError(_DISABLED.format("Access to trace and log settings", "settings"))
 
     def forwarded(self, pattern: str | None) -> Forwarded | None:
-        """Which headers become parameters: those that `pattern` finds, but for the one with our token, which is no
-        model's business. None for none."""
+        """Returns which headers become parameters: those that match `pattern`, except the one with our token, which is
+        not for models. None if there is no pattern."""
         if not pattern:
             return None
         found = re.compile(pattern).search
@@ -120,13 +125,14 @@ _DISABLED = "{} over the network is disabled. Start the server with '--allow-{}=
 
 
 def _credentials(value: bytes) -> bytes:
-    """What follows `Bearer`; nothing for another scheme. The scheme's letters may be of any case (RFC 9110)."""
+    """Returns what follows `Bearer`; empty for another scheme. The scheme may be in capital or small letters (RFC
+    9110)."""
     scheme, _, rest = value.strip().partition(b" ")
     return rest.strip() if scheme.lower() == b"bearer" else b""
 
 
 class DoorAnswer(NamedTuple):
-    """What the door says itself, in place of who stands behind it."""
+    """The door's own answer to a request that it does not let through."""
 
     status: int
     headers: Headers
@@ -134,8 +140,8 @@ class DoorAnswer(NamedTuple):
 
 
 class Door:
-    """Decides from the head of an HTTP request, and from nothing else: of two requests with the same head, both pass
-    or none. A refusal's text says what lets the request in."""
+    """Decides from the head of an HTTP request alone: of two requests with the same head, both pass or neither. The
+    text of a refusal says what would let the request in."""
 
     def __init__(self, rules: AccessRules) -> None:
         self._rules = rules
@@ -147,7 +153,7 @@ class Door:
         self._passed: set[bytes] = set()
 
     def ask(self, method: str, path: bytes, headers: Headers) -> DoorAnswer | None:
-        """None for a request that may pass; names of headers are in lower case."""
+        """Returns None for a request that may pass, else the answer to it. Names of headers are in lower case."""
         host, origins, authorizations, preflight = b"", [], [], False
         for name, value in headers:
             if name == b"host":
@@ -177,8 +183,8 @@ class Door:
         return None
 
     def for_page(self, headers: Headers) -> Headers:
-        """What the answer to a request of an allowed page carries, so that its browser lets it read that (CORS);
-        nothing for other clients."""
+        """Returns the headers with which a browser lets an allowed page read the answer (CORS); nothing for other
+        clients."""
         if not self._origins:
             return ()
         origin = next((value for name, value in headers if name == b"origin"), None)
@@ -218,7 +224,7 @@ def _refusal(status: int, text: str, headers: Headers = ()) -> DoorAnswer:
 
 
 def host_name(header: str) -> str:
-    """`[::1]:8000` -> `::1`, `localhost:8000` -> `localhost`."""
+    """Cuts the port off: `[::1]:8000` -> `::1`, `localhost:8000` -> `localhost`."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0]
@@ -233,5 +239,5 @@ def is_address(name: str) -> bool:
 
 
 def own_names() -> set[str]:
-    """What this machine calls itself."""
+    """Returns this machine's own names."""
     return {socket.gethostname().lower()}

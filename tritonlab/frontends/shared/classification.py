@@ -1,4 +1,4 @@
-"""An output as its highest classes (rule 6.6), for every frontend."""
+"""This module reduces an output to its highest classes (rule 6.6), for every frontend."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SUPPORTED = frozenset("iuf")
 
 
 def classify(tensor: Tensor, count: int, labels: Sequence[str] = (), *, batched: bool = False) -> Tensor:
-    """The `count` highest elements, highest first, as a BYTES tensor of `value:index[:label]`.
+    """Returns the `count` highest elements, highest first, as a BYTES tensor of `value:index[:label]`.
 
-    Shape `[n]`, or `[batch, n]` if `batched`, the first dimension being the batch; n is the smaller of `count` and the
-    number of elements. Equal elements keep their order, as on Triton. Raises InvalidArgumentError for a datatype that
-    has no order here and for what is too large.
+    Its shape is `[n]`, or `[batch, n]` if `batched`, when the first dimension is the batch; n is the smaller of `count`
+    and the number of elements. Equal elements keep their order, as on Triton. Raises InvalidArgumentError for a
+    datatype without an order here, and for an output that is too large.
     """
     datatype = tensor.datatype
     if datatype.numpy.kind not in _SUPPORTED or datatype in (DataType.FP16, DataType.BF16):

@@ -28,7 +28,7 @@ from .shared_memory_manager import SharedMemoryManager
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
     """How a client wants one output: in shared memory (`region`), as its highest classes (`classes` > 0), or neither.
-    `binary`: behind the JSON and not in it, where there is JSON."""
+    `binary`: behind the JSON instead of in it; gRPC has no JSON."""
 
     region: str = ""
     offset: int = 0
@@ -38,7 +38,8 @@ class OutputPlan:
 
 
 class Exchange:
-    """The exchanges of one endpoint, from any thread; but only one thread may have `submit_single` wait."""
+    """Passes requests of one endpoint on and collects answers. Any thread may call it, but only one may have
+    `submit_single` wait."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
         self.core = core
@@ -46,21 +47,21 @@ class Exchange:
         self._lone = LoneRequests()
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
-        """The READY version a request is for. `single`: who asks, where that gets one response and no more. Raises
-        NotFoundError, UnavailableError, UnsupportedError (rules 5.4.1, 3.7.4)."""
+        """Returns the READY version that a request is for. `single` names the caller if it can only give its client one
+        response. Raises NotFoundError, UnavailableError, UnsupportedError (rules 5.4.1, 3.7.4)."""
         version = self.core.find(name, number)
         if single and version.rules.decoupled:
             raise version.rules.refusal_of_single(single)
         return version
 
     def submit(self, version: ModelVersion, request: InferenceRequest) -> None:
-        """Starts a request to the version it was found to be for; its responses go to `request.on_response`. Raises
+        """Starts a request on the version that `find` returned; its responses go to `request.on_response`. Raises
         TritonError if it is refused."""
         self.core.infer(request, version)
 
     def submit_single(self, version: ModelVersion, request: InferenceRequest, waits: bool = True) -> None:
-        """The same for a request with one response. `waits`: the caller has time for that, if the request is alone and
-        its answer comes at once. A request that is refused is over."""
+        """Starts a request that gets one response. With `waits`, the caller waits for the answer if the request is
+        alone and so is answered at once. A refused request counts as `over`."""
         infer = self.core.infer_here if self._lone.begin(request) and waits else self.core.infer
         try:
             infer(request, version)
@@ -69,12 +70,12 @@ class Exchange:
             raise
 
     def over(self, request: InferenceRequest) -> None:
-        """Takes note that a request of `submit_single` is answered, or that nobody waits for that any more."""
+        """Notes that a request of `submit_single` is answered, or that nobody waits for its answer any more."""
         self._lone.end(request)
 
     def place(self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion) -> Tensor | None:
-        """The output as it is to be sent; None for one that is in the client's shared memory now. Raises TritonError
-        for one that has no classes, or does not fit."""
+        """Returns the output as it is to be sent; None for one that was written to the client's shared memory. Raises
+        TritonError for one that has no classes, or does not fit."""
         if plan.classes:
             batched = version.rules.max_batch_size > 0
             return classify(tensor, plan.classes, version.labels.get(name, ()), batched=batched)
@@ -90,7 +91,7 @@ class Exchange:
 
 
 class OneResponse:
-    """The one response that a client gets; its model may have sent the final flag apart from it."""
+    """Collects the one response that a client gets; its model may have sent the final flag separately."""
 
     __slots__ = ("_count", "_first")
 
@@ -108,8 +109,11 @@ class OneResponse:
         return {} if self._first is None else self._first.outputs
 
     def take(self, none: str = "expected a single response, got 0") -> InferenceResponse:
-        """The response, after the final one; an error where there is none, or more than one (rule 3.2.3). The error is
-        not raised: its traceback would keep the call that raises, and the request with it."""
+        """Returns the response, after the final one came; an error response if there is none, or more than one (rule
+        3.2.3).
+
+        The error is not raised: its traceback would keep the caller's frame alive, and the request with it.
+        """
         if self._first is None:
             return InferenceResponse(error=InternalError(none))
         if self._count > 1:

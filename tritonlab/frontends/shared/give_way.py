@@ -1,7 +1,7 @@
-"""Lets other threads run between two pieces of large work.
+"""This module lets other threads run between two pieces of large work.
 
-A thread that must ask for the interpreter lock waits 5 ms each time. Measured, 5 million numbers as JSON both ways: the
-p99 of `/v2/health/live` is 13 ms instead of 42.
+A thread that must ask for the interpreter lock waits 5 ms each time. Measured with 5 million numbers as JSON both ways:
+the p99 of `/v2/health/live` is 13 ms instead of 42.
 """
 
 from __future__ import annotations

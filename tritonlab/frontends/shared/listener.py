@@ -1,4 +1,4 @@
-"""The socket an endpoint listens on, and who holds the port if another does."""
+"""This module opens the socket that an endpoint listens on, and finds out who holds the port if it is in use."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ _LISTEN = "0A"  # of /proc/net/tcp: linux/tcp_states.h
 
 
 def listen(address: str, port: int, shared: bool = False) -> socket.socket:
-    """A listening socket; port 0 is any free one. `shared`: other processes of this user may listen there too, if they
-    all say so, and each gets its part of the connections. Raises UnavailableError if the port is in use,
-    InvalidArgumentError if the address is none of this machine."""
+    """Returns a listening socket; port 0 is any free one.
+
+    With `shared`, other processes of this user may listen there too, if they all say so; each gets its share of the
+    connections. Raises UnavailableError if the port is in use, InvalidArgumentError if this machine does not have the
+    address.
+    """
     listener = _bound(address, port, shared)
     try:
         listener.listen(BACKLOG)
@@ -53,7 +56,7 @@ def _bound(address: str, port: int, shared: bool) -> socket.socket:
 
 
 def _close_all() -> None:
-    """In a forked child: it would keep the ports bound, and answer nobody."""
+    """Closes the sockets in a forked child, which would keep the ports bound and answer nobody."""
     for listener in list(_open):
         listener.close()
 
@@ -63,12 +66,13 @@ os.register_at_fork(after_in_child=_close_all)
 
 
 def check_free(address: str, port: int, shared: bool = False) -> None:
-    """Raises what `listen` would. It does not listen: of a shared port it would be given connections, and drop them."""
+    """Raises what `listen` would raise. It does not listen, because it would get connections of a shared port, and drop
+    them."""
     _bound(address, port, shared).close()
 
 
 def refused(address: str, port: int, error: OSError) -> UnavailableError | InvalidArgumentError:
-    """Why nothing can listen there; begins as Triton's text does."""
+    """Says why nothing can listen there; the text begins as Triton's does."""
     where = f"Socket '{address}:{port}'"
     if isinstance(error, PermissionError):
         return InvalidArgumentError(f"{where} cannot be opened: {error.strerror}; choose a port above 1023")
@@ -79,7 +83,8 @@ def refused(address: str, port: int, error: OSError) -> UnavailableError | Inval
 
 
 def port_owner(port: int) -> str:
-    """Who listens on the port: `process 123 (python3 -m http.server)`; "" where the system does not tell."""
+    """Returns who listens on the port, such as `process 123 (python3 -m http.server)`; "" if the system does not
+    tell."""
     inodes = _listening(port)
     for process in Path("/proc").glob("[0-9]*") if inodes else ():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
@@ -91,7 +96,7 @@ def port_owner(port: int) -> str:
 
 
 def _target(fd: Path) -> str:
-    """What a descriptor leads to; "" once it is closed, as the one that listed the directory is."""
+    """Returns what a descriptor leads to; "" if it is closed by now, as the one is that listed the directory."""
     try:
         return os.readlink(fd)
     except OSError:
@@ -99,7 +104,7 @@ def _target(fd: Path) -> str:
 
 
 def _listening(port: int) -> set[str]:
-    """The sockets that listen on the port, as /proc/<pid>/fd names them."""
+    """Returns the sockets that listen on the port, by their names in /proc/<pid>/fd."""
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):

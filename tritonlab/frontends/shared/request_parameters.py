@@ -1,7 +1,8 @@
-"""The request parameters that have a meaning of their own, and the rest (rule 6.4), the same way for every frontend.
+"""This module sorts the parameters of a request, for every frontend: those with a meaning of their own, and the rest
+(rule 6.4).
 
-A frontend says with a `ParameterValues` how its protocol's values are read, and what it tells a client whose value has
-the wrong type: the texts differ between HTTP and gRPC, the meaning does not.
+A frontend gives it a `ParameterValues`, which reads the values of its protocol and words its errors: the texts differ
+between HTTP and gRPC, the meaning does not.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _RESERVED = frozenset(
 
 
 class ParameterValues(Protocol):
-    """Reads the parameter values of one protocol. Each method raises TritonError, in Triton's words, for a value of
-    the wrong type."""
+    """Reads the parameter values of one protocol. Each method raises TritonError, in Triton's words, for a value of the
+    wrong type."""
 
     def correlation_id(self, value: Any) -> int | str: ...
 
@@ -33,15 +34,15 @@ class ParameterValues(Protocol):
     def unsigned(self, key: str, value: Any) -> int: ...
 
     def reserved(self, key: str, value: Any) -> None:
-        """A key that begins with RESERVED_PREFIX; most are refused."""
+        """Handles a key that begins with RESERVED_PREFIX; most are refused."""
 
     def other(self, key: str, value: Any) -> ParameterValue:
-        """What the model sees."""
+        """Returns the value for the model."""
 
 
 def set_parameters(request: InferenceRequest, parameters: Mapping[str, Any], values: ParameterValues) -> None:
-    """Takes the parameters into the fields of `request`, in their order; what has no meaning of its own becomes one of
-    `request.parameters`."""
+    """Sets the fields of `request` that the parameters name, in their order; parameters without a meaning of their own
+    go to `request.parameters`."""
     others: dict[str, ParameterValue] = {}
     for key, value in parameters.items():
         field = _FIELDS.get(key)
@@ -56,7 +57,7 @@ def set_parameters(request: InferenceRequest, parameters: Mapping[str, Any], val
 
 
 def check_forwarded(header: str) -> None:
-    """Refuses a header that would be forwarded under a name that is Triton's (rule 6.14)."""
+    """Refuses to forward a header whose name is reserved for Triton (rule 6.14)."""
     name = header.lower()
     if name in _RESERVED or name.startswith(RESERVED_PREFIX):
         raise InvalidArgumentError(f"Header '{header}' is reserved for Triton usage and cannot be forwarded.")

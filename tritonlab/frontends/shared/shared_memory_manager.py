@@ -1,12 +1,12 @@
-"""The shared-memory regions that clients have registered, one table for all frontends (rule 6.10).
+"""This module holds the shared-memory regions that clients have registered, in one table for all frontends (rule 6.10).
 
-A key is a POSIX shared-memory name and nothing else: as with `shm_open`, no path and no link, so a client can name a
-file of /dev/shm and no other.
+A key is a POSIX shared-memory name and nothing else: as with `shm_open`, neither a path nor a link, so a client can
+name files of /dev/shm only.
 
-A region is read and written by system calls on its file, and never mapped: a mapped page that the client cuts off its
-file, or that a full /dev/shm cannot give, ends this process with SIGBUS; here it is an error of that request. Measured
-on 2 cores, what a mapping would take in brackets: reading 16 bytes 2 us (0.5), 1 MB 48 us (17), 64 MB 6 to 9 ms (3.5 to
-6.5); writing 16 bytes 2.3 us (0.3), 1 MB 64 us (16), 64 MB 8 to 9 ms (3.3). Copies by `process_vm_readv` and
+A region is read and written by system calls on its file, and never mapped. If a client shortens the file, or /dev/shm
+is full, a mapped page would end this process with SIGBUS; a system call fails that request only. Measured on 2 cores,
+with the times of a mapping in brackets: reading 16 bytes 2 us (0.5), 1 MB 48 us (17), 64 MB 6 to 9 ms (3.5 to 6.5);
+writing 16 bytes 2.3 us (0.3), 1 MB 64 us (16), 64 MB 8 to 9 ms (3.3). Copies by `process_vm_readv` and
 `process_vm_writev` over a mapping survive as well, and are slower still: 3.3 us, 70 us, 8 to 11 ms.
 """
 
@@ -34,7 +34,8 @@ _PIECE = 4 << 20
 
 
 class _File:
-    """An open file, closed with the last who holds it: a request may be reading while the region is unregistered."""
+    """An open file. It is closed when its last holder is gone: a request may still read it while its region is
+    unregistered."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -83,7 +84,7 @@ class ClientRegion:
 
 
 class SharedMemoryManager:
-    """Registers regions and reads and writes them, all within their bounds; from any thread.
+    """Registers regions, and reads and writes them within their bounds; from any thread.
 
     Every method raises UnsupportedError unless `allowed` (rule 6.10.1). Sizes and offsets are in bytes.
     """
@@ -95,11 +96,11 @@ class SharedMemoryManager:
 
     @property
     def in_use(self) -> bool:
-        """Whether any region is registered."""
+        """Tells whether any region is registered."""
         return bool(self._regions)
 
     def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
-        """Opens `byte_size` bytes from `offset`, a multiple of the page size, of the region `key`."""
+        """Registers `byte_size` bytes from `offset`, a multiple of the page size, of the shared memory `key`."""
         self._check_allowed()
         if key.startswith(_RESERVED):
             raise InvalidArgumentError(
@@ -112,13 +113,13 @@ class SharedMemoryManager:
             self._regions[name] = _open(name, key, offset, byte_size)
 
     def register_cuda(self, name: str) -> None:
-        """Always refused: this server opens no memory of a client's GPU."""
+        """Refuses, as this server opens no memory of a client's GPU."""
         self._check_allowed()
         # Triton's text where it was built without GPU support (rule 6.10.5).
         raise InvalidArgumentError(f"failed to register CUDA shared memory region: '{name}', GPUs not supported")
 
     def unregister(self, name: str) -> None:
-        """Takes a region away; an unknown one is ignored."""
+        """Removes a region; an unknown one is ignored."""
         self._check_allowed()
         self._regions.pop(name, None)
 
@@ -127,7 +128,7 @@ class SharedMemoryManager:
         self._regions.clear()
 
     def status(self, name: str = "") -> list[dict[str, Any]]:
-        """`name`, `key`, `offset` and `byte_size` of one region, or of all. Raises NotFoundError."""
+        """Returns `name`, `key`, `offset` and `byte_size` of one region, or of all. Raises NotFoundError."""
         self._check_allowed()
         if not name:
             regions = sorted(self._regions.copy().values(), key=lambda region: region.name)
@@ -138,7 +139,7 @@ class SharedMemoryManager:
         return [{"name": r.name, "key": r.key, "offset": r.offset, "byte_size": r.byte_size} for r in regions]
 
     def cuda_status(self, name: str = "") -> list[dict[str, Any]]:
-        """Says which CUDA regions there are: none. Raises NotFoundError for any name."""
+        """Returns the registered CUDA regions, of which there are none. Raises NotFoundError for any name."""
         self._check_allowed()
         if name in self._regions:
             raise NotFoundError(
@@ -153,7 +154,7 @@ class SharedMemoryManager:
         self._check_allowed()
 
     def read(self, name: str, offset: int, size: int) -> memoryview:
-        """A copy of the bytes as they are now."""
+        """Returns a copy of the bytes as they are now."""
         region = self._find(name, offset, size)
         try:
             return region.read(offset, size)
@@ -161,7 +162,7 @@ class SharedMemoryManager:
             raise InternalError(f"failed to read shared memory region '{name}': {error}") from None
 
     def write(self, name: str, offset: int, data: NDArray[Any] | bytes | memoryview) -> None:
-        """Puts the bytes of `data`, which is C-contiguous, at `offset`."""
+        """Writes the bytes of `data`, which is C-contiguous, at `offset`."""
         view = data.reshape(-1).view(np.uint8).data if isinstance(data, np.ndarray) else memoryview(data)
         if view.nbytes:
             region = self._find(name, offset, view.nbytes)
@@ -171,7 +172,7 @@ class SharedMemoryManager:
                 raise InternalError(f"failed to write shared memory region '{name}': {error}") from None
 
     def check(self, name: str, offset: int, size: int) -> None:
-        """Raises what `write` would, before the request runs."""
+        """Raises what `write` would raise, before the request runs."""
         region = self._find(name, offset, size)
         if region.file.size < region.offset + offset + size:
             raise region.cut_off()
@@ -195,7 +196,8 @@ class SharedMemoryManager:
 
 
 def _shm_open(key: str) -> int:
-    """Opens what `shm_open` of Linux's C library does. Raises OSError, and ValueError for a key that is no name."""
+    """Opens what `shm_open` of Linux's C library would open. Raises OSError, and ValueError for a key that is not a
+    name."""
     name = key.lstrip("/")
     if not name or "/" in name:
         raise ValueError(key)

@@ -175,10 +175,8 @@ class InferenceRequest(NativeObject):
         return self._sender
 
     def is_cancelled(self) -> bool:
-        """Asks the server whether the client has given the request up.
-
-        Raises TritonModelException for a request that the model built; Triton aborts the server there (rule 1.7.10).
-        """
+        """Asks the server whether the client has given the request up. Raises TritonModelException for a request that
+        the model built, where Triton aborts the server (rule 1.7.10)."""
         return ask_cancelled(self._handle)
 
     def set_release_flags(self, flags: int, /) -> None:
@@ -212,10 +210,8 @@ class InferenceRequest(NativeObject):
     def async_exec(self, decoupled: bool) -> Awaitable[Union[InferenceResponse, ResponseIterator]]: ...
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
-        """Does what `exec` does, to be awaited: it runs in the default executor of the running event loop.
-
-        Raises RuntimeError if no event loop is running.
-        """
+        """Does what `exec` does, to be awaited: it runs in the default executor of the running event loop. Raises
+        RuntimeError if no event loop is running."""
         return awaited_calls.start(self.exec, decoupled)
 
     def _bls_fields(self) -> BlsRequest:

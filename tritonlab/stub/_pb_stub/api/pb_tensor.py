@@ -106,10 +106,8 @@ class Tensor(NativeObject):
         return self
 
     def _wire(self) -> Tuple[int, List[int], Any]:
-        """Returns datatype, shape and the bytes to send. Raises TritonModelException for a GPU tensor.
-
-        Of a received tensor these are the bytes it came with, not the author's copy (rule 1.4.11).
-        """
+        """Returns datatype, shape and the bytes to send: of a received tensor the bytes it came with, not the author's
+        copy (rule 1.4.11). Raises TritonModelException for a GPU tensor."""
         if self._memory_type == MEMORY_GPU:
             raise TritonModelException(
                 "Tensor '%s' is in the memory of GPU %d and cannot be sent." % (self._name, self._device_id)
@@ -204,10 +202,7 @@ class Tensor(NativeObject):
 
     def to_dlpack(self) -> Any:
         """Makes a DLPack capsule over the tensor's memory, for example for `torch.from_dlpack`. The capsule holds this
-        object.
-
-        Raises TritonModelException for a BYTES or GPU tensor.
-        """
+        object. Raises TritonModelException for a BYTES or GPU tensor."""
         datatype = self._datatype
         if datatype == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
