@@ -67,6 +67,9 @@ class Instrument:
         """The model in `instance` made the request (BLS), in that execution or, with 0, outside of any. It has no
         number yet."""
 
+    def request_polled(self, request: InferenceRequest, now: int) -> None:
+        """Its model has asked whether it is cancelled, and was answered `request.cancelled`."""
+
     def request_released(self, request: InferenceRequest, now: int) -> None:
         """The request got its final response."""
 
@@ -108,6 +111,7 @@ class Instruments:
     stream_response: Callable[..., None] | None
     request_failed: Callable[..., None] | None
     request_called: Callable[..., None] | None
+    request_polled: Callable[..., None] | None
     request_released: Callable[..., None] | None
     requests_wait: Callable[..., None] | None
     model_state: Callable[..., None] | None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from ..core.infer_request import InferenceRequest
 from ..core.metrics import MetricRegistry
 from ..core.status import InternalError, TritonError
 from ..ipc.stub_link import (
@@ -47,8 +48,16 @@ class StubCalls:
     replaced vanish from /metrics.
     """
 
-    def __init__(self, metrics: MetricRegistry, executor: RequestExecutor, control: ModelLoading) -> None:
+    def __init__(
+        self,
+        metrics: MetricRegistry,
+        executor: RequestExecutor,
+        control: ModelLoading,
+        polled: Callable[[InferenceRequest], None],
+    ) -> None:
+        """`polled` hears of each request whose model asks whether it is cancelled."""
         self._metrics = metrics
+        self._polled = polled
         self._executor = executor
         self._control = control
         self._lock = threading.Lock()  # guards _families
@@ -112,10 +121,12 @@ class StubCalls:
         if not link.lost:
             answer()
 
-    @staticmethod
-    def _is_cancelled(instance: ModelInstance, link: StubLink, call: IsCancelled) -> bool:
+    def _is_cancelled(self, instance: ModelInstance, link: StubLink, call: IsCancelled) -> bool:
         request = instance.inflight.get(call.handle)
-        return request is not None and request.cancelled
+        if request is None:
+            return False
+        self._polled(request)
+        return request.cancelled
 
     def _new_family(self, instance: ModelInstance, link: StubLink, call: MetricFamilyNew) -> int:
         family = self._metrics.family(call.name, call.description, call.kind)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .model_record import BATCHES, ModelRecord
+from .stream_facts import spread
 
 Numbers = NDArray[np.float64]
 
@@ -49,15 +50,8 @@ def batch_facts(record: ModelRecord) -> BatchFacts:
         int(column(batches, "failed").sum()),
         dict(sorted(sizes.items())),
         dict(reasons.most_common()),
-        _spread(waited),
-        _spread(end - start),
+        spread(waited),
+        spread(end - start),
         float(end.max() - start.min()) if len(batches) else 0.0,
         dropped,
     )
-
-
-def _spread(values: Numbers) -> tuple[float, float]:
-    if not len(values):
-        return float("nan"), float("nan")
-    median, high = np.quantile(values, (0.5, 0.95))
-    return float(median), float(high)

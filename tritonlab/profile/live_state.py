@@ -1,10 +1,12 @@
-"""The live state is what a recording does not have yet: the requests that wait now, the executions that run."""
+"""The live state is what a recording does not have yet: the requests that wait now, the executions that run, the
+streams that are open."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from ..core.infer_request import InferenceRequest
 from ..server.models.model_lifecycle import ModelVersion
 
 #: Waiting requests that are told one by one.
@@ -33,3 +35,13 @@ def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
                     }
                 )
     return {"waiting": sorted(waiting)[:_SHOWN], "waiting_count": count, "running": running}
+
+
+def open_requests(versions: Iterable[ModelVersion]) -> list[tuple[InferenceRequest, str, bool]]:
+    """The requests that instances still have to answer: each with its instance, and whether its `execute` runs."""
+    return [
+        (request, instance.name, instance.executes(request))
+        for version in versions
+        for instance in (*version.instances, *version.leaving)
+        for request in list(instance.inflight.values())
+    ]

@@ -32,8 +32,9 @@ REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
 EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch"]
 #: One response of a stream each. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
 RESPONSES = ["serial", "time", "number", "kind", "shapes"]
-#: One request that got a stream each, when it has ended.
-STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind"]
+#: One request that got a stream each, when it has ended. `polls`: how often its model asked whether it is cancelled;
+#: `asked`: when a view asked to cancel it; `noticed`: when its model was first told so. Times are 0 if it never was.
+STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "polls", "asked", "noticed"]
 FINAL, EMPTY, ERROR = 1, 2, 4
 _EPOCHS = itertools.count(1)
 
@@ -47,6 +48,15 @@ class Mark(NamedTuple):
     kind: str
     text: str
     serial: int = 0
+
+
+class Cancelling:
+    """What is known of a request and its cancellation; times are 0 if it never was."""
+
+    __slots__ = ("asked", "noticed", "polls")
+
+    def __init__(self) -> None:
+        self.polls = self.asked = self.noticed = 0
 
 
 class OpenStream:
@@ -119,6 +129,8 @@ class ModelRecord:
         #: (row of REQUESTS, what its client called it), for those that have an id
         self.ids: deque[tuple[int, str]] = deque(maxlen=events)
         self.open: dict[int, OpenStream] = {}
+        #: by serial, of requests that may still run; the oldest go first
+        self.cancelling: dict[int, Cancelling] = {}
 
     @property
     def tables(self) -> dict[str, Ring]:
@@ -138,6 +150,21 @@ class ModelRecord:
     def mark(self, time: int, kind: str, text: str, serial: int = 0) -> None:
         self.marks.append(Mark(self.mark_count, time, kind, text, serial))
         self.mark_count += 1
+
+    def cancelling_of(self, serial: int) -> Cancelling:
+        found = self.cancelling.get(serial)
+        if found is None:
+            found = self.cancelling[serial] = Cancelling()
+            if len(self.cancelling) > _WORDS:
+                del self.cancelling[next(iter(self.cancelling))]
+        return found
+
+    def end_stream(self, serial: int, stream: OpenStream, now: int, kind: int) -> None:
+        self.open.pop(serial, None)
+        cancelling = self.cancelling.pop(serial, None) or Cancelling()
+        span = stream.arrived, stream.executed, stream.first, stream.last, now
+        told = cancelling.polls, cancelling.asked, cancelling.noticed
+        self.streams.add((serial, *span, stream.count, kind, *told))
 
     def shapes(self, tensors: Mapping[str, Tensor]) -> int:
         """The number of the tensors' names and shapes."""

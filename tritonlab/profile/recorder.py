@@ -99,9 +99,15 @@ class Recorder(Instrument):
                 stream.last = now
                 stream.count += 1
             if response.final:
-                del record.open[request.serial]
-                span = stream.arrived, stream.executed, stream.first, stream.last, now
-                record.streams.add((request.serial, *span, stream.count, kind))
+                record.end_stream(request.serial, stream, now, kind)
+
+    def request_polled(self, request: InferenceRequest, now: int) -> None:
+        record = self.recording.model(request.model_name)
+        with record.lock:
+            cancelling = record.cancelling_of(request.serial)
+            cancelling.polls += 1
+            if request.cancelled and not cancelling.noticed:
+                cancelling.noticed = now
 
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         error = response.error
@@ -112,6 +118,9 @@ class Recorder(Instrument):
         first_line = error.message.partition("\n")[0]
         with record.lock:
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
+            asked = record.cancelling.get(request.serial)
+            if asked is not None and asked.asked:  # one that ended before its first response
+                record.end_stream(request.serial, OpenStream(request), now, FINAL + ERROR)
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
         self._mark(model, now, "restart", f"{instance}: {reason}" if reason else instance)

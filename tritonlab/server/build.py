@@ -110,7 +110,7 @@ def build(
     infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
     patience = int(options.watchdog_seconds * 1e9)
     executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called)
-    calls = StubCalls(metrics, executor, server)
+    calls = StubCalls(metrics, executor, server, announcer.polled)
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(
         InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later),

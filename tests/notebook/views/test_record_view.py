@@ -15,6 +15,7 @@ from tritonlab.profile.model_record import REQUESTS
 
 class Plain(RecordView):
     MODULE = "timeline.js"
+    LABEL = "Plain"
     TABLES = ("batches", "requests")
 
     def text(self) -> str:

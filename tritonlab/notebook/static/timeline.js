@@ -1,176 +1,45 @@
 // The timeline of a model: a lane for each instance, its executions as blocks that grow while they run, the requests
 // that waited for them, and what happened besides.
-import { ask, colour, goLive } from "./base.js";
-import { connect, recordOf } from "./record_link.js";
-import { duration, ticks } from "./record_store.js";
+import { ask } from "./base.js";
+import { duration } from "./record_store.js";
+import { AXIS, LEFT, TimeCanvas, bars, cells, counted, element, renderer } from "./time_canvas.js";
 import { TimelineStore } from "./timeline_store.js";
 
-const AXIS = 20;
 const WAITING = 34; // of a lane: requests that wait
 const BLOCK = 24; // of a lane: executions
 const GAP = 10;
 const MARKS = 22;
-const LEFT = 8;
 const MOST_ROWS = 16;
 const TABLE_ROWS = 200;
-const COLOURS = ["text", "dim", "line", "soft", "good", "warn", "bad", "accent"];
 const MARK_COLOURS = { error: "bad", timeout: "warn", cancelled: "warn", restart: "bad", waits: "warn", state: "dim" };
 
-function render({ model, el }) {
-  const stop = goLive(model, el);
-  const page = build(el, model.get("state"));
-  const record = recordOf(model);
-  if (!record) {
-    page.canvas.hidden = page.twin.hidden = true;
-    page.say("This view is of another version of tritonlab. Run its cell again.");
-    return stop;
-  }
-  const view = new Timeline(model, page, new TimelineStore(record));
-  const disconnect = connect(model, (message) => view.heard(message), page.say);
-  return () => {
-    view.close();
-    disconnect();
-    stop();
-  };
-}
-
-function build(el, state) {
-  const root = document.createElement("div");
-  root.className = "tl-view";
-  root.innerHTML = `
-    <div class="tl-bar2">
-      <span class="tl-name"></span><span class="tl-dim tl-summary" aria-live="polite"></span><span class="tl-grow"></span>
-      <button data-do="follow" title="f" aria-pressed="true">Follow</button><button data-do="out" title="zoom out, -">−</button><button
-        data-do="in" title="zoom in, +">+</button><button data-do="fit" title="all that is kept, 0">All</button>
-    </div>
-    <div class="tl-note tl-warn-note tl-said" hidden></div>
-    <canvas class="tl-canvas" tabindex="0" role="img"></canvas>
-    <div class="tl-facts"></div>
-    <div class="tl-detail tl-dim"></div>
-    <details class="tl-twin"><summary>Table</summary><div class="tl-scroll"></div></details>`;
-  root.querySelector(".tl-name").textContent = state.title ?? "";
-  el.append(root);
-  const find = (name) => root.querySelector(name);
-  const said = find(".tl-said");
-  return {
-    root,
-    canvas: find("canvas"),
-    summary: find(".tl-summary"),
-    facts: find(".tl-facts"),
-    detail: find(".tl-detail"),
-    twin: find(".tl-twin"),
-    table: find(".tl-scroll"),
-    say(text) {
-      said.hidden = !text;
-      said.textContent = text ?? "";
-    },
-  };
-}
-
-class Timeline {
-  constructor(model, page, store) {
-    Object.assign(this, { model, page, store, record: store.record, why: "", frames: 0, hover: null, factsAt: 0, changes: -1 });
-    this.canvas = page.canvas;
-    this.context = this.canvas.getContext("2d");
-    this.abort = new AbortController();
-    const on = (target, names, act) => {
-      for (const name of names.split(" ")) target.addEventListener(name, act, { signal: this.abort.signal, passive: false });
-    };
-    on(page.root, "click", (event) => this.press(event));
-    on(this.canvas, "pointerdown", (event) => this.drag(event));
-    on(this.canvas, "pointermove pointerleave", (event) => this.point(event));
-    on(this.canvas, "wheel", (event) => this.wheel(event));
-    on(this.canvas, "keydown", (event) => this.key(event));
-    on(page.twin, "toggle", () => this.wake());
-    this.resized = new ResizeObserver(() => this.wake());
-    this.resized.observe(this.canvas);
-    this.themed = new MutationObserver(() => ((this.colours = null), this.wake()));
-    this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "class"] });
-    this.wake();
-  }
-
-  close() {
-    this.abort.abort();
-    this.resized.disconnect();
-    this.themed.disconnect();
-    cancelAnimationFrame(this.frame);
-    this.closed = true;
-  }
+class Timeline extends TimeCanvas {
+  why = "";
 
   heard(message) {
-    if (message.now) this.store.heardAt(message.now, performance.now() * 1e6);
-    if (message.why !== undefined) {
-      this.why = message.why;
-      this.tell();
-    }
-    this.wake();
+    super.heard(message);
+    if (message.why === undefined) return;
+    this.why = message.why;
+    this.tell();
   }
 
-  now() {
-    return this.store.now(performance.now() * 1e6);
-  }
-
-  wake() {
-    if (this.closed || this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = 0;
-      if (this.closed) return;
-      this.draw();
-      if (this.moves()) this.wake();
-    });
-  }
-
-  /** Whether the next frame is another one even if nothing comes. */
-  moves() {
-    if (!this.store.following || !this.model.get("state").live) return false;
-    const [from] = this.store.window(this.now());
-    return this.store.busy || this.store.last() > from;
+  get height() {
+    this.lanes = this.store.lanes();
+    this.marksTop = this.laneTop(Math.max(this.lanes.length, 1));
+    return this.marksTop + MARKS;
   }
 
   // -- what a person does
 
-  press(event) {
-    const what = event.target.closest("[data-do]")?.dataset.do;
-    const now = this.now();
-    if (what === "follow") this.store.following ? this.store.pause(now) : this.store.follow();
-    else if (what === "in") this.store.zoomAtSelected(0.5, now);
-    else if (what === "out") this.store.zoomAtSelected(2, now);
-    else if (what === "fit") this.store.fit(now);
-    else return;
-    this.wake();
-  }
-
-  place(event) {
-    const box = this.canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  }
-
-  drag(event) {
-    if (event.button) return;
-    this.canvas.focus({ preventScroll: true });
-    this.canvas.setPointerCapture(event.pointerId);
-    let [at] = this.place(event);
-    const begun = at;
-    let moved = false;
-    const move = (next) => {
-      const [x] = this.place(next);
-      if (!moved && Math.abs(x - begun) < 4) return;
-      moved = true;
-      this.store.pan((at - x) / this.width, this.now());
-      at = x;
-      this.wake();
-    };
-    const up = (last) => {
-      this.canvas.removeEventListener("pointermove", move);
-      if (!moved && last.type === "pointerup") this.click(last);
-    };
-    this.canvas.addEventListener("pointermove", move, { signal: this.abort.signal });
-    this.canvas.addEventListener("pointerup", up, { once: true, signal: this.abort.signal });
-    this.canvas.addEventListener("pointercancel", up, { once: true, signal: this.abort.signal });
-  }
-
   click(event) {
     this.store.select(this.hit(...this.place(event)));
+    this.selected();
+  }
+
+  step(along, within) {
+    if (along) this.store.step(along, this.now());
+    else if (within) this.store.stepRequest(within);
+    else this.store.select(null);
     this.selected();
   }
 
@@ -182,50 +51,7 @@ class Timeline {
     this.wake();
   }
 
-  point(event) {
-    this.hover = event.type === "pointerleave" ? null : this.place(event);
-    const mark = this.hover && this.markAt(...this.hover);
-    this.canvas.title = mark ? `${mark.kind}: ${mark.text}` : "";
-    this.wake();
-  }
-
-  wheel(event) {
-    if (!event.ctrlKey && !event.metaKey && !event.shiftKey && document.activeElement !== this.canvas) return; // the page scrolls
-    event.preventDefault();
-    const [x] = this.place(event);
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      this.store.pan((event.deltaX || event.deltaY) / this.width, this.now());
-    } else this.store.zoom(1.0015 ** event.deltaY, x / this.width, this.now());
-    this.wake();
-  }
-
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const now = this.now();
-    const { store } = this;
-    const act = {
-      a: () => store.pan(-0.2, now), d: () => store.pan(0.2, now),
-      w: () => store.zoomAtSelected(0.7, now), s: () => store.zoomAtSelected(1 / 0.7, now),
-      "+": () => store.zoomAtSelected(0.5, now), "=": () => store.zoomAtSelected(0.5, now), "-": () => store.zoomAtSelected(2, now),
-      0: () => store.fit(now), f: () => store.follow(), " ": () => (store.following ? store.pause(now) : store.follow()),
-      ArrowLeft: () => store.step(-1, now), ArrowRight: () => store.step(1, now),
-      ArrowUp: () => store.stepRequest(-1), ArrowDown: () => store.stepRequest(1),
-      Enter: () => this.page.twin.toggleAttribute("open"), Escape: () => store.select(null),
-    }[event.key];
-    if (!act) return;
-    event.preventDefault();
-    event.stopPropagation(); // JupyterLab has commands on single keys
-    act();
-    if (event.key.startsWith("Arrow") || event.key === "Escape") this.selected();
-    this.wake();
-  }
-
   // -- places
-
-  x(time) {
-    const [from, to] = this.view;
-    return LEFT + ((time - from) / (to - from)) * this.width;
-  }
 
   laneTop(lane) {
     return AXIS + lane * (WAITING + BLOCK + GAP);
@@ -264,65 +90,22 @@ class Timeline {
     return near.at(-1) ?? null;
   }
 
+  tip(x, y) {
+    const mark = this.markAt(x, y);
+    return mark && `${mark.kind}: ${mark.text}`;
+  }
+
   // -- drawing
 
-  draw() {
-    const { canvas, context, store, record } = this;
-    const ratio = window.devicePixelRatio || 1;
-    const outer = canvas.clientWidth;
-    if (!outer) return;
-    this.width = Math.max(outer - 2 * LEFT, 50);
-    this.lanes = store.lanes();
-    this.marksTop = this.laneTop(Math.max(this.lanes.length, 1));
-    const height = this.marksTop + MARKS;
-    if (canvas.width !== Math.round(outer * ratio) || canvas.height !== Math.round(height * ratio)) {
-      canvas.width = Math.round(outer * ratio);
-      canvas.height = Math.round(height * ratio);
-      canvas.style.height = `${height}px`;
-    }
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, outer, height);
-    this.colours ??= Object.fromEntries(COLOURS.map((name) => [name, colour(this.page.root, name)]));
-    const now = this.now();
-    this.view = store.window(now);
-    this.drawScale(height);
+  paint(now) {
+    const { canvas, store, record } = this;
     for (const [lane, name] of this.lanes.entries()) this.drawLane(lane, name);
     this.drawBlocks(now);
     this.drawMarks();
     if (!this.lanes.length) this.text("No request has been executed yet.", LEFT, AXIS + 30, "dim");
-    this.frames += 1;
-    const data = canvas.dataset;
-    data.frames = this.frames;
-    data.kept = Object.values(record.tables).reduce((sum, table) => sum + table.length, 0);
-    data.dropped = record.dropped;
-    data.batches = record.tables.batches.length;
-    data.selection = store.selected ? `${store.selected.batch}${store.selected.request === null ? "" : `/${store.selected.request}`}` : "";
-    data.following = store.following;
-    const time = performance.now();
-    if (time - this.factsAt > 250 || !this.moves()) {
-      this.factsAt = time;
-      this.drawFacts();
-    }
-  }
-
-  text(text, x, y, tone = "dim", size = 11, align = "left") {
-    const { context } = this;
-    context.fillStyle = this.colours[tone];
-    context.font = `${size}px ${getComputedStyle(this.page.root).fontFamily}`;
-    context.textAlign = align;
-    context.fillText(text, x, y);
-  }
-
-  drawScale(height) {
-    const { context } = this;
-    const [from, to] = this.view;
-    context.fillStyle = this.colours.line;
-    for (const { time, text } of ticks(from, to, this.store.zero(), this.width / 110)) {
-      const x = Math.round(this.x(time));
-      context.fillRect(x, AXIS - 4, 1, height - AXIS);
-      if (x < LEFT + this.width - 46) this.text(text, x + 3, AXIS - 8);
-      context.fillStyle = this.colours.line;
-    }
+    const chosen = store.selected;
+    canvas.dataset.batches = record.tables.batches.length;
+    canvas.dataset.selection = chosen ? `${chosen.batch}${chosen.request === null ? "" : `/${chosen.request}`}` : "";
   }
 
   drawLane(lane, name) {
@@ -476,7 +259,7 @@ class Timeline {
 
   // -- words
 
-  drawFacts() {
+  facts() {
     const { store, record, page } = this;
     const facts = store.facts(...this.view);
     const live = record.live;
@@ -485,13 +268,8 @@ class Timeline {
     if (live.running?.length) now.push(`${live.running.length} running`);
     if (record.dropped) now.push(`${record.dropped.toLocaleString("en")} events not kept`);
     page.summary.textContent = now.join(" · ");
-    const pressed = page.root.querySelector("[data-do=follow]");
-    pressed.setAttribute("aria-pressed", String(store.following));
-    pressed.textContent = store.following ? "Pause" : "Follow";
     page.facts.replaceChildren(sizes(facts), reasons(facts), split(facts));
-    const said = sentence(facts);
-    this.canvas.setAttribute("aria-label", `Timeline of ${this.model.get("state").title}. ${said}`);
-    if (page.twin.open) page.table.replaceChildren(this.rows());
+    return sentence(facts);
   }
 
   tell() {
@@ -548,47 +326,12 @@ class Timeline {
   }
 }
 
-function element(tag, text = "", className = "") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
-
-function cells(values, tag = "td") {
-  const row = element("tr");
-  row.append(...values.map((value) => element(tag, String(value))));
-  return row;
-}
-
-function counted(number, word) {
-  return `${number} ${word}${number === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
-}
-
 function sentence(facts) {
   if (!facts.batches) return "Nothing was executed in the time shown.";
   return (
     `${counted(facts.requests, "request")} in ${counted(facts.batches, "batch")}; waited ${duration(facts.queue.p50)} at the median, ` +
     `${duration(facts.queue.p95)} at the 95th percentile; executed ${duration(facts.compute.p50)} and ${duration(facts.compute.p95)}.`
   );
-}
-
-/** Bars of how often each key came. */
-function bars(title, entries, tone) {
-  const box = element("div", "", "tl-chart");
-  box.append(element("div", title, "tl-dim"));
-  const most = Math.max(...entries.map(([, count]) => count), 1);
-  for (const [key, count] of entries.slice(0, 8)) {
-    const line = element("div", "", "tl-line");
-    const filled = element("span", "", `tl-fill tl-fill-${tone}`);
-    filled.style.width = `${Math.max((count / most) * 100, 1)}%`;
-    const room = element("span", "", "tl-room");
-    room.append(filled);
-    line.append(element("span", String(key) || "not told", "tl-key2"), room, element("span", String(count), "tl-count"));
-    box.append(line);
-  }
-  if (!entries.length) box.append(element("div", "–", "tl-dim"));
-  return box;
 }
 
 const sizes = (facts) => bars("Batch sizes", [...facts.sizes].sort((one, other) => one[0] - other[0]), "accent");
@@ -611,4 +354,4 @@ function split(facts) {
   return box;
 }
 
-export default { render };
+export default { render: renderer(Timeline, TimelineStore) };

@@ -1,32 +1,14 @@
-// What the timeline shows: which time, which lanes, what is in view, what is selected. Draws nothing.
+// What the timeline shows: which lanes, what is in view, what is selected. Draws nothing.
 import { quantile } from "./record_store.js";
+import { TimeWindow } from "./time_window.js";
 
-const LEAST_SPAN = 1e3; // a microsecond
-const LEAST_FOLLOWED = 1e6;
-const MOST_SPAN = 3600e9 * 24;
-
-export class TimelineStore {
+export class TimelineStore extends TimeWindow {
   constructor(record) {
-    this.record = record;
-    this.span = 2e9;
-    this.end = 0; // of the view, while it does not follow
-    this.following = true;
+    super(record);
     this.selected = null; // { batch, request } by rows; request null for the batch itself
     this.other = null; // the request selected before
-    this.offset = null; // kernel's clock less the browser's
     this.longest = 0;
     this.seen = 0;
-  }
-
-  /** A message came at `browserNs` that was sent at `kernelNs`: the least delay tells the difference of the clocks. */
-  heardAt(kernelNs, browserNs) {
-    const offset = kernelNs - browserNs;
-    // slowly down again, as clocks drift
-    this.offset = this.offset === null || offset > this.offset ? offset : this.offset - Math.min(1e5, this.offset - offset);
-  }
-
-  now(browserNs) {
-    return this.offset === null ? this.last() : browserNs + this.offset;
   }
 
   /** When something happened last. */
@@ -36,20 +18,10 @@ export class TimelineStore {
     return Math.max(batches.length ? batches.end(batches.total - 1) : 0, marks.length ? marks[marks.length - 1].time : 0);
   }
 
-  /** Where time 0 of the scale is: the first thing that is kept. */
-  zero() {
+  first() {
     const { batches, requests } = this.record.tables;
     const first = batches.length ? batches.start(batches.oldest) : Infinity;
-    const arrived = requests.length ? requests.arrived(requests.oldest) : Infinity;
-    const mark = this.record.marks.length ? this.record.marks[0].time : Infinity;
-    const zero = Math.min(first, arrived, mark);
-    return Number.isFinite(zero) ? zero : 0;
-  }
-
-  /** The time in view. */
-  window(now) {
-    const end = this.following ? now : this.end;
-    return [end - this.span, end];
+    return Math.min(first, requests.length ? requests.arrived(requests.oldest) : Infinity);
   }
 
   get busy() {
@@ -59,44 +31,8 @@ export class TimelineStore {
 
   // -- what a person does
 
-  pause(now) {
-    if (this.following) [, this.end] = this.window(now);
-    this.following = false;
-  }
-
-  follow() {
-    this.following = true;
-    this.span = Math.max(this.span, LEAST_FOLLOWED);
-  }
-
-  /** Zooms by a factor (below 1 is nearer) and leaves the time at `share` of the width where it is. */
-  zoom(factor, share, now) {
-    const [from, to] = this.window(now);
-    const span = Math.min(Math.max(this.span * factor, this.following ? LEAST_FOLLOWED : LEAST_SPAN), MOST_SPAN);
-    const fixed = from + (to - from) * share;
-    this.span = span;
-    if (!this.following) this.end = fixed + span * (1 - share);
-  }
-
-  /** Zooms with the selected batch where it is, if it is in view. */
-  zoomAtSelected(factor, now) {
-    const { batches } = this.record.tables;
-    const [from, to] = this.window(now);
-    const at = this.selected ? (batches.start(this.selected.batch) - from) / (to - from) : -1;
-    this.zoom(factor, at >= 0 && at <= 1 ? at : 0.5, now);
-  }
-
-  pan(share, now) {
-    this.pause(now);
-    this.end = Math.min(this.end + this.span * share, now + this.span / 2);
-  }
-
-  /** Shows all that is kept. */
-  fit(now) {
-    const end = this.last() || now;
-    this.following = false;
-    this.span = Math.max((end - this.zero()) * 1.04, LEAST_SPAN);
-    this.end = end + this.span * 0.02;
+  get chosenTime() {
+    return this.selected ? this.record.tables.batches.start(this.selected.batch) : NaN;
   }
 
   /** Brings the selected batch into view. */

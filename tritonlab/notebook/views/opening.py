@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from ...core.status import InvalidArgumentError
-from ...profile.live_state import live_state
+from ...profile.live_state import live_state, open_requests
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
 from ...profile.triton_trace import read_trace
 from ...schedulers.dynamic_batch import BatchConfig
 from ...server.api.model import Model
+from ...server.models.model_lifecycle import ModelVersion
 from .record_view import RecordView
+from .streams import Streams
 from .timeline import Timeline
-
-KINDS = ("timeline",)
 
 
 def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
@@ -35,7 +35,7 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
         raise InvalidArgumentError(f"which model? There are {', '.join(names) or 'none'} in the recording.")
     if model and model not in names:
         raise InvalidArgumentError(f"there is no model '{model}' in the recording: {', '.join(names) or 'none at all'}")
-    return _made(kind, recording, model or names[0])
+    return _VIEWS[kind](recording, model or names[0])
 
 
 def _read(path: Path) -> Recording:
@@ -48,12 +48,15 @@ def _of_model(model: Model, kind: str) -> RecordView:
     core, name = model.server.core, model.name
     recording = Recorder.of(model.server.instruments).recording
 
-    def live() -> dict[str, Any]:
+    def versions() -> list[ModelVersion]:
         loaded = core.model(name)
-        return live_state(list(loaded.versions.values())) if loaded is not None else {}
+        return list(loaded.versions.values()) if loaded is not None else []
 
-    return _made(kind, recording, name, live=live, config=lambda: BatchConfig.of(core.find(name).config))
+    if kind == "streams":
+        return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
+    return Timeline(recording, name, lambda: live_state(versions()), lambda: BatchConfig.of(core.find(name).config))
 
 
-def _made(kind: str, recording: Recording, name: str, **given: Any) -> RecordView:
-    return Timeline(recording, name, **given)
+_VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {"timeline": Timeline, "streams": Streams}
+#: What there is to see.
+KINDS = tuple(_VIEWS)

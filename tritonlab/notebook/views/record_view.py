@@ -27,6 +27,8 @@ Live = Callable[[], dict[str, Any]]
 class RecordView(LiveView):
     """A view of one model. `live` tells what happens now (`profile.live_state`); None of a recording from a file."""
 
+    #: what it is called before the model's name
+    LABEL: ClassVar[str]
     #: the tables of the record that the module reads
     TABLES: ClassVar[tuple[str, ...]] = ()
 
@@ -45,7 +47,12 @@ class RecordView(LiveView):
         record = recording.model(name)
         columns = {table: list(record.tables[table].columns) for table in self.TABLES}
         super().__init__(
-            protocol=PROTOCOL, title=name, columns=columns, capacity=recording.events, live=live is not None
+            protocol=PROTOCOL,
+            title=name,
+            label=f"{self.LABEL} of {name}",
+            columns=columns,
+            capacity=recording.events,
+            live=live is not None,
         )
 
     @property

@@ -21,6 +21,7 @@ class Timeline(RecordView):
     """`config` tells the batching rules of a model as it is now; without it fewer reasons can be told."""
 
     MODULE = "timeline.js"
+    LABEL = "Timeline"
     TABLES = ("batches", "requests")
 
     def __init__(

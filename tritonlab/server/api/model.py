@@ -154,7 +154,8 @@ class Model:
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
     def view(self, kind: str = "timeline") -> Any:
-        """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they closed).
+        """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they
+        closed) or `streams` (the responses of a decoupled one, and what has not ended).
 
         It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG."""
         if Model.viewer is None:

@@ -40,6 +40,11 @@ class Announcer:
         if hook is not None:
             hook(request, instance, batch_id, self._clock.now())
 
+    def polled(self, request: InferenceRequest) -> None:
+        hook = self._instruments.request_polled
+        if hook is not None:
+            hook(request, self._clock.now())
+
     def model_state(self, version: ModelVersion, reason: str) -> None:
         hook = self._instruments.model_state
         if hook is not None:

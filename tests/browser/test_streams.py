@@ -1,0 +1,75 @@
+"""The streams of a decoupled model in JupyterLab, and a cancellation that is measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+#: Answers N times; POLLS says whether it looks at is_cancelled().
+MODEL = """%%triton_model count --decoupled --instances 2 --input N:INT32[1] --input POLLS:BOOL[1] --output I:INT32[1]
+import threading, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            threading.Thread(target=self.run, args=(request, request.get_response_sender())).start()
+
+    def run(self, request, sender):
+        n, polls = (pb_utils.get_input_tensor_by_name(request, name).as_numpy()[0] for name in ("N", "POLLS"))
+        for i in range(n):
+            if polls and sender.is_cancelled():
+                break
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("I", np.array([i], "int32"))]))
+            time.sleep(0.03)
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+LOAD = """import numpy as np, time
+sent = []
+for n, polls in ((5, True), (12, True), (300, True), (260, False)):
+    inputs = {"N": np.array([n], "int32"), "POLLS": np.array([polls])}
+    sent.append(count.infer(inputs=inputs, request_id=f"s{n}"))
+    time.sleep(0.1)
+print("sent")"""
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: Any, jupyter: Any) -> str:
+    jupyter.theme(request.param)
+    return str(request.param)
+
+
+def test_streams_are_seen_and_stopped(lab: Any, theme: str) -> None:
+    cells = ["%load_ext tritonlab", MODEL, "view = count.view('streams'); view", LOAD, "print(view)"]
+    lab.jupyter.write(f"streams_{theme}.ipynb", cells)
+    lab.open(f"streams_{theme}.ipynb")
+    lab.run(0)
+    lab.run(1)
+    view = lab.run(2).locator(".tl-view")
+    canvas = view.locator("canvas")
+    canvas.wait_for()
+    lab.run(3)
+    lab.page.wait_for_function("c => +c.dataset.streams === 4 && +c.dataset.open >= 2", arg=canvas.element_handle())
+    canvas.focus()
+    for _ in range(3):
+        canvas.press("ArrowDown")
+    lab.wait_text(view.locator(".tl-detail"), "s300 on count_0_")
+    lab.shot(f"streams_running_{theme}", view)
+    view.locator("[data-do=cancel]").click()
+    lab.wait_text(view.locator(".tl-detail"), "is_cancelled() told its model after")
+    lab.wait_text(view.locator(".tl-detail"), "the sender closed after")
+    canvas.press("ArrowDown")
+    view.locator("[data-do=cancel]").click()
+    lab.wait_text(view.locator(".tl-detail"), "never polled: its model does not call is_cancelled()")
+    lab.page.wait_for_function("c => +c.dataset.open === 0", arg=canvas.element_handle())
+    canvas.press("0")
+    canvas.press("Enter")
+    lab.wait_text(view.locator(".tl-twin"), "empty final")
+    lab.shot(f"streams_{theme}", view)
+    lab.wait_text(lab.run(4), "s300: Asked to stop; is_cancelled() told its model after")
+    assert lab.foreign == []
+    assert lab.errors == []

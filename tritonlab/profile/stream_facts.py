@@ -1,0 +1,80 @@
+"""What a record says about the streams of a decoupled model: when responses came, and how each stream ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .model_record import EMPTY, ERROR, ModelRecord
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """Times are nanoseconds, each (median, 95th percentile); NaN of none. `first`: from when a request came to its
+    first response; `gap`: between two responses of one stream. `open`: (serial, name, responses, when it came)."""
+
+    ended: int
+    responses: int
+    empty_finals: int
+    failed: int
+    first: tuple[float, float]
+    gap: tuple[float, float]
+    open: list[tuple[int, str, int, int]]
+
+
+def stream_facts(record: ModelRecord) -> StreamFacts:
+    with record.lock:
+        streams, responses = record.streams.rows(), record.responses.rows()
+        names = names_by_serial(record)
+        still = [(serial, names.get(serial, ""), one.count, one.arrived) for serial, one in record.open.items()]
+    column = {name: streams[:, number] for number, name in enumerate(record.streams.columns)}
+    kinds = column["kind"].astype(int)
+    answered = column["first"] > 0
+    sent = responses[(responses[:, 3].astype(int) & EMPTY) == 0]
+    order = np.lexsort((sent[:, 1], sent[:, 0]))
+    sent = sent[order]
+    gaps = np.diff(sent[:, 1])[np.diff(sent[:, 0]) == 0]
+    return StreamFacts(
+        len(streams),
+        int(column["count"].sum()) + sum(count for _, _, count, _ in still),
+        int(((kinds & EMPTY) > 0).sum()),
+        int(((kinds & ERROR) > 0).sum()),
+        spread((column["first"] - column["arrived"])[answered]),
+        spread(gaps),
+        still,
+    )
+
+
+def names_by_serial(record: ModelRecord) -> dict[int, str]:
+    """What clients called their requests. With the record's lock held."""
+    serials = record.requests.rows()[:, 0]
+    oldest = record.requests.dropped
+    return {int(serials[row - oldest]): text for row, text in record.ids_since(0)}
+
+
+def spread(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
+    """Median and 95th percentile."""
+    if not len(values):
+        return float("nan"), float("nan")
+    median, high = np.quantile(values, (0.5, 0.95))
+    return float(median), float(high)
+
+
+def cancel_verdict(polls: int, asked: float, noticed: float, end: float, now: float) -> str:
+    """One sentence about a request that was asked to stop; empty if it was not. `end` is 0 while it runs."""
+    if not asked:
+        return ""
+    words = []
+    if noticed:
+        words.append(f"is_cancelled() told its model after {_ms(noticed - asked)}")
+    elif polls:
+        words.append("its model has not called is_cancelled() since")
+    else:
+        words.append("never polled: its model does not call is_cancelled()")
+    words.append(f"the sender closed after {_ms(end - asked)}" if end else f"it still runs after {_ms(now - asked)}")
+    return f"Asked to stop; {', '.join(words)}."
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:.3g} ms"
