@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from tritonlab.core.infer_request import InferenceRequest, RequestEvent
-from tritonlab.instances.blocked_calls import NO_WAIT, WAITS, WAITS_ALONE, BlockedCalls, BlsCall, Refusal, Verdict
+from tritonlab.instances.blocked_calls import NO_WAIT, WAITS, WAITS_ALONE, BlockedCalls, BlsCall, CircleRefusal, Verdict
 from tritonlab.instances.model_instance import ModelInstance
 
 
@@ -46,7 +46,7 @@ def calls() -> BlockedCalls:
     return BlockedCalls()
 
 
-def refused(verdict: Verdict) -> Refusal:
+def refused(verdict: Verdict) -> CircleRefusal:
     assert verdict.refusal is not None
     return verdict.refusal
 

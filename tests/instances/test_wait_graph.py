@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from tritonlab.instances.wait_graph import Call, Instance, Wait, circle_of, stuck_instances
+from tritonlab.instances.wait_graph import Instance, InstanceWait, UnansweredCall, circle_of, stuck_instances
 
 
-def queued(instance: str, *any_of: str, alone: bool = True) -> tuple[Instance, Wait]:
+def queued(instance: str, *any_of: str, alone: bool = True) -> tuple[Instance, InstanceWait]:
     """`instance` waits for a call that one of `any_of` must take; an instance is its model's name and a number."""
-    return instance, Wait(instance[0], [Call(any_of=any_of)], alone)
+    return instance, InstanceWait(instance[0], [UnansweredCall(any_of=any_of)], alone)
 
 
-def with_(instance: str, *executing: str, alone: bool = True) -> tuple[Instance, Wait]:
+def with_(instance: str, *executing: str, alone: bool = True) -> tuple[Instance, InstanceWait]:
     """`instance` waits for calls, each of which one of `executing` executes."""
-    return instance, Wait(instance[0], [Call(executing=e) for e in executing], alone)
+    return instance, InstanceWait(instance[0], [UnansweredCall(executing=e) for e in executing], alone)
 
 
-def models(caller: str, waits: list[tuple[Instance, Wait]]) -> str:
+def models(caller: str, waits: list[tuple[Instance, InstanceWait]]) -> str:
     found = circle_of(caller, dict(waits))
     return " ".join(found.models) if found else ""
 
@@ -81,7 +81,7 @@ def test_a_circle_is_told_from_a_wait_that_ends(case: str) -> None:
 def test_the_callers_call_comes_first() -> None:
     found = circle_of("a0", dict([with_("a0", "c0", "b0"), queued("b0", "a0")]))
     assert found is not None
-    assert found.calls == [Call(executing="b0"), Call(any_of=("a0",))]
+    assert found.calls == [UnansweredCall(executing="b0"), UnansweredCall(any_of=("a0",))]
 
 
 def test_one_free_instance_frees_all_that_hang_on_it() -> None:

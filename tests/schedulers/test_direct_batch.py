@@ -7,7 +7,7 @@ from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.tensor import Tensor
 from tritonlab.schedulers.direct_batch import SlotBatch, take_slots
-from tritonlab.schedulers.dynamic_batch import BatchConfig, Wait
+from tritonlab.schedulers.dynamic_batch import BatchConfig, WaitUntil
 from tritonlab.schedulers.sequence_config import SequenceConfig
 from tritonlab.schedulers.sequence_table import Slot
 from tritonlab.testing import MS
@@ -53,14 +53,14 @@ PATIENT = SequenceConfig(slots=4, minimum_ready=0.75 * 4, delay=DELAY)
 
 
 def test_a_batch_waits_until_enough_slots_have_requests() -> None:  # rule 5.6.7
-    assert take_slots(slots(request(queued=7), None, request(queued=9), None), PATIENT, 10) == Wait(7 + DELAY)
+    assert take_slots(slots(request(queued=7), None, request(queued=9), None), PATIENT, 10) == WaitUntil(7 + DELAY)
     three = slots(request(), None, request(), request())
     assert take_slots(three, PATIENT, 0) == SlotBatch((0, 2, 3), 4, "slot utilization")
 
 
 def test_or_until_the_oldest_has_waited_long_enough() -> None:
     waiting = slots(request(queued=9), request(queued=7), None, None)
-    assert take_slots(waiting, PATIENT, 7 + DELAY - 1) == Wait(7 + DELAY)
+    assert take_slots(waiting, PATIENT, 7 + DELAY - 1) == WaitUntil(7 + DELAY)
     assert take_slots(waiting, PATIENT, 7 + DELAY) == SlotBatch((0, 1), 2, "delay")
 
 

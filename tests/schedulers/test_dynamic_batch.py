@@ -10,7 +10,7 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.model_config_rules import autofill
 from tritonlab.core.tensor import Tensor
-from tritonlab.schedulers.dynamic_batch import Batch, BatchConfig, Wait, take_batch
+from tritonlab.schedulers.dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from tritonlab.testing import MS
 
 DELAY = 500 * MS
@@ -109,9 +109,9 @@ def test_with_a_delay_preferred_sizes_go_at_once(
 def test_the_rest_goes_when_the_oldest_has_waited_long_enough() -> None:  # rule 5.5.4
     config = batching(8, (4,), DELAY)
     queue = [request(1, queued=100), request(1, queued=100 + DELAY // 2), request(1, queued=DELAY)]
-    assert take_batch(queue, config, 100 + DELAY - 1) == Wait(100 + DELAY)
+    assert take_batch(queue, config, 100 + DELAY - 1) == WaitUntil(100 + DELAY)
     assert take_batch(queue, config, 100 + DELAY) == Batch(3, 3, "delay")
-    assert take_batch(queue[1:], config, 100 + DELAY) == Wait(100 + DELAY // 2 + DELAY)
+    assert take_batch(queue[1:], config, 100 + DELAY) == WaitUntil(100 + DELAY // 2 + DELAY)
 
 
 def test_an_expired_batch_takes_all_that_fits_not_only_a_preferred_size() -> None:
@@ -141,7 +141,7 @@ SHAPED = batching(8, delay=DELAY, equal_shape_inputs=("A",))
 def test_other_shapes_close_the_batch_at_once() -> None:  # rule 5.5.5
     queue = [request(A=fp32(1, 3)), request(A=fp32(1, 3)), request(A=fp32(1, 4))]
     assert take_batch(queue, SHAPED, 0) == Batch(2, 2, "shape")
-    assert take_batch(queue[2:], SHAPED, 0) == Wait(DELAY)
+    assert take_batch(queue[2:], SHAPED, 0) == WaitUntil(DELAY)
 
 
 def test_the_batch_dimension_is_no_difference_in_shape() -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tests.ensembles import DECOUPLED, ensemble_text, graph, model_text, step
 from tritonlab.core.tensor import Tensor
-from tritonlab.schedulers.ensemble_progress import EnsembleProgress, Run, Work
+from tritonlab.schedulers.ensemble_progress import EnsembleProgress, EnsembleWork, Run
 
 MODELS = {
     "echo": model_text(),
@@ -41,16 +41,16 @@ def numbers(tensors: dict[str, Tensor]) -> dict[str, float]:
     return {name: first(tensor.numpy()) for name, tensor in tensors.items()}
 
 
-def begin(text: str, requested: Sequence[str] = (), **inputs: float) -> tuple[EnsembleProgress, Work]:
+def begin(text: str, requested: Sequence[str] = (), **inputs: float) -> tuple[EnsembleProgress, EnsembleWork]:
     progress = EnsembleProgress(graph(text, MODELS), requested)
     return progress, progress.start({name: value(number) for name, number in inputs.items()})
 
 
-def answer(progress: EnsembleProgress, run: Run, final: bool = True, **outputs: float) -> Work:
+def answer(progress: EnsembleProgress, run: Run, final: bool = True, **outputs: float) -> EnsembleWork:
     return progress.responded(run, {name: value(number) for name, number in outputs.items()}, final)
 
 
-def seen(work: Work) -> list[tuple[int, dict[str, float]]]:
+def seen(work: EnsembleWork) -> list[tuple[int, dict[str, float]]]:
     return [(run.step.number, numbers(run.inputs)) for run in work.runs]
 
 

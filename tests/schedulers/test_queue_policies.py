@@ -10,7 +10,7 @@ from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.status import UnavailableError
-from tritonlab.schedulers.dynamic_batch import Batch, BatchConfig, Wait, take_batch
+from tritonlab.schedulers.dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy
 from tritonlab.testing import MS, FakeInstance, FakeTimer, MockClock, collect
@@ -98,7 +98,7 @@ def test_the_delay_is_that_of_the_oldest_wherever_it_stands() -> None:  # measur
         queue.append(InferenceRequest("m", {}, request_id=name))
         queue[-1].queue_start = queued
     config = batching(8, (4,), DELAY)
-    assert take_batch(queue, config, 10 + DELAY - 1) == Wait(10 + DELAY)
+    assert take_batch(queue, config, 10 + DELAY - 1) == WaitUntil(10 + DELAY)
     assert take_batch(queue, config, 10 + DELAY) == Batch(3, 3, "delay")
 
 

@@ -30,7 +30,7 @@ class ComposingModel:
 
 
 @dataclass(frozen=True)
-class Connection:
+class StepConnection:
     """One entry of a step's input or output map. `shape`: what the model says, the batch dimension as -1 first where it
     batches; `problem`: why it does not fit, in Triton's words, or empty."""
 
@@ -72,7 +72,7 @@ def check_composing_models(config: ModelConfig, models: Mapping[str, ComposingMo
     _check_origins(config, models)
 
 
-def connections(config: ModelConfig, models: Mapping[str, ComposingModel]) -> list[Connection]:
+def connections(config: ModelConfig, models: Mapping[str, ComposingModel]) -> list[StepConnection]:
     """Every entry of the steps' maps, whose models must all be there."""
     return [found for found, _ in _examine(config, models) if found is not None]
 
@@ -110,7 +110,7 @@ def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel
             raise ConfigError(f"{depends} whose required version {step.model_version} is not loaded.")
 
 
-def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[Connection | None, str]]:
+def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[StepConnection | None, str]]:
     """Connections and problems, in the order in which Triton looks."""
     known = {tensor.name: _Use.of(config.name, config, tensor, reshaped=True) for tensor in config.input}
     known.update((tensor.name, _Use.of(config.name, config, tensor, reshaped=True)) for tensor in config.output)
@@ -149,13 +149,13 @@ def _connection(
     known: dict[str, _Use],
     about: str,
     missing: str,
-) -> tuple[Connection, str]:
+) -> tuple[StepConnection, str]:
     if key not in tensors:
-        return Connection(number, model.name, kind, key, value, "", (), missing), missing
+        return StepConnection(number, model.name, kind, key, value, "", (), missing), missing
     use = _Use.of(model.name, model, tensors[key])
     problem = _difference(known.setdefault(value, use), use)
     problem = f"{about}ensemble tensor {value}: {problem}" if problem else ""
-    return Connection(number, model.name, kind, key, value, use.datatype, use.full_dims, problem), problem
+    return StepConnection(number, model.name, kind, key, value, use.datatype, use.full_dims, problem), problem
 
 
 def _difference(first: _Use, second: _Use) -> str:

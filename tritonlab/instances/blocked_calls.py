@@ -19,7 +19,7 @@ from ..core.infer_request import InferenceRequest, RequestState
 from ..core.status import TritonError
 from ..ipc.stub_link import StubLink
 from .model_instance import ModelInstance
-from .wait_graph import Call, Instance, Wait, circle_of, stuck_instances
+from .wait_graph import Instance, InstanceWait, UnansweredCall, circle_of, stuck_instances
 
 #: What the stub says of a call: it need not wait for it; `execute` waits; and no thread could answer in its place.
 NO_WAIT, WAITS, WAITS_ALONE = range(3)
@@ -54,7 +54,7 @@ class BlsCall:
     batch: int = 0
 
 
-class Refusal(NamedTuple):
+class CircleRefusal(NamedTuple):
     """`call` would wait for itself; `models` as in `wait_graph.Circle`."""
 
     call: BlsCall
@@ -74,7 +74,7 @@ class Refusal(NamedTuple):
 class Verdict(NamedTuple):
     """`refusal`: what must be refused. `suspects`: instances that may wait for one another; their stubs know more."""
 
-    refusal: Refusal | None = None
+    refusal: CircleRefusal | None = None
     suspects: Sequence[ModelInstance] = ()
 
 
@@ -122,7 +122,7 @@ class BlockedCalls:
         if circle is not None:
             queued = next(step.tag for step in circle.calls if step.executing is None)
             assert isinstance(queued, BlsCall)
-            return Verdict(Refusal(queued, (circle_of(queued.caller, waits) or circle).models))
+            return Verdict(CircleRefusal(queued, (circle_of(queued.caller, waits) or circle).models))
         possible = {i: wait for i, calls in self._calls.items() if (wait := _possible_wait_of(calls)) is not None}
         stuck = stuck_instances(possible)
         if call.caller not in stuck:
@@ -130,21 +130,21 @@ class BlockedCalls:
         return Verdict(suspects=[calls[0].caller for instance, calls in self._calls.items() if instance in stuck])
 
 
-def _wait_of(calls: Sequence[BlsCall], patient: bool) -> Wait | None:
+def _wait_of(calls: Sequence[BlsCall], patient: bool) -> InstanceWait | None:
     """What is certain."""
     certain = [call for call in calls if call.waits]
     steps = [step for call in certain if (step := _step(call)) is not None]
     alone = patient or any(call.waits == WAITS_ALONE for call in certain)
-    return Wait(calls[0].caller.plan.source.model, steps, alone) if steps else None
+    return InstanceWait(calls[0].caller.plan.source.model, steps, alone) if steps else None
 
 
-def _possible_wait_of(calls: Sequence[BlsCall]) -> Wait | None:
+def _possible_wait_of(calls: Sequence[BlsCall]) -> InstanceWait | None:
     """As if `execute` waited for all of them."""
     steps = [step for call in calls if (step := _step(call)) is not None]
-    return Wait(calls[0].caller.plan.source.model, steps) if steps else None
+    return InstanceWait(calls[0].caller.plan.source.model, steps) if steps else None
 
 
-def _step(call: BlsCall) -> Call | None:
+def _step(call: BlsCall) -> UnansweredCall | None:
     """Where the call is; None if it is answered, or its caller or executor has gone on without it."""
     stub = call.caller.stub
     if stub is None or call.link is not stub.link:
@@ -154,5 +154,5 @@ def _step(call: BlsCall) -> Call | None:
     state = call.request.state
     if state is RequestState.EXECUTING:
         executing = next((i for i in call.callee.instances if i.executes(call.request)), None)
-        return None if executing is None else Call(executing=executing, tag=call)
-    return None if state is RequestState.RELEASED else Call(any_of=call.callee.instances, tag=call)
+        return None if executing is None else UnansweredCall(executing=executing, tag=call)
+    return None if state is RequestState.RELEASED else UnansweredCall(any_of=call.callee.instances, tag=call)

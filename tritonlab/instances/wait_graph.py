@@ -23,7 +23,7 @@ Instance = Hashable
 
 
 @dataclass(frozen=True)
-class Call:
+class UnansweredCall:
     """A BLS call that is not answered. `any_of`: the instances of which one must take it, while it is queued.
     `executing`: the instance that executes it. `tag`: the caller's own."""
 
@@ -33,14 +33,14 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Wait:
+class InstanceWait:
     """An instance of `model` whose `execute` needs an answer to every one of `calls`.
 
     `alone`: only this `execute` could answer the requests it got; no thread of the author's could.
     """
 
     model: str
-    calls: Sequence[Call]
+    calls: Sequence[UnansweredCall]
     alone: bool = True
 
 
@@ -48,11 +48,11 @@ class Circle(NamedTuple):
     """`calls`: the caller's, then those that it waits for. `models`: the names on the way, the one it comes back to at
     the end: `b` that was called by `a` and calls it gives `a`, `b`, `a`."""
 
-    calls: list[Call]
+    calls: list[UnansweredCall]
     models: list[str]
 
 
-def stuck_instances(waits: Mapping[Instance, Wait]) -> set[Instance]:
+def stuck_instances(waits: Mapping[Instance, InstanceWait]) -> set[Instance]:
     """Those of the blocked instances that wait for one another and nothing else."""
     stuck = set(waits)
     while True:
@@ -62,19 +62,19 @@ def stuck_instances(waits: Mapping[Instance, Wait]) -> set[Instance]:
         stuck -= free
 
 
-def _is_held(call: Call, waits: Mapping[Instance, Wait], stuck: set[Instance]) -> bool:
+def _is_held(call: UnansweredCall, waits: Mapping[Instance, InstanceWait], stuck: set[Instance]) -> bool:
     if call.executing is not None:
         return call.executing in stuck and waits[call.executing].alone
     return bool(call.any_of) and stuck.issuperset(call.any_of)
 
 
-def circle_of(caller: Instance, waits: Mapping[Instance, Wait]) -> Circle | None:
+def circle_of(caller: Instance, waits: Mapping[Instance, InstanceWait]) -> Circle | None:
     """Returns where the calls of `caller` lead back to; None if the caller is not stuck."""
     stuck = stuck_instances(waits)
     if caller not in stuck:
         return None
     way: list[Instance] = []
-    calls: list[Call] = []
+    calls: list[UnansweredCall] = []
     instance = caller
     while instance not in way:
         way.append(instance)

@@ -46,14 +46,44 @@ class Answer:
         self._event.set()
 
     def lose(self) -> None:
-        self.lost = True
-        self._event.set()
+        """It will not come, if it has not yet."""
+        if not self.done():
+            self.lost = True
+            self._event.set()
 
     def done(self) -> bool:
         return self._event.is_set()
 
     def wait(self, timeout: float | None) -> bool:
         return self._event.wait(timeout)
+
+
+class AwaitedAnswers:
+    """The answers that have not come, by the ids of what they answer."""
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+        self._answers: dict[int, Answer] = {}
+
+    def add(self, command: CommandRow) -> tuple[int, Answer]:
+        answer = Answer(command)
+        ident = next(self._ids)
+        self._answers[ident] = answer
+        return ident, answer
+
+    def give(self, ident: int, body: Any) -> None:
+        """The RESULT `body` has come. Raises WireError for one that nobody awaits."""
+        if ident not in self._answers:
+            raise WireError(f"unexpected result {body!r}")
+        result: Result = ROW[Result].read(body)
+        answer = self._answers[ident]
+        value = None if result.failure is not None else read_answer(answer.command, result.value)
+        self._answers.pop(ident).set(value, result.failure)
+
+    def lose(self) -> None:
+        """None of them will come."""
+        for answer in list(self._answers.values()):
+            answer.lose()
 
 
 class StubConnection:
@@ -73,8 +103,7 @@ class StubConnection:
         self._connection = Connection(sock, on_freed=region.free)
         self._receiving = threading.Lock()  # held by the one thread that reads the socket
         self._holder = 0  # the thread that has it by `hold`
-        self._ids = itertools.count(1)
-        self._answers: dict[int, Answer] = {}
+        self._answers = AwaitedAnswers()
         self._lost = False
         self._lost_lock = threading.Lock()
         self._arm_lock = threading.Lock()  # what is armed follows from the state when the lock was held last
@@ -109,9 +138,7 @@ class StubConnection:
 
     def ask(self, message: Any) -> Answer:
         """Sends a command that RESULT answers."""
-        answer = Answer(ROW[type(message)])
-        ident = next(self._ids)
-        self._answers[ident] = answer
+        ident, answer = self._answers.add(ROW[type(message)])
         if self._lost:
             answer.lose()
         else:
@@ -213,12 +240,7 @@ class StubConnection:
             if handler is not None:
                 handler(ident, body)
             elif command == _RESULT:
-                if ident not in self._answers:
-                    raise WireError(f"unexpected result {body!r}")
-                result: Result = ROW[Result].read(body)
-                answer = self._answers[ident]
-                value = None if result.failure is not None else read_answer(answer.command, result.value)
-                self._answers.pop(ident).set(value, result.failure)
+                self._answers.give(ident, body)
             elif command == _HELLO:
                 self._hello.set(ROW[Hello].read(body))
             else:
@@ -244,9 +266,8 @@ class StubConnection:
             self._lost = True
             self.lost_reason = reason
         self._watch.remove()
-        for answer in [self._hello, *self._answers.values()]:
-            if not answer.done():
-                answer.lose()
+        self._hello.lose()
+        self._answers.lose()
         if self.on_lost is not None:
             self.on_lost(reason)
 

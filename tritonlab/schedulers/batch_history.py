@@ -40,7 +40,7 @@ class FormedBatch:
 
 
 @dataclass(frozen=True)
-class Place:
+class BatchPlace:
     """A request in its batch. `shapes` are without the batch dimension; `queued` is when it came, nanoseconds."""
 
     name: str
@@ -52,15 +52,15 @@ class Place:
     shapes: dict[str, tuple[int, ...]]
 
     @staticmethod
-    def of(request: InferenceRequest, batch: FormedBatch, *, batched: bool) -> Place:
+    def of(request: InferenceRequest, batch: FormedBatch, *, batched: bool) -> BatchPlace:
         name = f"'{request.request_id}'" if request.request_id else f"request {request.serial}"
         shapes = {n: t.shape[1:] if batched else t.shape for n, t in request.inputs.items()}
-        return Place(
+        return BatchPlace(
             name, batch, request.queue_start, request.batch_size, request.priority, request.correlation_id, shapes
         )
 
 
-def why_apart(one: Place, other: Place, config: BatchConfig) -> str:
+def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
     """One sentence for people: why these two were executed in different calls, or that they were not."""
     first, second = sorted((one, other), key=lambda place: (place.batch.formed, place.batch.number, place.queued))
     if (first.batch.model, first.batch.version) != (second.batch.model, second.batch.version):
@@ -76,7 +76,7 @@ def why_apart(one: Place, other: Place, config: BatchConfig) -> str:
     return _difference(first, second, config) or _room(first, second, config)
 
 
-def _difference(first: Place, second: Place, config: BatchConfig) -> str:
+def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
     """What forbids these two in any batch."""
     if first.sequence and first.sequence == second.sequence:
         return f"{first.name} and {second.name} are of one sequence, whose requests are executed one after the other."
@@ -95,7 +95,7 @@ def _difference(first: Place, second: Place, config: BatchConfig) -> str:
     return ""
 
 
-def _room(first: Place, second: Place, config: BatchConfig) -> str:
+def _room(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
     """Why the batch of `first`, which could have held `second`, left without it."""
     batch = first.batch
     if batch.size + second.size > config.max_batch_size:
@@ -118,7 +118,7 @@ class BatchHistory(Instrument):
         self._config_of = config_of
         self._keep = keep
         self._lock = threading.Lock()  # guards all of the below
-        self._places: OrderedDict[int, Place] = OrderedDict()
+        self._places: OrderedDict[int, BatchPlace] = OrderedDict()
         self._numbers: dict[tuple[str, int], int] = {}
 
     def batch_formed(
@@ -130,11 +130,11 @@ class BatchHistory(Instrument):
             batch = FormedBatch(model, version, number, now, size, reason)
             for request in requests:
                 self._places.pop(request.serial, None)  # rescheduled: the last place is what counts
-                self._places[request.serial] = Place.of(request, batch, batched=batched)
+                self._places[request.serial] = BatchPlace.of(request, batch, batched=batched)
             while len(self._places) > self._keep:
                 self._places.popitem(last=False)
 
-    def place(self, serial: int) -> Place | None:
+    def place(self, serial: int) -> BatchPlace | None:
         """Returns where the request of that number was executed last; None if it was not, or too long ago."""
         with self._lock:
             return self._places.get(serial)

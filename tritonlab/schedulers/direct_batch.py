@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .dynamic_batch import Wait, batch_key
+from .dynamic_batch import WaitUntil, batch_key
 from .sequence_config import SequenceConfig
 from .sequence_table import Slot
 
@@ -23,7 +23,7 @@ class SlotBatch:
     reason: str
 
 
-def take_slots(slots: Sequence[Slot], config: SequenceConfig, now: int) -> SlotBatch | Wait | None:
+def take_slots(slots: Sequence[Slot], config: SequenceConfig, now: int) -> SlotBatch | WaitUntil | None:
     """What an idle instance should do with its slots; None if no request waits.
 
     The first request decides the shapes: a slot whose request does not fit waits for the next batch.
@@ -39,7 +39,7 @@ def take_slots(slots: Sequence[Slot], config: SequenceConfig, now: int) -> SlotB
         elif now >= until:
             reason = "delay"
         else:
-            return Wait(until)
+            return WaitUntil(until)
     batch = config.batch
     if batch.equal_shape_inputs or batch.optional_inputs:
         key = batch_key(ready[0].queue[0], batch)

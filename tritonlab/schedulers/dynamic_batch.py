@@ -54,7 +54,7 @@ class Batch:
 
 
 @dataclass(slots=True)
-class Wait:
+class WaitUntil:
     """Nothing goes before `until`, unless another request comes."""
 
     until: int
@@ -68,7 +68,7 @@ class Batchable(Protocol):
     inputs: dict[str, Tensor]
 
 
-def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | Wait | None:
+def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | WaitUntil | None:
     """What an idle instance should do with the queue, oldest request first; None if it is empty (rules 5.5.2-5.5.6).
 
     With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size` with
@@ -117,7 +117,7 @@ def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Bat
         return Batch(count, size, "delay")
     if size >= largest:
         return Batch(count, size, "exceeds preferred")
-    return Batch(count, size, "no delay") if config.delay == 0 else Wait(due)
+    return Batch(count, size, "no delay") if config.delay == 0 else WaitUntil(due)
 
 
 def batch_key(request: Batchable, config: BatchConfig) -> tuple[Any, Any]:

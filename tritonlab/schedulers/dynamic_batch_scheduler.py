@@ -18,7 +18,7 @@ from ..core.instrument import Instruments
 from ..core.status import CancelledError, ModelError, TritonError, UnavailableError
 from ..instances.payload import Payload
 from ..instances.rate_limiter import RateLimiter
-from .dynamic_batch import Batch, BatchConfig, Wait, take_batch
+from .dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from .instance_roster import InstanceRoster
 from .policy_queue import PolicyQueue, QueuePolicies
 from .rejections import Rejections, refusal_of
@@ -190,7 +190,7 @@ class DynamicBatchScheduler:
                 work.append((None, late, _TIMEOUT))
                 continue
             decision = take_batch(queue, self.config, now)
-            if isinstance(decision, Wait):
+            if isinstance(decision, WaitUntil):
                 self._wait(decision.until)
                 break
             assert decision is not None

@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Work:
+class EnsembleWork:
     """What is to be done now, in this order: `responses` to the client, `runs` of steps. `final`: nothing follows. The
     last response carries it, or an empty one where there is none. `deadlock`: outputs that cannot be produced any
     more, although no response was possible; then the request fails."""
@@ -61,23 +61,23 @@ class EnsembleProgress:
         #: runs that are not over
         self.running = 0
 
-    def start(self, inputs: Mapping[str, Tensor]) -> Work:
+    def start(self, inputs: Mapping[str, Tensor]) -> EnsembleWork:
         """The first steps. An input that is missing and optional is passed on as missing; a required one is waited for,
         in vain (rule 5.7.6)."""
         first: dict[str, Tensor | None] = {name: None for name in self._graph.optional_inputs}
         first.update(inputs)
-        return self._end(self._fill(Round(), first, Work()))
+        return self._end(self._fill(Round(), first, EnsembleWork()))
 
-    def responded(self, run: Run, outputs: Mapping[str, Tensor] | None, final: bool) -> Work:
+    def responded(self, run: Run, outputs: Mapping[str, Tensor] | None, final: bool) -> EnsembleWork:
         """A step's model has answered. `outputs` None: it only said that it is over."""
-        work = Work()
+        work = EnsembleWork()
         self.running -= final
         if outputs is not None:
             found = {tensor: outputs.get(name) for name, tensor in run.step.outputs.items()}
             self._fill(Round() if run.step.decoupled else run.round, found, work)
         return self._end(work)
 
-    def _fill(self, round_: Round, tensors: Mapping[str, Tensor | None], work: Work) -> Work:
+    def _fill(self, round_: Round, tensors: Mapping[str, Tensor | None], work: EnsembleWork) -> EnsembleWork:
         """Adds tensors to a round, and to `work` what they make possible."""
         graph = self._graph
         ready: list[Step] = []
@@ -119,7 +119,7 @@ class EnsembleProgress:
             if not round_.left[name]:
                 round_.tensors[name] = None
 
-    def _end(self, work: Work) -> Work:
+    def _end(self, work: EnsembleWork) -> EnsembleWork:
         if self.running:
             return work
         work.final = True

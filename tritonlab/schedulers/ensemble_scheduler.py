@@ -21,7 +21,7 @@ from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.status import EnsembleError, TritonError, UnavailableError
 from .ensemble_errors import deadlock, failed_step
-from .ensemble_progress import EnsembleProgress, Run, Work
+from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING
 from .step_limits import StepLimits
 
@@ -141,7 +141,7 @@ class EnsembleRun:
 
     # -- decisions, under the lock
 
-    def _post(self, work: Work) -> None:
+    def _post(self, work: EnsembleWork) -> None:
         """Puts the responses of `work` into the outbox, or the error of a deadlock."""
         if work.deadlock:
             self._over = self._failed = True
@@ -173,7 +173,7 @@ class EnsembleRun:
 
     # -- deeds, without it
 
-    def _do(self, work: Work) -> None:
+    def _do(self, work: EnsembleWork) -> None:
         self._deliver()
         for run in work.runs:
             self._scheduler.limits.start(run.step.number, lambda run=run: self._run(run))  # type: ignore[misc]

@@ -18,7 +18,7 @@ from ..instances.rate_limiter import RateLimiter
 from .rejections import Rejections, refusal_of
 from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig
-from .sequence_hosts import SequenceHosts, Work
+from .sequence_hosts import SequenceHosts, SequenceWork
 from .sequence_inputs import SequenceInputs
 from .sequence_table import SequenceTable, Slot
 
@@ -117,15 +117,15 @@ class SequenceBatchScheduler:
         self._do(work, now)
         return True
 
-    def _queued(self, slot: Slot | None, now: int) -> Work:
-        work = Work()
+    def _queued(self, slot: Slot | None, now: int) -> SequenceWork:
+        work = SequenceWork()
         if slot is not None:
             self._hosts.offer(slot, now, work)
         if slot is None or self._wake_at is None:
             work.wake_by(self._table.deadline())
         return self._decided(work)
 
-    def _decided(self, work: Work) -> Work:
+    def _decided(self, work: SequenceWork) -> SequenceWork:
         """Under the lock, after a decision: asks for the next look, and tells `stop` what it waits for."""
         if work.wake_at is not None and (self._wake_at is None or work.wake_at < self._wake_at):
             self._wake_at = work.wake_at
@@ -195,7 +195,7 @@ class SequenceBatchScheduler:
     def wake(self) -> None:
         """Looks at idle sequences, timeouts and delays; the timer calls it, and tests do."""
         now = self._clock.now()
-        work = Work()
+        work = SequenceWork()
         with self._lock:
             if self._wake_at is None or now < self._wake_at:
                 return  # a later deadline that was asked for before an earlier one
@@ -209,7 +209,7 @@ class SequenceBatchScheduler:
     def _retry(self) -> None:
         """The rate limiter has resources for an instance that was refused them."""
         now = self._clock.now()
-        work = Work()
+        work = SequenceWork()
         with self._lock:
             self._hosts.fill_all(now, work)
             self._decided(work)
@@ -219,7 +219,7 @@ class SequenceBatchScheduler:
         """Refuses new requests and waits until all that were taken are executed. Triton keeps backlogged sequences
         waiting until those before them are idle for long enough; here sequences that can only wait end at once."""
         now = self._clock.now()
-        work = Work()
+        work = SequenceWork()
         with self._lock:
             self._refusal = UnavailableError(STOPPING)
             self._table.end_idle(now)
@@ -233,7 +233,7 @@ class SequenceBatchScheduler:
 
     # -- after the lock
 
-    def _do(self, work: Work, now: int) -> None:
+    def _do(self, work: SequenceWork, now: int) -> None:
         for request, error in work.failures:
             self._rejections.reject(request, error, now)
         for instance, payload in work.payloads:

@@ -1,6 +1,7 @@
 """`SequenceHosts` decides what the instances of the sequence batcher get next, over what waits in their slots.
 
-Nothing here has a clock, a lock or an effect: a decision is put into `Work`, and `SequenceBatchScheduler` does it.
+Nothing here has a clock, a lock or an effect: a decision is put into `SequenceWork`, and `SequenceBatchScheduler` does
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.status import CancelledError, TritonError
 from ..instances.payload import Payload
 from .direct_batch import SlotBatch, take_slots
-from .dynamic_batch import Batch, Wait, take_batch
+from .dynamic_batch import Batch, WaitUntil, take_batch
 from .response_order import ResponseOrder
 from .scheduler import Instance
 from .sequence_config import SequenceConfig
@@ -37,7 +38,7 @@ class Candidate:
         self.queue_start = now
 
 
-class Host:
+class SequenceHost:
     """An instance: whether it can take a payload, what it executes, and the candidates that wait for it."""
 
     def __init__(self, index: int, instance: Instance, order: ResponseOrder | None) -> None:
@@ -51,7 +52,7 @@ class Host:
 
 
 @dataclass
-class Work:
+class SequenceWork:
     """What a decision wants done after the lock, and when to look again."""
 
     payloads: list[tuple[Instance, Payload]] = field(default_factory=list)
@@ -81,7 +82,7 @@ class SequenceHosts:
         self._config = config
         self._inputs = inputs
         self._admitted = admitted
-        self._hosts: dict[int, Host] = {}
+        self._hosts: dict[int, SequenceHost] = {}
         self._next_index = 0
 
     def __bool__(self) -> bool:
@@ -90,7 +91,7 @@ class SequenceHosts:
     def clear(self) -> None:
         self._hosts.clear()
 
-    def of(self, instance: Instance) -> Host | None:
+    def of(self, instance: Instance) -> SequenceHost | None:
         return next((host for host in self._hosts.values() if host.instance is instance), None)
 
     @property
@@ -110,16 +111,16 @@ class SequenceHosts:
 
     # -- instances come, execute and go
 
-    def add(self, instance: Instance, now: int) -> Work:
-        host = Host(self._next_index, instance, ResponseOrder() if self._config.preserve_ordering else None)
+    def add(self, instance: Instance, now: int) -> SequenceWork:
+        host = SequenceHost(self._next_index, instance, ResponseOrder() if self._config.preserve_ordering else None)
         self._next_index += 1
         self._hosts[host.index] = host
         self._table.add_host(host.index, now)
-        return self._nominate_all(host, now, Work())
+        return self._nominate_all(host, now, SequenceWork())
 
-    def idle(self, host: Host, now: int) -> Work:
+    def idle(self, host: SequenceHost, now: int) -> SequenceWork:
         """It executed its payload: the next requests of those sequences may go."""
-        work = Work()
+        work = SequenceWork()
         host.idle, host.away = True, False
         executed = list(host.executing.values())
         host.executing.clear()
@@ -129,9 +130,9 @@ class SequenceHosts:
         self._fill(host, now, work)
         return work
 
-    def lost(self, host: Host, error: TritonError, now: int) -> Work:
+    def lost(self, host: SequenceHost, error: TritonError, now: int) -> SequenceWork:
         """It knows nothing of its sequences any more: those that had started end with `error`."""
-        work = Work()
+        work = SequenceWork()
         host.idle, host.away = False, True
         started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
         work.failures += [(candidate.request, error) for candidate in started]
@@ -140,9 +141,9 @@ class SequenceHosts:
         work.failures += self._table.abandon(host.index, {c.slot for c in host.candidates}, error, now)
         return self._nominate_all(host, now, work)
 
-    def remove(self, host: Host, error: TritonError, now: int) -> Work:
+    def remove(self, host: SequenceHost, error: TritonError, now: int) -> SequenceWork:
         """It takes no more payloads: what it had fails with `error`."""
-        work = Work(failures=[(candidate.request, error) for candidate in host.candidates])
+        work = SequenceWork(failures=[(candidate.request, error) for candidate in host.candidates])
         work.failures += self._table.remove_host(host.index, error, now)
         del self._hosts[host.index]
         return work
@@ -153,17 +154,17 @@ class SequenceHosts:
         """The model gave the request back for a later iteration (rule 3.9)."""
         self._hosts[slot.host].executing.pop(request.serial, None)
 
-    def offer(self, slot: Slot, now: int, work: Work) -> None:
+    def offer(self, slot: Slot, now: int, work: SequenceWork) -> None:
         """A request came into the slot."""
         self._nominate(slot, now, work)
         self._fill(self._hosts[slot.host], now, work)
 
-    def fill_all(self, now: int, work: Work) -> None:
+    def fill_all(self, now: int, work: SequenceWork) -> None:
         for host in self._hosts.values():
             self._nominate_all(host, now, work)
             self._fill(host, now, work)
 
-    def _nominate(self, slot: Slot, now: int, work: Work) -> None:
+    def _nominate(self, slot: Slot, now: int, work: SequenceWork) -> None:
         """Puts the slot's next request into the dynamic batcher of its instance, if none of it is on its way."""
         if self._config.direct or slot.busy:
             return
@@ -176,12 +177,12 @@ class SequenceHosts:
                 host.order.admit(request)  # once, at its first iteration
             host.candidates.append(Candidate(slot, request, now))
 
-    def _nominate_all(self, host: Host, now: int, work: Work) -> Work:
+    def _nominate_all(self, host: SequenceHost, now: int, work: SequenceWork) -> SequenceWork:
         for slot in self._table.slots(host.index):
             self._nominate(slot, now, work)
         return work
 
-    def _fill(self, host: Host, now: int, work: Work) -> None:
+    def _fill(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
         """Gives the instance its next payload, if it is idle and there is one."""
         if not host.idle:
             return
@@ -190,7 +191,7 @@ class SequenceHosts:
             host.idle = False
             work.payloads.append((host.instance, payload))
 
-    def _direct_payload(self, host: Host, now: int, work: Work) -> Payload | None:
+    def _direct_payload(self, host: SequenceHost, now: int, work: SequenceWork) -> Payload | None:
         slots = self._table.slots(host.index)
         for slot in slots:
             while failures := self._table.drop_cancelled(slot, now):
@@ -210,7 +211,7 @@ class SequenceHosts:
                 requests.append(self._inputs.null_request(first))
         return Payload(requests, len(requests), decision.reason, nulls=len(requests) - len(numbers))
 
-    def _payload(self, host: Host, now: int, work: Work) -> Payload | None:
+    def _payload(self, host: SequenceHost, now: int, work: SequenceWork) -> Payload | None:
         if any(candidate.request.cancelled for candidate in host.candidates):
             self._drop_candidates(host, now, work)
         decision = self._decision(take_batch(host.candidates, self._config.batch, now), host, work)
@@ -220,16 +221,16 @@ class SequenceHosts:
         host.executing = {candidate.request.serial: candidate.slot for candidate in taken}
         return Payload([candidate.request for candidate in taken], decision.size, decision.reason)
 
-    def _decision(self, found: _D | Wait | None, host: Host, work: Work) -> _D | None:
+    def _decision(self, found: _D | WaitUntil | None, host: SequenceHost, work: SequenceWork) -> _D | None:
         """The decision that can be done now: none that waits, and none without its resources."""
-        if isinstance(found, Wait):
+        if isinstance(found, WaitUntil):
             work.wake_by(found.until)
             return None
         if found is None or (self._admitted is not None and not self._admitted(host.instance)):
             return None
         return found
 
-    def _drop_candidates(self, host: Host, now: int, work: Work) -> None:
+    def _drop_candidates(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
         """A cancelled candidate ends its sequence, as it would in its slot. Triton executes it, or with a delay
         leaves it out and goes on with the next request of the sequence, which the model cannot notice."""
         dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]

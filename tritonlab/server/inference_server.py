@@ -212,7 +212,7 @@ class InferenceServer:
 
     def models(self) -> list[LoadedModel]:
         """Every model that was loaded, or tried, at least once."""
-        return self._control.known()
+        return self._models.known()
 
     def model(self, name: str) -> LoadedModel | None:
         try:
@@ -227,7 +227,7 @@ class InferenceServer:
 
     def ready(self) -> bool:
         """Rule 5.11.9: nothing is loading, failed or without a living stub."""
-        return self.live() and (not self._options.strict_readiness or self._control.all_ready())
+        return self.live() and (not self._options.strict_readiness or self._models.settled())
 
     def model_ready(self, name: str, version: str = "") -> bool:
         """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no

@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any
 
 from ...core.clock import Clock
-from .model_lifecycle import ModelVersion
+from ...ipc.interrupts import shielded
+from .loaded_model import LoadedModel
+from .model_lifecycle import ModelEvent, ModelState, ModelVersion
 
 #: Seconds of waiting after which it is said what is waited for.
 _SILENT = 1.0
@@ -59,15 +61,32 @@ class Endings:
         self._later = later
         self._running: dict[Ending, None] = {}
 
-    def begin(self, version: ModelVersion, before: Sequence[Ending], ended: Callable[[], None]) -> Ending:
-        """Unloads the version in the background, after `before` are over; then calls `ended`."""
-        ending = Ending(version)
+    def retire(self, model: LoadedModel, after: Sequence[Ending] = ()) -> list[Ending]:
+        """Takes all versions of a model out of service and lets them end. `after`: as in `end`."""
+
+        def retire() -> list[Ending]:
+            versions = model.versions
+            model.serve({}, None)
+            return [self.end(model, version, after) for version in versions.values()]
+
+        with model.lock:
+            return shielded(retire)  # a version that neither serves nor ends would stay for ever
+
+    def end(self, model: LoadedModel, version: ModelVersion, after: Sequence[Ending] = ()) -> Ending:
+        """Unloads a version that no longer serves, in the background. `after`: unloads of the ensembles that contain
+        it, whose last requests it still serves."""
+        if version.version not in model.versions:
+            model.ended[version.version] = (ModelState.UNLOADING, "")
+        version.advance(ModelEvent.UNLOAD)
+
+        ending, before = Ending(version), tuple(after)
 
         def end() -> None:
             try:
                 _await(before, None)
                 version.unload()
-                ended()
+                if version.version not in model.versions:
+                    model.ended[version.version] = (version.state, version.reason)
             finally:
                 self._running.pop(ending, None)
                 ending.over.set()

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 from ...core.model_config import ModelConfig
 from ...core.status import InvalidArgumentError, NotFoundError
-from .dependency_graph import composing_models
+from .dependency_graph import DependencyGraph, composing_models
 from .loaded_model import LoadedModel
 
 
@@ -17,6 +18,27 @@ class GlobalMap(dict[str, LoadedModel]):
 
     def __init__(self, namespacing: bool) -> None:
         self.namespacing = namespacing
+        self._lock = threading.Lock()  # guards additions
+
+    def add(self, identifier: str, name: str, namespace: str) -> LoadedModel:
+        """The model of this identifier, a new one if there is none yet."""
+        with self._lock:
+            return self.setdefault(identifier, LoadedModel(name, namespace))
+
+    def known(self, name: str = "") -> list[LoadedModel]:
+        """Every model, or those of a name or identifier, that was loaded, or tried, at least once."""
+        known = [model for _, model in sorted(self.items()) if model.versions or model.ended]
+        return [model for model in known if name in ("", model.name, model.identifier)]
+
+    def settled(self) -> bool:
+        """Whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
+        return all(model.settled() for model in self.known())
+
+    def graph(self) -> DependencyGraph:
+        """What depends on what among the ensembles that somebody wants."""
+        with self._lock:
+            models = list(self.values())
+        return DependencyGraph({model.identifier: model.wanted.config for model in models if model.wanted is not None})
 
     def named(self, name: str) -> list[LoadedModel]:
         """The models of this name, or identifier, that were loaded, or tried, and that nobody has unloaded since."""

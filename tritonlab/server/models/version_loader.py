@@ -1,0 +1,113 @@
+"""`VersionLoader` loads versions of models: all that a load wants, or none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from ...core.status import ModelError, ModelLoadError, TritonError, UnavailableError
+from ...ipc.stub_log import LogRecord
+from .endings import Endings
+from .loaded_model import LoadedModel
+from .model_lifecycle import LoadServices, ModelState, ModelVersion
+from .model_repository_manager import ModelFiles
+
+
+class VersionLoader:
+    """Loads versions, one after the other. `on_state` hears of every state of every version; `endings` ends those that
+    loaded in vain."""
+
+    def __init__(self, services: LoadServices, on_state: Callable[[ModelVersion, str], None], endings: Endings) -> None:
+        #: nothing loads any more
+        self.stopped = False
+        self._services = services
+        self._on_state = on_state
+        self._endings = endings
+        self._loading: set[ModelVersion] = set()
+
+    def load(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> dict[int, ModelVersion]:
+        """The versions of these numbers. Raises ModelLoadError, and none is loaded then."""
+        loaded: dict[int, ModelVersion] = {}
+        failed: dict[int, TritonError] = {}
+        try:
+            for number in numbers:
+                outcome = self._load_version(model, found, number)
+                if isinstance(outcome, ModelVersion):
+                    loaded[number] = outcome
+                else:
+                    failed[number] = outcome
+        except BaseException:  # an interrupt: nobody will ever serve what was loaded
+            for version in loaded.values():
+                version.abort()
+            raise
+        if failed:
+            for version in loaded.values():
+                self._endings.end(model, version)
+            raise _load_failure(model.identifier, failed, ModelState.UNAVAILABLE)
+        return loaded
+
+    def update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
+        """Gives versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
+        failed: dict[int, TritonError] = {}
+        for number in numbers:
+            try:
+                model.versions[number].update_instances(found)
+            except TritonError as error:
+                self.say(model.name, f"failed to update '{model.identifier}' version {number}: {error.message}")
+                failed[number] = error
+        if failed:
+            raise _load_failure(model.identifier, failed, ModelState.READY)
+
+    def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
+        """The version, or why it does not load; then it was tried again as often as `load_retries` says."""
+        retries = self._services.load_retries
+        while True:
+            version = ModelVersion(found, number, self._services, self._on_state)
+            error = self._try(version)
+            if error is None:
+                return version
+            self.say(model.name, f"failed to load '{model.identifier}' version {number}: {version.reason}")
+            if not retries or self.stopped:
+                break
+            retries -= 1
+        if number not in model.versions:
+            model.ended[number] = (version.state, version.reason)
+        return error
+
+    def _try(self, version: ModelVersion) -> TritonError | None:
+        self._loading.add(version)
+        try:
+            if self.stopped:  # after the line above: `stop` sees it, or this is seen here
+                raise UnavailableError("Server is stopping")
+            version.load()
+        except TritonError as error:
+            return error
+        finally:
+            self._loading.discard(version)
+        return None
+
+    def stop(self) -> None:
+        """Ends what loads, since it would serve nobody. Again and again, since a load may be between two steps that
+        can be ended."""
+        self.stopped = True
+        while loading := list(self._loading):
+            for version in loading:
+                version.abort()
+            time.sleep(0.01)
+
+    def say(self, model: str, text: str) -> None:
+        """Adds an error to the server's log, in the model's name."""
+        self._services.instances.log.add(LogRecord(time.time_ns(), model, -1, "", "server", "ERROR", text))
+
+
+def _load_failure(name: str, failed: Mapping[int, TritonError], state: ModelState) -> ModelLoadError:
+    lines = [
+        f"version {number} is at {state.value} state: {error.code.text}: {error.message};\n"
+        for number, error in sorted(failed.items())
+    ]
+    first = failed[min(failed)]
+    error = ModelLoadError(f"load failed for model '{name}': {''.join(lines)}", reason=first.message)
+    if isinstance(first, ModelError):
+        error.exception, error.log = first.exception, first.log
+        error.reason = first.reason or first.message
+    return error
