@@ -9,7 +9,7 @@ from tritonlab.core.clock import Clock
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.tensor import Tensor
-from tritonlab.schedulers.batch_history import BatchHistory, FormedBatch, Place, why_apart
+from tritonlab.schedulers.batch_history import BatchHistory, BatchPlace, FormedBatch, why_apart
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy
@@ -204,8 +204,8 @@ def test_a_cancelled_request() -> None:
 )
 def test_every_reason_to_close_a_batch_has_words(reason: str) -> None:
     batches = [FormedBatch("m", 1, number, number * MS, 1, reason) for number in (1, 2)]
-    one = Place("'a'", batches[0], queued=0, size=1, priority=0, sequence=0, shapes={})
-    other = Place("'b'", batches[1], queued=2 * MS, size=1, priority=0, sequence=0, shapes={})
+    one = BatchPlace("'a'", batches[0], queued=0, size=1, priority=0, sequence=0, shapes={})
+    other = BatchPlace("'b'", batches[1], queued=2 * MS, size=1, priority=0, sequence=0, shapes={})
     sentence = why_apart(one, other, batching())
     assert sentence.startswith("'b' came 1 ms after the batch of 'a' had left; that ")
     assert not sentence.endswith(f"that {reason}.")

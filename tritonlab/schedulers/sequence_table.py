@@ -12,16 +12,16 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container
 
 from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.status import CancelledError, InvalidArgumentError, TritonError, UnavailableError
+from .sequence_backlog import Id, SequenceBacklog
 from .sequence_config import SequenceConfig
 
 #: A sequence that went idle in the backlog is looked at this long after it got its slot: Triton's period.
 _BACKLOG_LOOK = 50_000_000
 
-Id = int | str
 #: Requests that end without an execution, each with its error.
 Failures = list[tuple[InferenceRequest, TritonError]]
 
@@ -49,24 +49,6 @@ class Slot:
         return f"<Slot {self.host}.{self.number} [{state} | {len(self.queue)} queued{' | busy' if self.busy else ''}]>"
 
 
-class Backlogged:
-    """A sequence without a slot. `expires` is the first of its requests' timeouts, None if none has one."""
-
-    __slots__ = ("expires", "last_seen", "queue")
-
-    def __init__(self) -> None:
-        self.queue: deque[InferenceRequest] = deque()
-        self.expires: int | None = None
-        self.last_seen = 0
-
-    def add(self, request: InferenceRequest, now: int) -> None:
-        self.queue.append(request)
-        self.last_seen = now
-        if request.timeout:
-            until = now + request.timeout * 1000
-            self.expires = until if self.expires is None else min(self.expires, until)
-
-
 class SequenceTable:
     """The sequences of one model version. Times are nanoseconds and always the caller's."""
 
@@ -77,8 +59,7 @@ class SequenceTable:
         #: free slots as (number, host): low numbers first over all instances, which keeps direct batches dense
         self._free: list[tuple[int, int]] = []
         self._by_id: dict[Id, Slot] = {}
-        self._backlog: deque[Backlogged] = deque()
-        self._waiting: dict[Id, Backlogged] = {}  # of the backlog, those whose END has not come
+        self._backlog = SequenceBacklog()
         self._next_id = itertools.count(1)
 
     # -- instances
@@ -114,18 +95,15 @@ class SequenceTable:
             failures += [(request, error) for request in slot.queue]
             self._close(slot)
         if not self._slots:
-            failures += [(request, error) for entry in self._backlog for request in entry.queue]
-            self._backlog.clear()
-            self._waiting.clear()
+            failures += [(request, error) for request in self._backlog.clear()]
         return failures
 
     # -- requests
 
     def waiting(self) -> list[InferenceRequest]:
         """Those in slots, then the backlog."""
-        queues = [slot.queue for slots in self._slots.values() for slot in slots]
-        queues += [entry.queue for entry in self._backlog]
-        return [request for queue in queues for request in queue]
+        in_slots = [request for slots in self._slots.values() for slot in slots for request in slot.queue]
+        return in_slots + self._backlog.requests()
 
     def admit(self, request: InferenceRequest, now: int) -> Slot | None:
         """Queues a request at its sequence's slot, which is returned, or in the backlog (None).
@@ -133,40 +111,22 @@ class SequenceTable:
         Raises InvalidArgumentError (rule 5.6.1). An iterative model's request without an id gets one, and its START
         (rule 3.9.2).
         """
-        if request.batch_size > 1:
-            raise InvalidArgumentError(
-                f"inference request to model '{self._model}' must specify batch-size 1 due to requirements of sequence "
-                "batcher"
-            )
+        _check(request, self._model, self.config.iterative)
         if not request.correlation_id:
-            if not self.config.iterative:
-                raise InvalidArgumentError(
-                    f"inference request to model '{self._model}' must specify a non-zero or non-empty correlation ID"
-                )
-            request.correlation_id = next(n for n in self._next_id if n not in self._by_id and n not in self._waiting)
+            request.correlation_id = next(n for n in self._next_id if n not in self._by_id and n not in self._backlog)
             request.flags |= SEQUENCE_START
-        return self._place(request, now)
-
-    def _place(self, request: InferenceRequest, now: int) -> Slot | None:
         ident = request.correlation_id
         slot = self._by_id.get(ident)
-        entry = self._waiting.get(ident)
-        if slot is None and entry is None:
+        if slot is None and ident not in self._backlog:
             if not request.flags & SEQUENCE_START:
-                raise self._no_start(ident)
+                raise _no_start(ident, self._model)
             if self._free:
                 number, host = heapq.heappop(self._free)
                 slot = self._slots[host][number]
                 slot.sequence, slot.open = ident, True
                 self._by_id[ident] = slot
-            else:
-                entry = self._waiting[ident] = Backlogged()
-                self._backlog.append(entry)
         if slot is None:
-            assert entry is not None
-            entry.add(request, now)
-            if request.flags & SEQUENCE_END:
-                del self._waiting[ident]
+            self._backlog.add(request, now)
             return None
         slot.queue.append(request)
         slot.last_seen = now
@@ -177,13 +137,7 @@ class SequenceTable:
     def conflicts(self, request: InferenceRequest) -> bool:
         """Whether the request starts a sequence whose predecessor of the same id has not ended (rule 5.6.2)."""
         ident = request.correlation_id
-        return bool(request.flags & SEQUENCE_START) and (ident in self._by_id or ident in self._waiting)
-
-    def _no_start(self, ident: Id) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            f"inference request for sequence {ident} to model '{self._model}' must specify the START flag on the first "
-            "request of the sequence"
-        )
+        return bool(request.flags & SEQUENCE_START) and (ident in self._by_id or ident in self._backlog)
 
     def taken(self, slot: Slot, now: int) -> InferenceRequest:
         """Takes the slot's first request for execution. With its END the slot is free for the next sequence; of an
@@ -198,7 +152,7 @@ class SequenceTable:
         sequence has ended meanwhile; Triton's client waits for ever then."""
         slot = self._by_id.get(request.correlation_id)
         if slot is None:
-            raise self._no_start(request.correlation_id)
+            raise _no_start(request.correlation_id, self._model)
         request.flags &= ~SEQUENCE_START
         slot.queue.append(request)
         slot.last_seen = now
@@ -245,13 +199,10 @@ class SequenceTable:
         if not self._backlog:
             heapq.heappush(self._free, (slot.number, slot.host))
             return
-        entry = self._backlog.popleft()
-        slot.queue = entry.queue
-        slot.sequence = ident = entry.queue[-1].correlation_id
-        if self._waiting.get(ident) is entry:
-            del self._waiting[ident]
-            self._by_id[ident] = slot
-            slot.open = True
+        entry, slot.open = self._backlog.pop()
+        slot.queue, slot.sequence = entry.queue, entry.sequence
+        if slot.open:
+            self._by_id[entry.sequence] = slot
         # Triton counts the time in the backlog as idle, and looks after its next pause (measured)
         slot.last_seen = max(entry.last_seen, now + _BACKLOG_LOOK - self.config.max_idle)
 
@@ -260,8 +211,8 @@ class SequenceTable:
     def deadline(self) -> int | None:
         """Returns when `reap` has something to do at the earliest."""
         times = [slot.last_seen + self.config.max_idle for slot in self._by_id.values()]
-        times += [entry.expires for entry in self._backlog if entry.expires is not None]
-        return min(times, default=None)
+        expires = self._backlog.deadline()
+        return min(times if expires is None else [*times, expires], default=None)
 
     def reap(self, now: int) -> Failures:
         """Ends sequences that were idle too long, executing or not: what waits of them still runs (rule 5.6.4).
@@ -269,22 +220,14 @@ class SequenceTable:
         for slot in [s for s in self._by_id.values() if s.last_seen + self.config.max_idle <= now]:
             self._close(slot)
             self._vacate_if_over(slot, now)
-        failures: Failures = []
-        for entry in [e for e in self._backlog if e.expires is not None and e.expires <= now]:
-            self._backlog.remove(entry)
-            ident = entry.queue[-1].correlation_id
-            if self._waiting.get(ident) is entry:
-                del self._waiting[ident]
-            error = UnavailableError("timeout of the corresponding sequence has been expired")
-            failures += [(request, error) for request in entry.queue]
-        return failures
+        error = UnavailableError("timeout of the corresponding sequence has been expired")
+        return [(request, error) for request in self._backlog.expire(now)]
 
     def end_idle(self, now: int) -> None:
         """No new requests will come: sequences that wait for one are over, so that the backlog gets its turn."""
         if self.config.iterative:
             return  # they end by themselves
-        for entry in self._backlog:
-            self._waiting.pop(entry.queue[-1].correlation_id, None)
+        self._backlog.close()
         for slot in list(self._by_id.values()):
             self._close(slot)
             self._vacate_if_over(slot, now)
@@ -294,8 +237,7 @@ class SequenceTable:
     @property
     def queued(self) -> int:
         """Requests that wait in slots and backlog."""
-        waiting: Iterable[deque[InferenceRequest]] = (slot.queue for slots in self._slots.values() for slot in slots)
-        return sum(map(len, waiting)) + sum(len(entry.queue) for entry in self._backlog)
+        return len(self.waiting())
 
     @property
     def active(self) -> int:
@@ -306,3 +248,22 @@ class SequenceTable:
     def backlogged(self) -> int:
         """Sequences that wait for one."""
         return len(self._backlog)
+
+
+def _check(request: InferenceRequest, model: str, iterative: bool) -> None:
+    """Raises InvalidArgumentError for a request that can belong to no sequence (rule 5.6.1)."""
+    if request.batch_size > 1:
+        raise InvalidArgumentError(
+            f"inference request to model '{model}' must specify batch-size 1 due to requirements of sequence batcher"
+        )
+    if not request.correlation_id and not iterative:
+        raise InvalidArgumentError(
+            f"inference request to model '{model}' must specify a non-zero or non-empty correlation ID"
+        )
+
+
+def _no_start(ident: Id, model: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"inference request for sequence {ident} to model '{model}' must specify the START flag on the first request "
+        "of the sequence"
+    )

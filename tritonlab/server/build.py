@@ -31,9 +31,10 @@ from .models.backend_config import shm_settings
 from .models.backends import Backends
 from .models.execution_options import ExecutionOptions
 from .models.model_control import CONTROL_MODES, ModelControl
-from .models.model_lifecycle import LoadServices, ModelVersion
+from .models.model_lifecycle import ModelVersion
 from .models.model_repository_manager import ModelRepositoryManager, check_repositories
 from .models.repository_poller import RepositoryPoller
+from .models.version_load import LoadServices
 from .observe.announcer import Announcer
 from .observe.idle_memory import IdleMemory
 from .observe.metrics_text import FirstResponses, ServerMetrics

@@ -13,8 +13,9 @@ from .endings import Ending, Endings
 from .ensemble_completion import EnsembleCompletion
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
-from .model_lifecycle import LoadServices, ModelVersion
+from .model_lifecycle import ModelVersion
 from .model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
+from .version_load import LoadServices
 from .version_loader import VersionLoader
 
 CONTROL_MODES = ("none", "poll", "explicit")

@@ -10,44 +10,24 @@ unload:  no new requests, requests in flight end, finalize, process ends
 from __future__ import annotations
 
 import enum
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from ...core.delivery import deliver_error
-from ...core.ensemble_graph import EnsembleGraph
 from ...core.infer_request import InferenceRequest
-from ...core.infer_stats import InferStats
 from ...core.latency_stats import Histogram
-from ...core.model_config import ConfigError, ModelConfig, to_json
-from ...core.model_config_rules import (
-    final,
-    instance_specs,
-    is_ensemble,
-    merge_auto_complete,
-    normalize_instance_groups,
-    step_model,
-)
+from ...core.model_config import ModelConfig
 from ...core.request_rules import RequestRules
-from ...core.status import NotFoundError, TritonError, UnavailableError
-from ...instances.instance_plan import InstanceServices
+from ...core.status import TritonError, UnavailableError
 from ...instances.instance_state import InstanceState
 from ...instances.model_instance import ModelInstance
-from ...instances.model_stub import ModelSource, ModelStub
 from ...ipc.stub_log import LogRecord
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
-from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
-from ...schedulers.timer import Timer
-from .backend_config import check_stub_name
-from .backends import Backends, visible_gpus
-from .execution_options import ExecutionOptions
-from .label_provider import Labels, read_labels
+from .label_provider import Labels
 from .model_repository_manager import ModelFiles
 from .response_cache import CachedModel
-from .serving_instances import ServingInstances
+from .version_load import LoadServices, VersionLoad, final_config
 
 
 class ModelState(enum.Enum):
@@ -73,31 +53,6 @@ TRANSITIONS = {
     (ModelState.READY, ModelEvent.UNLOAD): ModelState.UNLOADING,
     (ModelState.UNLOADING, ModelEvent.UNLOADED): ModelState.UNAVAILABLE,
 }
-
-
-class VersionMetrics(Protocol):
-    """What a new version counts into, as the server's metrics configuration wants it."""
-
-    def stats(self) -> InferStats: ...
-
-    def first_response(self, config: ModelConfig) -> Histogram | None: ...
-
-
-@dataclass(frozen=True)
-class LoadServices:
-    """What loading needs of the server."""
-
-    instances: InstanceServices[ModelInstance]
-    timer: Timer
-    backends: Backends
-    #: `InferenceServer.infer` and `.find`: ensembles ask their steps' models
-    infer: Callable[[InferenceRequest], None]
-    find: Callable[[str, int], ModelVersion]
-    metrics: VersionMetrics
-    auto_complete: bool = True
-    #: how often a version that fails to load is tried again; negative is without end
-    load_retries: int = 0
-    execution: ExecutionOptions = field(default_factory=ExecutionOptions)
 
 
 class ModelVersion:
@@ -126,8 +81,7 @@ class ModelVersion:
         self.scheduler: Scheduler
         self.stats = services.metrics.stats()
         self.first_response: Histogram | None = None
-        self._running: ServingInstances | None = None
-        self._stubs: list[ModelStub] = []  # that import the model, while it loads
+        self._load = VersionLoad(files, version, services, self.stats, self._warn)
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
@@ -137,12 +91,19 @@ class ModelVersion:
     @property
     def instances(self) -> list[ModelInstance]:
         """Those that serve; none of an ensemble."""
-        return self._running.serving if self._running is not None else []
+        running = self._load.instances
+        return running.serving if running is not None else []
 
     @property
     def leaving(self) -> list[ModelInstance]:
         """Those that only finish their last requests, since others serve now."""
-        return list(self._running.leaving) if self._running is not None else []
+        running = self._load.instances
+        return list(running.leaving) if running is not None else []
+
+    @property
+    def serves(self) -> bool:
+        """Whether new requests go here."""
+        return self.state is ModelState.READY
 
     def advance(self, event: ModelEvent, reason: str = "") -> None:
         self.state = TRANSITIONS[self.state, event]
@@ -157,7 +118,9 @@ class ModelVersion:
         started = clock.now()
         self._on_state(self, "")
         try:
-            self._load()
+            parts = self._load.load()
+            self.config, self.labels, self.rules = parts.config, parts.labels, parts.rules
+            self.scheduler, self.first_response = parts.scheduler, parts.first_response
             self._submit = self._entrance()
         except TritonError as error:
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}")
@@ -168,121 +131,17 @@ class ModelVersion:
         self.load_ns = clock.now() - started
         self.advance(ModelEvent.LOADED)
 
-    def _load(self) -> None:
-        services = self._services
-        if is_ensemble(self.files.config):
-            self._load_ensemble()
-            return
-        check_stub_name(self.name)
-        self.config, source = services.backends.resolve(self.files.config, self.files.directory, self.version)
-        pool, log = services.instances.pool, services.instances.log
-        auto = ModelStub(pool, source, f"{self.name}_auto_complete", log) if services.auto_complete else None
-        first: ModelStub | None = None
-        try:
-            # while one stub is asked for the configuration, the first instance's imports the same module
-            first = ModelStub(pool, source, _first_instance(self.files.config), log)
-            self._stubs = [first] if auto is None else [auto, first]
-            self.config = self._complete_config(auto)
-            self._prepare(first, source)
-        except BaseException:
-            if first is not None:
-                first.kill()
-            raise
-        finally:
-            self._stubs = []
-            if auto is not None:
-                threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
-
-    def _load_ensemble(self) -> None:
-        """Nothing starts: the steps' models serve already, and the graph was checked against them
-        (`ensemble_consistency`)."""
-        services = self._services
-        steps = self.files.config.ensemble_scheduling.step
-        named = {(step_model(step), step.model_version) for step in steps}
-        composing = {(name, version): services.find(name, version) for name, version in named}
-        for version in composing.values():
-            version.stats.composing = True
-
-        def find(name: str, version: int) -> ModelConfig:
-            return composing[name, version].config
-
-        def infer(request: InferenceRequest) -> None:
-            try:
-                services.infer(request)
-            except (NotFoundError, UnavailableError):
-                version = composing[request.model_name, request.model_version]
-                if version.state is ModelState.READY:
-                    raise  # its queue is full
-                # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
-                version.enqueue(request)
-
-        self.config = self._normalized(self.config)
-        self.labels = read_labels(self.config, self.files.directory)
-        self.rules = RequestRules(self.config, model_name=self.name)
-        graph = EnsembleGraph.of(self.config, find)
-        clock, instruments = services.instances.clock, services.instances.instruments
-        self.scheduler = EnsembleScheduler(
-            self.name, self.version, graph, infer, clock, instruments, self.stats, self._warn
-        )
-
-    def _complete_config(self, auto: ModelStub | None) -> ModelConfig:
-        config = self.config
-        if auto is not None:
-            auto.await_import()
-            returned = auto.auto_complete(to_json(config))
-            if returned is not None:
-                config = self._merged(config, returned)
-        return self._normalized(config)
-
-    @staticmethod
-    def _normalized(config: ModelConfig) -> ModelConfig:
-        try:
-            return final(config, gpu_ids=visible_gpus())
-        except ConfigError as error:
-            raise TritonError.of(error.code, error.reason) from error
-
-    def _merged(self, config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
-        try:
-            return merge_auto_complete(config, returned)
-        except ConfigError as error:
-            if not self.files.configured:
-                raise TritonError.of(error.code, error.reason) from error
-            # Triton goes on with the configuration it has and says nothing (measured)
-            cause = f": {error.detail}" if error.detail else ""
-            self._warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
-            return config
-
-    def _prepare(self, first: ModelStub, source: ModelSource) -> None:
-        services, execution = self._services.instances, self._services.execution
-        config = self.config
-        self.labels = read_labels(config, self.files.directory)
-        self.rules = RequestRules(config, model_name=self.name)
-        self.first_response = self._services.metrics.first_response(config)
-        self.scheduler = make_scheduler(
-            self.name,
-            self.version,
-            config,
-            self.files.directory,
-            SchedulerServices(
-                services.clock, services.instruments, self._services.timer, self.stats, self._warn, execution.limiter
-            ),
-        )
-        self._running = ServingInstances(
-            source, self.files.directory, self.rules, self.scheduler, services, self.stats, execution
-        )
-        self._running.start(config, first)
-
     def update_instances(self, files: ModelFiles) -> None:
         """Other instances for a configuration that differs in nothing else (rule 5.11.2); the version goes on serving.
         Blocking. Raises TritonError; then nothing has changed, and `reason` says why."""
-        assert self._running is not None
+        assert self._load.instances is not None
         config = ModelConfig()
         config.CopyFrom(self.config)
         config.ClearField("instance_group")
         config.instance_group.extend(files.config.instance_group)
         try:
-            config = self._normalized(config)
-            self._running.update(config)
+            config = final_config(config)
+            self._load.instances.update(config)
         except TritonError as error:
             self.reason = f"{error.code.text}: {error.message}"
             raise
@@ -370,8 +229,8 @@ class ModelVersion:
     def unload(self, reason: str = "unloaded") -> None:
         """Blocking: lets requests end, finalizes, ends the processes. The state is UNLOADING already."""
         self.scheduler.stop()
-        if self._running is not None:
-            self._running.stop()
+        if self._load.instances is not None:
+            self._load.instances.stop()
         self._leave()
         self.advance(ModelEvent.UNLOADED, reason)
 
@@ -383,11 +242,8 @@ class ModelVersion:
 
     def abort(self) -> None:
         """Ends everything at once, whatever the state: requests that wait or execute fail, a load fails."""
-        for stub in self._stubs:
-            stub.kill()
-        if self._running is not None:
-            self._running.abort()
-        elif isinstance(scheduler := getattr(self, "scheduler", None), EnsembleScheduler):  # a failed load has none
+        self._load.abort()
+        if isinstance(scheduler := getattr(self, "scheduler", None), EnsembleScheduler):  # a failed load has none
             scheduler.abort()
         self._leave()
 
@@ -398,9 +254,3 @@ class ModelVersion:
 
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name}/{self.version} [{self.state.value} | {len(self.instances)} instances]>"
-
-
-def _first_instance(config: ModelConfig) -> str:
-    """The first instance's name, for the log lines of its import; the final configuration decides (rule 2.3.2)."""
-    specs = instance_specs(normalize_instance_groups(config, gpu_ids=visible_gpus()))
-    return specs[0].name if specs else config.name

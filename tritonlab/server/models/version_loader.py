@@ -9,8 +9,9 @@ from ...core.status import ModelError, ModelLoadError, TritonError, UnavailableE
 from ...ipc.stub_log import LogRecord
 from .endings import Endings
 from .loaded_model import LoadedModel
-from .model_lifecycle import LoadServices, ModelState, ModelVersion
+from .model_lifecycle import ModelState, ModelVersion
 from .model_repository_manager import ModelFiles
+from .version_load import LoadServices
 
 
 class VersionLoader:

@@ -1,0 +1,91 @@
+"""`SequenceBacklog` holds the sequences that found no slot free, with what waits of them; no lock, no clock."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ..core.infer_request import SEQUENCE_END, InferenceRequest
+
+Id = int | str
+
+
+class Backlogged:
+    """A sequence without a slot. `expires` is the first of its requests' timeouts, None if none has one."""
+
+    __slots__ = ("expires", "last_seen", "queue", "sequence")
+
+    def __init__(self, sequence: Id) -> None:
+        self.sequence = sequence
+        self.queue: deque[InferenceRequest] = deque()
+        self.expires: int | None = None
+        self.last_seen = 0
+
+    def add(self, request: InferenceRequest, now: int) -> None:
+        self.queue.append(request)
+        self.last_seen = now
+        if request.timeout:
+            until = now + request.timeout * 1000
+            self.expires = until if self.expires is None else min(self.expires, until)
+
+
+class SequenceBacklog:
+    """Sequences in the order of their first requests; `ident in backlog` is one whose END has not come."""
+
+    def __init__(self) -> None:
+        self._sequences: deque[Backlogged] = deque()
+        self._open: dict[Id, Backlogged] = {}
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def __contains__(self, ident: Id) -> bool:
+        return ident in self._open
+
+    def add(self, request: InferenceRequest, now: int) -> None:
+        """Queues a request at its sequence, which begins with it if there is none."""
+        ident = request.correlation_id
+        entry = self._open.get(ident)
+        if entry is None:
+            entry = self._open[ident] = Backlogged(ident)
+            self._sequences.append(entry)
+        entry.add(request, now)
+        if request.flags & SEQUENCE_END:
+            del self._open[ident]
+
+    def pop(self) -> tuple[Backlogged, bool]:
+        """Takes the oldest sequence, which has a slot now; whether it may get more requests."""
+        entry = self._sequences.popleft()
+        return entry, self._close(entry)
+
+    def expire(self, now: int) -> list[InferenceRequest]:
+        """Takes out the sequences whose time is up: all their requests."""
+        late = [entry for entry in self._sequences if entry.expires is not None and entry.expires <= now]
+        for entry in late:
+            self._sequences.remove(entry)
+            self._close(entry)
+        return [request for entry in late for request in entry.queue]
+
+    def close(self) -> None:
+        """None of the sequences gets more requests."""
+        self._open.clear()
+
+    def clear(self) -> list[InferenceRequest]:
+        """Takes out all."""
+        requests = self.requests()
+        self._sequences.clear()
+        self._open.clear()
+        return requests
+
+    def requests(self) -> list[InferenceRequest]:
+        """What waits, the oldest sequence first."""
+        return [request for entry in self._sequences for request in entry.queue]
+
+    def deadline(self) -> int | None:
+        """Returns when `expire` has something to do at the earliest."""
+        return min((entry.expires for entry in self._sequences if entry.expires is not None), default=None)
+
+    def _close(self, entry: Backlogged) -> bool:
+        if self._open.get(entry.sequence) is not entry:
+            return False
+        del self._open[entry.sequence]
+        return True

@@ -1,0 +1,218 @@
+"""A `VersionLoad` makes what a model version runs on: its final configuration, rules, scheduler and instances.
+
+A configuration is completed in two steps, since a reload compares what the first gave before it starts anything:
+`core.model_config_rules.polled` parses, autofills and validates when the repository is read, and `complete_config` here
+asks the author's auto_complete_config, merges, normalises and validates.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...core.ensemble_graph import EnsembleGraph
+from ...core.infer_request import InferenceRequest
+from ...core.infer_stats import InferStats
+from ...core.latency_stats import Histogram
+from ...core.model_config import ConfigError, ModelConfig, to_json
+from ...core.model_config_rules import (
+    final,
+    instance_specs,
+    is_ensemble,
+    merge_auto_complete,
+    normalize_instance_groups,
+    step_model,
+)
+from ...core.request_rules import RequestRules
+from ...core.status import NotFoundError, TritonError, UnavailableError
+from ...instances.instance_plan import InstanceServices
+from ...instances.model_instance import ModelInstance
+from ...instances.model_stub import ModelSource, ModelStub
+from ...schedulers.ensemble_scheduler import EnsembleScheduler
+from ...schedulers.scheduler import Scheduler
+from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
+from ...schedulers.timer import Timer
+from .backend_config import check_stub_name
+from .backends import Backends, visible_gpus
+from .execution_options import ExecutionOptions
+from .label_provider import Labels, read_labels
+from .model_repository_manager import ModelFiles
+from .serving_instances import ServingInstances
+
+
+class VersionMetrics(Protocol):
+    """What a new version counts into, as the server's metrics configuration wants it."""
+
+    def stats(self) -> InferStats: ...
+
+    def first_response(self, config: ModelConfig) -> Histogram | None: ...
+
+
+class ComposingVersion(Protocol):
+    """What an ensemble needs of the version that a step names (`model_lifecycle.ModelVersion`)."""
+
+    config: ModelConfig
+    stats: InferStats
+
+    @property
+    def serves(self) -> bool: ...
+
+    def enqueue(self, request: InferenceRequest) -> None: ...
+
+
+@dataclass(frozen=True)
+class LoadServices:
+    """What loading needs of the server."""
+
+    instances: InstanceServices[ModelInstance]
+    timer: Timer
+    backends: Backends
+    #: `InferenceServer.infer` and `.find`: ensembles ask their steps' models
+    infer: Callable[[InferenceRequest], None]
+    find: Callable[[str, int], ComposingVersion]
+    metrics: VersionMetrics
+    auto_complete: bool = True
+    #: how often a version that fails to load is tried again; negative is without end
+    load_retries: int = 0
+    execution: ExecutionOptions = field(default_factory=ExecutionOptions)
+
+
+@dataclass(frozen=True)
+class VersionParts:
+    """What a version runs on."""
+
+    config: ModelConfig
+    labels: Labels
+    rules: RequestRules
+    scheduler: Scheduler
+    first_response: Histogram | None = None
+
+
+class VersionLoad:
+    """One load of a version. `warn` gets what Triton writes into its log, and what it should."""
+
+    def __init__(
+        self, files: ModelFiles, version: int, services: LoadServices, stats: InferStats, warn: Callable[[str], None]
+    ) -> None:
+        #: none of an ensemble, and of any other before they start
+        self.instances: ServingInstances | None = None
+        self._files = files
+        self._version = version
+        self._services = services
+        self._stats = stats
+        self._warn = warn
+        self._importing: list[ModelStub] = []
+
+    def load(self) -> VersionParts:
+        """Blocking. Raises TritonError; then nothing runs."""
+        return self._ensemble() if is_ensemble(self._files.config) else self._model()
+
+    def abort(self) -> None:
+        """Ends all that runs, also while it loads; then `load` raises."""
+        for stub in self._importing:
+            stub.kill()
+        if self.instances is not None:
+            self.instances.abort()
+
+    def _model(self) -> VersionParts:
+        services, files = self._services, self._files
+        check_stub_name(files.name)
+        config, source = services.backends.resolve(files.config, files.directory, self._version)
+        pool, log = services.instances.pool, services.instances.log
+        auto = ModelStub(pool, source, f"{files.name}_auto_complete", log) if services.auto_complete else None
+        first: ModelStub | None = None
+        try:
+            # while one stub is asked for the configuration, the first instance's imports the same module
+            first = ModelStub(pool, source, _first_instance(files.config), log)
+            self._importing = [first] if auto is None else [auto, first]
+            config = complete_config(config, auto, files.configured, self._warn)
+            return self._start(config, first, source)
+        except BaseException:
+            if first is not None:
+                first.kill()
+            raise
+        finally:
+            self._importing = []
+            if auto is not None:
+                threading.Thread(target=auto.kill, name="end auto complete", daemon=True).start()
+
+    def _start(self, config: ModelConfig, first: ModelStub, source: ModelSource) -> VersionParts:
+        """Starts the instances of the final configuration; `first` imports the model already."""
+        services, execution = self._services.instances, self._services.execution
+        name, directory = self._files.name, self._files.directory
+        labels = read_labels(config, directory)
+        rules = RequestRules(config, model_name=name)
+        first_response = self._services.metrics.first_response(config)
+        timer, clock, instruments = self._services.timer, services.clock, services.instruments
+        shared = SchedulerServices(clock, instruments, timer, self._stats, self._warn, execution.limiter)
+        scheduler = make_scheduler(name, self._version, config, directory, shared)
+        self.instances = ServingInstances(source, directory, rules, scheduler, services, self._stats, execution)
+        self.instances.start(config, first)
+        return VersionParts(config, labels, rules, scheduler, first_response)
+
+    def _ensemble(self) -> VersionParts:
+        """Nothing starts: the steps' models serve already, and the graph was checked against them
+        (`ensemble_consistency`)."""
+        services, files = self._services, self._files
+        named = {(step_model(step), step.model_version) for step in files.config.ensemble_scheduling.step}
+        composing = {(name, version): services.find(name, version) for name, version in named}
+        for version in composing.values():
+            version.stats.composing = True
+
+        def find(name: str, version: int) -> ModelConfig:
+            return composing[name, version].config
+
+        def infer(request: InferenceRequest) -> None:
+            try:
+                services.infer(request)
+            except (NotFoundError, UnavailableError):
+                version = composing[request.model_name, request.model_version]
+                if version.serves:
+                    raise  # its queue is full
+                # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
+                version.enqueue(request)
+
+        config = final_config(files.config)
+        labels = read_labels(config, files.directory)
+        rules = RequestRules(config, model_name=files.name)
+        graph = EnsembleGraph.of(config, find)
+        clock, instruments = services.instances.clock, services.instances.instruments
+        scheduler = EnsembleScheduler(
+            files.name, self._version, graph, infer, clock, instruments, self._stats, self._warn
+        )
+        return VersionParts(config, labels, rules, scheduler)
+
+
+def complete_config(
+    config: ModelConfig, auto: ModelStub | None, configured: bool, warn: Callable[[str], None]
+) -> ModelConfig:
+    """The final configuration, with what the author's auto_complete_config, asked in the stub `auto`, adds to it.
+    `configured`: whether a config.pbtxt said it. Raises TritonError."""
+    if auto is not None:
+        auto.await_import()
+        returned = auto.auto_complete(to_json(config))
+        try:
+            config = config if returned is None else merge_auto_complete(config, returned)
+        except ConfigError as error:
+            if not configured:
+                raise TritonError.of(error.code, error.reason) from error
+            # Triton goes on with the configuration it has and says nothing (measured)
+            cause = f": {error.detail}" if error.detail else ""
+            warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
+    return final_config(config)
+
+
+def final_config(config: ModelConfig) -> ModelConfig:
+    """What a model runs with (table 5.3.2). Raises TritonError."""
+    try:
+        return final(config, gpu_ids=visible_gpus())
+    except ConfigError as error:
+        raise TritonError.of(error.code, error.reason) from error
+
+
+def _first_instance(config: ModelConfig) -> str:
+    """The first instance's name, for the log lines of its import; the final configuration decides (rule 2.3.2)."""
+    specs = instance_specs(normalize_instance_groups(config, gpu_ids=visible_gpus()))
+    return specs[0].name if specs else config.name
