@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schedulers.batch_history import FormedBatch, Place, why_apart
+from ..schedulers.batch_history import BatchPlace, FormedBatch, why_apart
 from ..schedulers.dynamic_batch import BatchConfig
 from .model_record import ModelRecord
 
@@ -17,7 +17,7 @@ def why_not_together(record: ModelRecord, one: int, other: int, config: BatchCon
     return why_apart(places[0], places[1], config) if places[0] and places[1] else ""
 
 
-def _place(record: ModelRecord, row: int, batched: bool) -> Place | None:
+def _place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | None:
     found = record.requests.rows(row)
     if row < record.requests.dropped or not len(found):
         return None
@@ -32,7 +32,7 @@ def _place(record: ModelRecord, row: int, batched: bool) -> Place | None:
     extra = next((e for e in extras[::-1].tolist() if e[0] == row), [row, 0, 0, -1, -1, -1])
     name = next((text for at, text in record.ids_since(row) if at == row), "")
     shapes = dict(words["shapes"][int(request["shapes"])]) if request["shapes"] >= 0 else {}
-    return Place(
+    return BatchPlace(
         f"'{name}'" if name else f"request {int(request['serial'])}",
         FormedBatch(
             record.name,
