@@ -34,7 +34,7 @@ LEVELS: list[list[str]] = [
     ["frontends.http", "frontends.grpc"],
     ["frontends"],
     ["frontends.cli"],
-    ["export", "profile"],
+    ["clients", "export", "profile"],
     ["notebook.authoring"],
     ["notebook.views"],
     ["notebook.shell"],

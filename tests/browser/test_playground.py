@@ -159,3 +159,17 @@ def test_pictures_go_in_by_file_and_come_out(lab: Any, theme: str) -> None:
     picture.wait_for()
     assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [120, 80]
     lab.shot(f"picture_{theme}", picture)
+
+
+def test_the_request_is_copied_as_a_program(lab: Any, theme: str) -> None:
+    lab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    output = opened(lab, f"copy_{theme}", MODEL)
+    output.get_by_label("A value").fill("1, 2")
+    output.get_by_label("Copy as").select_option("tritonclient gRPC")
+    snippet = output.get_by_label("The request as a program")
+    snippet.wait_for()
+    assert "np.array([[1.0, 2.0]], dtype=np.float32)" in snippet.input_value()
+    output.get_by_role("button", name="Copy", exact=True).click()
+    copied = lab.page.wait_for_function("() => navigator.clipboard.readText()").json_value()
+    assert copied == snippet.input_value()
+    lab.shot(f"copy_{theme}", snippet)

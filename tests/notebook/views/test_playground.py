@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from typing import Any
 
@@ -166,6 +167,20 @@ def test_ctrl_enter_sends_what_the_fields_show(playground: Playground) -> None:
     assert sending is not None and sending.wait(30)
     playground.keys._handle_custom_msg({"kind": "send", "label": "batch size", "value": "2"}, [])
     assert playground.form.batch.value == 2
+
+
+def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
+    playground.inputs["IN"].text.value = "[[[1.5, 2]]]"
+    playground.copies.choice.value = "curl"
+    assert '"data": [1.5, 2.0]' in playground.copies.text.value
+    assert "http://localhost:8000/v2/models/m/infer" in playground.copies.text.value
+    playground.copies.choice.value = "pytest"
+    assert "send the request first" in playground.copies.note.value
+    playground.send()
+    snippet = playground.copy_as("pytest")
+    assert "def test_m():" in snippet.text and list(snippet.files) == ["test_m.npz"]
+    with np.load(io.BytesIO(snippet.files["test_m.npz"])) as kept:
+        assert kept["output.0.OUT"].tolist() == [[[3, 4]]]
 
 
 def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:

@@ -1,5 +1,5 @@
 // Keys of a form in a notebook's output: Ctrl+Enter sends, and no other key reaches the notebook, which would move to
-// another cell at an arrow, run the cell at Enter, or cut it at "x".
+// another cell at an arrow, run the cell at Enter, or cut it at "x". Its Copy button copies what its snippet says.
 
 const WRITTEN = "textarea, input[type=text], input[type=number]";
 
@@ -28,6 +28,12 @@ function render({ model, el }) {
     }
   }
 
+  function onClick(event) {
+    if (event.target.closest(".tl-copy")) {
+      navigator.clipboard.writeText(form.querySelector(".tl-snippet textarea").value);
+    }
+  }
+
   function attach() {
     form = el.closest(".tl-form");
     if (form === null) {
@@ -36,6 +42,7 @@ function render({ model, el }) {
     }
     form.addEventListener("keydown", onSend, true);
     form.addEventListener("keydown", onKey);
+    form.addEventListener("click", onClick);
     form.dataset.keys = "on";
   }
 
@@ -44,6 +51,7 @@ function render({ model, el }) {
     cancelAnimationFrame(waiting);
     form?.removeEventListener("keydown", onSend, true);
     form?.removeEventListener("keydown", onKey);
+    form?.removeEventListener("click", onClick);
   };
 }
 

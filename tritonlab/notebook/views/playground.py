@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ...clients.snippets import Address, Snippet, copy_as
+from ...core.infer_request import InferenceRequest
 from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
+from .copy_panel import CopyPanel
 from .following import follow
 from .form_keys import form_keys
 from .input_row import InputRow
@@ -76,12 +79,14 @@ class Playground:
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
         self.keys = form_keys([*self.form.fields, self.count], lambda: self._press(1))
         self.keys.add_class("tl-keys-widget")
-        buttons = [self.send_button, self.many_button, self.count, self.cancel_button]
+        self.copies = CopyPanel(widgets, self.copy_as)
+        buttons = [self.send_button, self.many_button, self.count, self.cancel_button, self.copies.choice]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
                 self.form.box,
                 widgets.HBox(buttons, layout=layout(align_items="center", flex_flow="row wrap")),
+                self.copies.box,
                 self.result,
                 self.keys,
             ],
@@ -102,6 +107,23 @@ class Playground:
         sending.wait()
         self._show(sending)
         return sending.outcomes()
+
+    def copy_as(self, kind: str, address: Address | None = None) -> Snippet:
+        """The request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`, `perf_analyzer
+        input`, or the last one that was answered as a `pytest`. `address`: of the server, Triton's own ports if none.
+
+        Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
+        """
+        sent = self._finished() if kind == "pytest" else None
+        if sent is None:
+            return copy_as(kind, self._requests(1, {})[0], self.model.config(), address=address)
+        responses = [arrival.response for arrival in sent.arrivals]
+        return copy_as(kind, sent.request, self.model.config(), responses, address)
+
+    def _finished(self) -> Outcome | None:
+        with self._lock:
+            sending = self._sending
+        return sending.outcomes()[0] if sending is not None and sending.finished else None
 
     def cancel(self) -> None:
         """Asks to cancel what is in flight. A second call stops waiting: a model may never answer (rule 3.7.2)."""
@@ -130,11 +152,7 @@ class Playground:
         self.result.value = f"<div class='tl-panel'>{note}</div>"
 
     def _start(self, count: int, inputs: Mapping[str, Any] | None) -> Sending:
-        wanted = self.form.requests(count, inputs or {}, user_namespace())
-        try:
-            requests = [self.model.create_request(**fields) for fields in wanted]
-        except TritonError as error:  # what no client could say
-            raise ValueProblem(error.message) from error
+        requests = self._requests(count, inputs or {})
         sending = Sending(self.model, requests)
         with self._lock:
             if self._sending is not None and not self._sending.finished:
@@ -143,6 +161,13 @@ class Playground:
         self._enable(False)
         sending.start()
         return sending
+
+    def _requests(self, count: int, inputs: Mapping[str, Any]) -> list[InferenceRequest]:
+        try:
+            wanted = self.form.requests(count, inputs, user_namespace())
+            return [self.model.create_request(**fields) for fields in wanted]
+        except TritonError as error:  # what no client could say
+            raise ValueProblem(error.message) from error
 
     def _follow(self, sending: Sending) -> None:
         follow(sending, lambda why: self._show(sending, why), lambda: self._current(sending))

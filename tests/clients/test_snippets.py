@@ -1,0 +1,94 @@
+"""What stands in a program; that it runs, on both sides, is in `tests/conformance/test_snippets.py`."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritonlab.clients.literal import TooLarge, numpy_expression
+from tritonlab.clients.perf_input import NotSendable
+from tritonlab.clients.snippets import KINDS, Address, copy_as, tolerance
+from tritonlab.core.data_type import DataType
+from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.tensor import Tensor
+
+CONFIG: dict[str, Any] = {"max_batch_size": 8, "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
+
+
+def request(array: Any, **more: Any) -> InferenceRequest:
+    return InferenceRequest("m", {"IN": Tensor.from_numpy(array)}, **more)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.float32([[0.1, 1e-20], [3.4e38, -0.0]]),
+        np.float64([1 / 3]),
+        np.float16([0.1]),
+        np.int8([[-128], [127]]),
+        np.uint64([2**64 - 1]),
+        np.array([True, False]),
+        np.float32([np.nan, np.inf]),
+        np.zeros((0, 3), np.float32),
+        np.arange(1000, dtype=np.int32).reshape(10, 100),
+        np.float32(1.5),
+    ],
+)
+def test_numbers_are_written_without_loss(array: Any) -> None:
+    text = numpy_expression(Tensor.from_numpy(np.asarray(array)))
+    names = {"np": np, "base64": __import__("base64")}
+    found = eval(text, names)
+    assert found.dtype == array.dtype and found.shape == array.shape and found.tobytes() == array.tobytes()
+    assert len(text) < 6000
+
+
+def test_few_numbers_can_be_read() -> None:
+    assert numpy_expression(Tensor.from_numpy(np.float32([[0.1, 2]]))) == "np.array([[0.1, 2.0]], dtype=np.float32)"
+    assert numpy_expression(Tensor.from_numpy(np.array([True]))) == "np.array([True], dtype=bool)"
+    bits = Tensor(DataType.BF16, (1,), np.array([0x3FC0], np.uint16))
+    assert numpy_expression(bits) == "np.array([1.5], dtype=ml_dtypes.bfloat16)"
+
+
+def test_what_is_too_large_for_a_text_is_refused() -> None:
+    with pytest.raises(TooLarge, match="bytes are too many for the text of a program"):
+        copy_as("curl", request(np.zeros((1, 1_000_000), np.float32)), CONFIG)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "client" in kind])
+def test_programs_are_python_and_say_no_more_than_was_said(kind: str) -> None:
+    text = copy_as(kind, request(np.float32([[1]])), CONFIG).text
+    ast.parse(text)
+    assert 'client.infer("m", inputs)' in text and "base64" not in text
+    said = copy_as(kind, request(np.float32([[1]]), model_version=3, priority=2, flags=1, correlation_id="s"), CONFIG)
+    assert "model_version='3', sequence_id='s', sequence_start=True, priority=2)" in said.text
+
+
+def test_headers_go_along() -> None:
+    address = Address("h:1", "g:2", {"authorization": "Bearer x"})
+    for kind in ("tritonclient HTTP", "tritonclient gRPC"):
+        assert (
+            "headers={'authorization': 'Bearer x'}"
+            in copy_as(kind, request(np.float32([[1]])), CONFIG, (), address).text
+        )
+    assert "-H 'authorization: Bearer x'" in copy_as("curl", request(np.float32([[1]])), CONFIG, (), address).text
+
+
+def test_a_batch_is_an_entry_of_perf_analyzer_for_each_row() -> None:
+    text = copy_as("perf_analyzer input", request(np.int32([[1, 2], [3, 4]])), CONFIG).text
+    assert json.loads(text) == {"data": [{"IN": {"content": row, "shape": [2]}} for row in ([1, 2], [3, 4])]}
+    with pytest.raises(NotSendable, match="no UTF-8"):
+        copy_as("perf_analyzer input", request(np.array([[b"\xff"]], dtype=object)), CONFIG)
+
+
+def test_a_test_needs_an_answer() -> None:
+    with pytest.raises(NotSendable, match="send the request first"):
+        copy_as("pytest", request(np.float32([[1]])), CONFIG)
+
+
+def test_floats_may_differ_a_little_and_all_else_not() -> None:
+    assert tolerance(DataType.FP32) == (1e-5, 1e-7)
+    assert tolerance(DataType.INT32) == tolerance(DataType.BYTES) == (0, 0)

@@ -1,0 +1,78 @@
+"""Tensors as text of a program: values that can be read where they are few, base64 where they are many."""
+
+from __future__ import annotations
+
+import base64
+import textwrap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.data_type import DataType
+from ..core.tensor import Tensor
+
+#: Elements that are written one by one, and bytes that a program can carry.
+_MOST_READ = 64
+MOST_BYTES = 1_000_000
+_WIDTH = 110
+
+
+class TooLarge(ValueError):
+    """A tensor that no program can carry in its text."""
+
+
+def is_read(tensor: Tensor) -> bool:
+    """Whether it is written one value after the other."""
+    return int(np.prod(tensor.shape)) <= _MOST_READ and tensor.byte_size <= 64 * _MOST_READ
+
+
+def base64_lines(data: bytes) -> str:
+    """Raises TooLarge."""
+    if len(data) > MOST_BYTES:
+        raise TooLarge(f"{len(data):,} bytes are too many for the text of a program, {MOST_BYTES:,} the most")
+    return "\n".join(textwrap.wrap(base64.b64encode(data).decode(), _WIDTH))
+
+
+def numpy_expression(tensor: Tensor) -> str:
+    """The tensor as Python builds it with `np`, as tritonclient takes it. Raises TooLarge."""
+    shape = list(tensor.shape)
+    if tensor.datatype is DataType.BYTES:
+        if not is_read(tensor):
+            lines = base64_lines(tensor.data.tobytes())
+            return f'deserialize_bytes_tensor(base64.b64decode("""\n{lines}\n""")).reshape({shape})'
+        return f"np.array({_flat(tensor)}, dtype=object).reshape({shape})"
+    dtype = dtype_expression(tensor.datatype)
+    if is_read(tensor) and _finite(tensor):
+        return f"np.array({_nested(tensor)}, dtype={dtype})" + (f".reshape({shape})" if 0 in shape else "")
+    return f'np.frombuffer(base64.b64decode("""\n{base64_lines(tensor.data.tobytes())}\n"""), {dtype}).reshape({shape})'
+
+
+def dtype_expression(datatype: DataType) -> str:
+    """`np.float32`."""
+    return "ml_dtypes.bfloat16" if datatype is DataType.BF16 else f"np.{datatype.numpy.name}".replace("np.bool", "bool")
+
+
+def floats(tensor: Tensor) -> NDArray[Any]:
+    """The elements of a BF16 tensor as FP32; of any other its own array."""
+    if tensor.datatype is DataType.BF16:
+        return (tensor.data.reshape(tensor.shape).astype(np.uint32) << 16).view(np.float32)
+    return tensor.numpy()
+
+
+def _finite(tensor: Tensor) -> bool:
+    array = floats(tensor)
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
+def _flat(tensor: Tensor) -> str:
+    return repr([bytes(element) for element in tensor.numpy().flat])
+
+
+def _nested(tensor: Tensor) -> str:
+    array = floats(tensor)
+    if array.dtype.kind != "f":
+        return repr(array.tolist())
+    # the shortest text that is the same number in its own precision
+    options: dict[str, Any] = {"separator": ", ", "threshold": array.size + 1, "max_line_width": 1 << 30}
+    return np.array2string(array, formatter={"float_kind": str}, **options).replace("\n", "")

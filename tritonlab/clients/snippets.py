@@ -1,0 +1,279 @@
+"""A request as a program: for tritonclient over HTTP and gRPC, for curl, for pytest, and as perf_analyzer's input.
+
+What is written runs as it stands, against tritonlab and against Triton; every number of the request is in it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.data_type import DataType
+from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.infer_response import InferenceResponse
+from ..core.tensor import Tensor
+from .curl import curl_command
+from .literal import numpy_expression
+from .perf_input import NotSendable, perf_input
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the program finds the server, and what it sends with every request."""
+
+    http: str = "localhost:8000"
+    grpc: str = "localhost:8001"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A program, or a document. `files`: what has to lie beside it, by name."""
+
+    name: str
+    text: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+    def save(self, directory: str | Path = ".") -> Path:
+        """Writes it and its files; raises FileExistsError if one of them is there."""
+        folder = Path(directory)
+        paths = {folder / self.name: self.text.encode(), **{folder / name: data for name, data in self.files.items()}}
+        there = [path for path in paths if path.exists()]
+        if there:
+            raise FileExistsError(f"{there[0]} exists")
+        for path, data in paths.items():
+            path.write_bytes(data)
+        return folder / self.name
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a program has to say: a request, what it answered, and of its model whether it is `decoupled` and takes
+    batches, and the datatypes of its outputs."""
+
+    request: InferenceRequest
+    address: Address
+    decoupled: bool
+    batching: bool
+    outputs: Mapping[str, DataType]
+    responses: Sequence[InferenceResponse] = ()
+
+
+def copy_as(
+    kind: str,
+    request: InferenceRequest,
+    config: Mapping[str, Any],
+    responses: Sequence[InferenceResponse] = (),
+    address: Address | None = None,
+) -> Snippet:
+    """`kind`: one of KINDS. `config`: the model's, in its JSON form. `responses`: what the request got, for `pytest`.
+
+    Raises NotSendable, or TooLarge for tensors that no program can carry."""
+    outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
+    decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
+    asked = Asked(request, address or Address(), decoupled, config["max_batch_size"] > 0, outputs, responses)
+    if kind not in KINDS:
+        raise ValueError(f"'{kind}' is none of {', '.join(KINDS)}")
+    return KINDS[kind](asked)
+
+
+def _http(asked: Asked) -> Snippet:
+    if asked.decoupled:
+        raise NotSendable("HTTP has one answer to each request; a decoupled model is asked over gRPC")
+    text = (
+        _imports("http", asked)
+        + _inputs(asked)
+        + f'with tritonclient.InferenceServerClient("{asked.address.http}") as client:\n'
+        + f"    answer = client.infer({_arguments(asked, headers=True)})\n"
+        + 'for output in answer.get_response()["outputs"]:\n'
+        + '    print(output["name"], answer.as_numpy(output["name"]), sep="\\n")\n'
+    )
+    return Snippet(f"{asked.request.model_name}_http.py", text)
+
+
+def _grpc(asked: Asked) -> Snippet:
+    head = (
+        _imports("grpc", asked)
+        + _inputs(asked)
+        + f'with tritonclient.InferenceServerClient("{asked.address.grpc}") as client:\n'
+    )
+    name = f"{asked.request.model_name}_grpc.py"
+    shown = 'print(output.name, answer.as_numpy(output.name), sep="\\n")\n'
+    if not asked.decoupled:
+        call = f"    answer = client.infer({_arguments(asked, headers=True)})\n"
+        return Snippet(name, head + call + "for output in answer.get_response().outputs:\n    " + shown)
+    return Snippet(name, head + _stream(asked, "    ", f"        for output in message.outputs:\n            {shown}"))
+
+
+def _stream(asked: Asked, indent: str, body: str) -> str:
+    """The calls that ask over a stream; `body` is run for each response, `answer` and its `message`."""
+    headers = f", headers={dict(asked.address.headers)!r}" if asked.address.headers else ""
+    lines = [
+        f"client.start_stream(lambda result, error: answers.put(error or result){headers})",
+        f"client.async_stream_infer({_arguments(asked)}, enable_empty_final_response=True)",
+        "final = False",
+        "while not final:",
+        "    answer = answers.get()",
+        "    if isinstance(answer, Exception):",
+        "        raise answer",
+        "    message = answer.get_response()",
+    ]
+    end = '    final = message.parameters["triton_final_response"].bool_param'
+    text = "".join(f"{indent}{line}\n" for line in lines)
+    return text + body + f"{indent}{end}\n"
+
+
+def _pytest(asked: Asked) -> Snippet:
+    """Asks over gRPC, which carries every kind of answer."""
+    if not asked.responses:
+        raise NotSendable("a test needs an answer to hold others to: send the request first")
+    name = f"test_{asked.request.model_name}"
+    kept: dict[str, Any] = {f"input.{key}": _stored(tensor) for key, tensor in asked.request.inputs.items()}
+    wanted = [response for response in asked.responses if response.outputs and response.error is None]
+    for number, response in enumerate(wanted):
+        kept |= {f"output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
+    file = io.BytesIO()
+    np.savez_compressed(file, **kept)
+    return Snippet(f"{name}.py", _test_text(asked, name, wanted), {f"{name}.npz": file.getvalue()})
+
+
+def _test_text(asked: Asked, name: str, wanted: Sequence[InferenceResponse]) -> str:
+    loaded = {key: f'DATA["input.{key}"]' for key in asked.request.inputs}
+    for key, tensor in asked.request.inputs.items():
+        if tensor.datatype is DataType.BYTES:
+            loaded[key] = f"deserialize_bytes_tensor({loaded[key]}.tobytes()).reshape({list(tensor.shape)})"
+        elif tensor.datatype is DataType.BF16:
+            loaded[key] += ".view(ml_dtypes.bfloat16)"
+    ask = f"        answers = [client.infer({_arguments(asked, headers=True)})]\n"
+    if asked.decoupled:
+        collect = "            if message.outputs:\n                found.append(answer)\n"
+        ask = "        answers, found = queue.Queue(), []\n" + _stream(asked, "        ", collect)
+        ask += "        client.stop_stream()\n        answers = found\n"
+    checks = [f"    assert len(answers) == {len(wanted)}\n"]
+    for number, response in enumerate(wanted):
+        for key, tensor in response.outputs.items():
+            checks.append(f"    {_check(number, key, tensor)}\n")
+    imports = _imports("grpc", asked, more=("os", "pathlib"), responses=wanted, queue=False)
+    inputs = _inputs(asked, loaded, "    ").rstrip("\n") + "\n"
+    return (
+        imports
+        + f'DATA = np.load(pathlib.Path(__file__).with_name("{name}.npz"))\n'
+        + f'SERVER = os.environ.get("TRITON_GRPC", "{asked.address.grpc}")\n\n\n'
+        + f"def {name.replace('-', '_').replace('.', '_')}():\n"
+        + inputs
+        + "    with tritonclient.InferenceServerClient(SERVER) as client:\n"
+        + ask
+        + "".join(checks)
+    )
+
+
+def _check(number: int, key: str, tensor: Tensor) -> str:
+    found, kept = f'answers[{number}].as_numpy("{key}")', f'DATA["output.{number}.{key}"]'
+    if tensor.datatype is DataType.BYTES:
+        return f"assert {found}.ravel().tolist() == deserialize_bytes_tensor({kept}.tobytes()).tolist()"
+    if tensor.datatype is DataType.BF16:
+        return f"np.testing.assert_allclose({found}.astype('f4'), {kept}.view(ml_dtypes.bfloat16).astype('f4'), 0.01)"
+    if tensor.datatype.numpy.kind != "f":
+        return f"np.testing.assert_array_equal({found}, {kept})"
+    rtol, atol = tolerance(tensor.datatype)
+    return f"np.testing.assert_allclose({found}, {kept}, rtol={rtol:g}, atol={atol:g})"
+
+
+def tolerance(datatype: DataType) -> tuple[float, float]:
+    """(relative, absolute) of values that count as the same; exact for all that is no float."""
+    return {
+        DataType.FP64: (1e-9, 1e-12),
+        DataType.FP32: (1e-5, 1e-7),
+        DataType.FP16: (1e-2, 1e-4),
+        DataType.BF16: (1e-2, 1e-4),
+    }.get(datatype, (0.0, 0.0))
+
+
+def _stored(tensor: Tensor) -> NDArray[Any]:
+    """As it lies in a `.npz` that needs no pickle: BYTES in their wire form."""
+    return tensor.data if tensor.datatype is DataType.BYTES else tensor.data.reshape(tensor.shape)
+
+
+def _imports(
+    protocol: str,
+    asked: Asked,
+    more: Sequence[str] = (),
+    responses: Sequence[InferenceResponse] = (),
+    queue: bool = True,
+) -> str:
+    tensors = [*asked.request.inputs.values(), *(t for response in responses for t in response.outputs.values())]
+    packed = "" if more else "".join(numpy_expression(tensor) for tensor in asked.request.inputs.values())
+    standard = [*more, *(["base64"] if "base64." in packed else []), *(["queue"] if asked.decoupled else [])]
+    lines = [f"import {module}" for module in sorted(standard)] + ([""] if standard else [])
+    lines += ["import ml_dtypes"] * any(tensor.datatype is DataType.BF16 for tensor in tensors)
+    lines += ["import numpy as np", f"import tritonclient.{protocol} as tritonclient"]
+    stored = more and any(tensor.datatype is DataType.BYTES for tensor in tensors)
+    if stored or "deserialize_bytes_tensor" in packed:
+        lines.append("from tritonclient.utils import deserialize_bytes_tensor")
+    lines += ["", "answers = queue.Queue()"] if asked.decoupled and queue else []
+    return "\n".join(lines) + "\n\n"
+
+
+def _inputs(asked: Asked, values: Mapping[str, str] | None = None, indent: str = "") -> str:
+    lines = ["inputs = []"]
+    for name, tensor in asked.request.inputs.items():
+        value = values[name] if values is not None else numpy_expression(tensor)
+        lines.append(
+            f'inputs.append(tritonclient.InferInput("{name}", {list(tensor.shape)}, "{tensor.datatype.name}"))'
+        )
+        lines.append(f"inputs[-1].set_data_from_numpy({value})")
+    if asked.request.requested_outputs:
+        wanted = ", ".join(f'tritonclient.InferRequestedOutput("{name}")' for name in asked.request.requested_outputs)
+        lines.append(f"outputs = [{wanted}]")
+    return "".join(f"{indent}{line}\n" for line in lines) + "\n"
+
+
+def _arguments(asked: Asked, headers: bool = False) -> str:
+    """Those of `infer`; what is as it is by itself is left out."""
+    request = asked.request
+    said = {
+        "model_version": repr(str(request.model_version)) if request.model_version != -1 else "",
+        "outputs": "outputs" if request.requested_outputs else "",
+        "request_id": repr(request.request_id) if request.request_id else "",
+        "sequence_id": repr(request.correlation_id) if request.correlation_id else "",
+        "sequence_start": "True" if request.flags & SEQUENCE_START else "",
+        "sequence_end": "True" if request.flags & SEQUENCE_END else "",
+        "priority": str(request.priority) if request.priority else "",
+        "timeout": str(request.timeout) if request.timeout else "",
+        "parameters": repr(dict(request.parameters)) if request.parameters else "",
+        "headers": repr(dict(asked.address.headers)) if headers and asked.address.headers else "",
+    }
+    given = "".join(f", {name}={value}" for name, value in said.items() if value)
+    return f'"{request.model_name}", inputs{given}'
+
+
+def _curl(asked: Asked) -> Snippet:
+    if asked.decoupled:
+        raise NotSendable("HTTP has one answer to each request; a decoupled model is asked over gRPC")
+    text = curl_command(asked.request, asked.address.http, asked.address.headers, asked.outputs)
+    return Snippet(f"{asked.request.model_name}.sh", text)
+
+
+def _perf(asked: Asked) -> Snippet:
+    document = perf_input(asked.request, asked.batching)
+    return Snippet(f"{asked.request.model_name}_input.json", json.dumps(document, indent=2) + "\n")
+
+
+#: How each kind is written.
+KINDS: dict[str, Callable[[Asked], Snippet]] = {
+    "tritonclient HTTP": _http,
+    "tritonclient gRPC": _grpc,
+    "curl": _curl,
+    "pytest": _pytest,
+    "perf_analyzer input": _perf,
+}
