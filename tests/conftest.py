@@ -11,6 +11,14 @@ import pytest
 from tests.conformance.reference import ReferenceServer, missing
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What notebooks of tests remember does not land in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ReferenceServer]]:
     """Starts a real tritonserver on a model repository (explicit model control), with more flags if need be; all are

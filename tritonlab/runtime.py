@@ -27,7 +27,9 @@ The way of a request, names = modules:
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from os import PathLike
@@ -67,10 +69,21 @@ def default_server() -> Server:
         if _server is None:
             _directory = ScratchDirectory("models-")
             _server = Server(_directory.path, _options)
-            _server.prewarm()
+            _server.prewarm(_remembered_imports())
             Recorder.of(_server.instruments)  # so that a view opened late shows what came before
             atexit.register(reset)
         return _server
+
+
+def _remembered_imports() -> Path | None:
+    """Beside the repository, which goes with the kernel, this notebook has a file in the user's cache that does not."""
+    notebook = os.environ.get("JPY_SESSION_NAME") or os.path.abspath(os.curdir)  # of Jupyter, and of anything else
+    digest = hashlib.sha256(f"{sys.executable}\0{notebook}".encode(errors="surrogateescape")).hexdigest()[:16]
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return None
+    return cache / "tritonlab" / f"imports-{digest}.json"
 
 
 def default_repository() -> Path:

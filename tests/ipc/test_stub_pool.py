@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +15,10 @@ from tests.interpreters import environment
 from tests.serving import alive, eventually, open_descriptors
 from tritonlab.ipc.interpreter import Interpreter, of_environment
 from tritonlab.ipc.link_reader import LinkReader
+from tritonlab.ipc.remembered_imports import RememberedImports
 from tritonlab.ipc.stub_launcher import StubProcess
 from tritonlab.ipc.stub_pool import StubPool
+from tritonlab.stub._pb_stub.wire.message_bodies import ImportStep
 
 Started = Callable[[], list[psutil.Process]]
 
@@ -253,5 +254,71 @@ def test_a_pool_that_is_switched_off(started: Started, link_reader: LinkReader, 
     pool.close()
 
 
-def test_the_interpreter_of_the_kernel_is_what_it_was_started_with() -> None:
-    assert Interpreter(sys.executable).environment == ""
+def test_imports_are_remembered(
+    link_reader: LinkReader, tmp_path: Path, taken: list[StubProcess], model: Callable[[str], str]
+) -> None:
+    path = tmp_path / "of" / "the notebook.json"
+    sources = ["import PIL\n", "from scipy import linalg\n"]
+    first = StubPool(link_reader)
+    first.prewarm(RememberedImports(path))
+    for source in sources:
+        first.acquire(model=model(source)).kill()
+    first.close()
+    second = StubPool(link_reader)
+    try:
+        second.prewarm(RememberedImports(path))
+        assert second.wait_warm()
+        warm = imported(second)
+        assert sorted(warm.values()) == ["", "PIL", "scipy"]
+        taken.append(second.acquire(model=model(sources[1])))
+        assert warm[parent(taken[0])] == "scipy"
+    finally:
+        second.close()
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", "5", '[["PIL"]]', '[[["PIL", "x", false, false]]]', "\xff"])
+def test_a_file_of_another_form_is_no_memory(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "remembered.json"
+    path.write_text(text, encoding="latin-1")
+    remembered = RememberedImports(path)
+    assert remembered.read() == []
+    steps = (ImportStep("PIL", ("Image",), False, False),)
+    remembered.add(steps)
+    assert remembered.read() == [steps]
+
+
+def test_only_the_last_sets_of_imports_are_remembered(tmp_path: Path) -> None:
+    remembered = RememberedImports(tmp_path / "remembered.json")
+    sets = [(ImportStep(name, (), False, False),) for name in "abcde"]
+    for steps in [*sets, sets[2]]:
+        remembered.add(steps)
+    assert remembered.read() == [sets[3], sets[4], sets[2]]
+    assert os.listdir(tmp_path) == ["remembered.json"]
+
+
+def test_a_pool_may_close_while_an_import_hangs(
+    link_reader: LinkReader,
+    started: Started,
+    model: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "hangs.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    pool = StubPool(link_reader)
+    ended = threading.Event()
+
+    def acquire() -> None:
+        try:
+            pool.acquire(model=model("import hangs\n")).kill()
+        finally:
+            ended.set()
+
+    threading.Thread(target=acquire, daemon=True).start()
+    eventually(lambda: len(started()) == 2)
+    assert not ended.is_set()
+    pool.close()
+    assert ended.wait(10)
+    eventually(lambda: started() == [])

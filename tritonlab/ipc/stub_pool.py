@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from .first_imports import FirstImports, first_imports
 from .interpreter import Interpreter
 from .link_reader import LinkReader
+from .remembered_imports import RememberedImports
 from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess, fork_of
 from .zygote import ForkRefused, ZygoteError
 from .zygotes import Steps, WarmMemory, Zygotes
@@ -26,10 +27,18 @@ class StubPool:
         #: what was said last of each model
         self._told: dict[str, str] = {}
 
-    def prewarm(self, sets: Sequence[Steps] = ()) -> None:
-        """Starts in the background what a first load would wait for, with the imports of `sets` made."""
-        if self._zygotes is not None:
-            self._zygotes.start(KERNEL, sets)
+    def prewarm(self, remembered: RememberedImports | None = None) -> None:
+        """Starts in the background what a first load would wait for, with the imports that are remembered, and has
+        those remembered that models make from now on."""
+        zygotes = self._zygotes
+        if zygotes is None:
+            return
+        if remembered is None:
+            zygotes.start(KERNEL)
+            return
+        file = remembered
+        zygotes.on_grown = lambda interpreter, steps: file.add(steps) if interpreter == KERNEL else None
+        zygotes.start(KERNEL, file.read())
 
     def acquire(
         self,

@@ -24,7 +24,7 @@ from .out_of_memory import own_peak
 
 #: Seconds. A fork takes milliseconds, an import with cold caches half a minute.
 _ANSWER_TIMEOUT = 20.0
-_GROW_TIMEOUT = 120.0
+_GROW_TIMEOUT = 60.0
 _MESSAGE = 1 << 18
 
 

@@ -81,12 +81,14 @@ class Place:
 
 
 class Growth:
-    """One zygote, on its way or there. `zygote` is None while it grows, and if it failed."""
+    """One zygote, on its way or there. `zygote` is None while it grows, and if it failed; `growing` is its process, as
+    soon as there is one."""
 
     def __init__(self, steps: Steps, place: Place) -> None:
         self.steps = steps
         self.place = place
         self.zygote: Zygote | None = None
+        self.growing: Zygote | None = None
         self.failure: LeftOut | ZygoteError | ForkRefused | OSError | None = None
         self.done = threading.Event()
 
@@ -123,7 +125,7 @@ class Zygotes:
     while it grows waits for it. `limit` bytes; None: a quarter of what there is."""
 
     def __init__(self, link_reader: LinkReader, limit: int | None = None) -> None:
-        #: hears of each set of imports of the kernel's interpreter that has been made
+        #: hears of each set of imports that has been made
         self.on_grown: Callable[[Interpreter, Steps], None] = lambda interpreter, steps: None
         self._link_reader = link_reader
         self._limit = limit if limit is not None else (memory_limit() or 4 << 30) // 4
@@ -162,7 +164,7 @@ class Zygotes:
             gone = [growth for interpreter in found for growth in self._families.pop(interpreter).all()]
         _retire(gone)
 
-    def start(self, interpreter: Interpreter, sets: Sequence[Steps]) -> None:
+    def start(self, interpreter: Interpreter, sets: Sequence[Steps] = ()) -> None:
         """Begins to grow them, and the one without imports, in the background."""
         with self._lock:
             if not self._closed:
@@ -190,8 +192,8 @@ class Zygotes:
             growths = [growth for family in self._families.values() for growth in family.all()]
             self._families.clear()
         for growth in reversed(growths):
-            if growth.done.is_set() and growth.zygote is not None:
-                growth.zygote.end()
+            if growth.growing is not None:
+                growth.growing.end()
 
     # -- under the lock
 
@@ -238,7 +240,9 @@ class Zygotes:
     def _begin(self, growth: Growth, start: Callable[[], Zygote], then: Callable[[], None] = lambda: None) -> None:
         def work() -> None:
             try:
-                zygote = start()
+                growth.growing = zygote = start()
+                if self._closed:
+                    zygote.end()
                 zygote.await_grown()
                 self._watch(growth, zygote)
                 with self._lock:

@@ -127,7 +127,7 @@ def build(
     control = ModelControl(
         repository, services, mode, announcer.model_state, announcer.unloading_waits, options.drain_seconds
     )
-    idle_memory = IdleMemory(partial(_model_processes, control))
+    idle_memory = IdleMemory(partial(_model_processes, control), pool.memory)
     watchdog = _watchdog(options, clock, timer, control, executor, announcer, idle_memory)
     return Parts(
         clock,

@@ -70,6 +70,9 @@ def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
         "memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at "
     )
     assert said in repr(table) and said in table._repr_html_()
+    assert memory_text(MemoryUse(1 << 20, 1 << 20, 1, warm=80 << 20, warm_limit=6 << 30, imports=("torch",))) == (
+        "memory: 1 MB in this kernel, 1 MB in 1 model process, 80 of at most 6144 MB kept warm (torch)"
+    )
 
 
 def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

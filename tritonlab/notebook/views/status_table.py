@@ -128,9 +128,13 @@ def status_table(workspace: Workspace) -> StatusTable:
 
 
 def memory_text(memory: MemoryUse) -> str:
-    """`memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at 12:00:01`."""
+    """`memory: 210 MB in this kernel, 96 MB in 3 model processes, 80 of at most 6000 MB kept warm (torch); 680 MB given
+    back at 12:00:01`."""
     models = "1 model process" if memory.processes == 1 else f"{memory.processes} model processes"
     text = f"memory: {memory.kernel >> 20} MB in this kernel, {memory.models >> 20} MB in {models}"
+    if memory.warm:
+        imports = f" ({'; '.join(memory.imports)})" if memory.imports else ""
+        text += f", {memory.warm >> 20} of at most {memory.warm_limit >> 20} MB kept warm{imports}"
     if memory.given_back_at:
         when = time.strftime("%H:%M:%S", time.localtime(memory.given_back_at))
         text += f"; {memory.given_back >> 20} MB given back at {when}"

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.instrument import Instruments
 from ...core.log_settings import LogSettings
 from ...core.trace_settings import TraceSettings
+from ...ipc.remembered_imports import RememberedImports
 from ...ipc.stub_log import LogRecord
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
 from ..observe.chrome_trace import ChromeTrace
@@ -200,9 +201,12 @@ class Server:
         self._core.kill(endings)
         return ended
 
-    def prewarm(self) -> None:
-        """Starts the pool of warm stubs in the background, so that the first load is as quick as later ones."""
-        self._core.pool.prewarm()
+    def prewarm(self, remembered: Path | None = None) -> None:
+        """Starts in the background what models are forked from, so that the first load is as quick as later ones.
+
+        remembered: a file in which their imports are remembered from one server to the next, and made in advance.
+        """
+        self._core.pool.prewarm(None if remembered is None else RememberedImports(remembered))
 
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
         """Unloads all models and ends all processes. Safe to call twice.

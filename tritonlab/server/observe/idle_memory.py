@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from ...ipc.zygotes import WarmMemory
 from ...stub._pb_stub.wire.shm_manager import trim_heap
 
 #: Bytes that a process has to have grown by before it is worth asking it again.
@@ -34,20 +35,27 @@ class ModelProcess(Protocol):
 
 class MemoryUse(NamedTuple):
     """Bytes now, pages that processes share counted once, and what idleness gave back last: bytes, and when (wall clock
-    seconds, 0 for never)."""
+    seconds, 0 for never). `warm`: what models are forked from, which has made `imports`."""
 
     kernel: int
     models: int
     processes: int
     given_back: int = 0
     given_back_at: float = 0.0
+    warm: int = 0
+    warm_limit: int = 0
+    imports: tuple[str, ...] = ()
 
 
 class IdleMemory:
-    """`processes` gives the stubs of all models. `look` is for whoever notices that there is nothing to do."""
+    """`processes` gives the stubs of all models, `warm` what they are forked from. `look` is for whoever notices that
+    there is nothing to do."""
 
-    def __init__(self, processes: Callable[[], Iterable[ModelProcess]]) -> None:
+    def __init__(
+        self, processes: Callable[[], Iterable[ModelProcess]], warm: Callable[[], WarmMemory | None] = lambda: None
+    ) -> None:
         self._processes = processes
+        self._warm = warm
         self._lock = threading.Lock()  # held by the one thread that gives back
         #: process id -> its resident bytes when it last gave back
         self._settled: dict[int, int] = {}
@@ -84,7 +92,10 @@ class IdleMemory:
     def use(self) -> MemoryUse:
         """Reads /proc; takes milliseconds."""
         pids = [stub.pid for stub in self._processes()]
-        return MemoryUse(_share(os.getpid()), sum(map(_share, pids)), len(pids), *self._last)
+        models = sum(map(_share, pids))
+        warm = self._warm() or WarmMemory(0, 0, {})
+        imports = tuple(sorted(filter(None, warm.imports.values())))
+        return MemoryUse(_share(os.getpid()), models, len(pids), *self._last, warm.used, warm.limit, imports)
 
 
 def _resident(pid: int) -> int:
