@@ -1,4 +1,4 @@
-"""The config that goes with an exported model: complete, and without what only says how this machine looks."""
+"""This module makes the config of an exported model: complete, but without what only describes this machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Prune = Callable[[ModelConfig], None]
 
 
 def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Collection[str]) -> ModelConfig:
-    """`served`, the config as this server normalised it, made fit for another machine. `authored` is the author's own.
+    """Makes `served`, the config as this server normalised it, fit for another machine. `authored` is the author's own.
 
-    Every input, output, instance group, batcher, policy and parameter stays. Left out is what a server fills in again
-    by itself (rules 2.11.1, 5.1.1, 5.1.3) and the author did not write, and what is of this machine: whether instances
-    run on the CPU or on a GPU, unless the author said so, and the numbers of its GPUs.
+    Every input, output, instance group, batcher, policy and parameter stays. Two things that the author did not write
+    are left out: what a server fills in again by itself (rules 2.11.1, 5.1.1, 5.1.3), and what describes this machine:
+    whether instances run on the CPU or on a GPU, and the numbers of its GPUs.
     """
     config = ModelConfig()
     config.CopyFrom(served)
@@ -36,14 +36,14 @@ def deployable_config(served: ModelConfig, authored: ModelConfig, *, files: Coll
 
 
 def _top(file: str) -> str:
-    """`model.savedmodel/variables/x` -> `model.savedmodel/`."""
+    """Returns the first part of a path: `model.savedmodel/variables/x` -> `model.savedmodel/`."""
     first, slash, _ = file.partition("/")
     return first + slash
 
 
 def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
-    """A group without a kind got that of this machine's instances, one that did not name GPUs got all of them (rule
-    5.1.4). The next machine has others: KIND_CPU from here would keep a model off its GPU."""
+    """Takes this machine's devices out of instance groups that did not name any (rule 5.1.4). The next machine has
+    others: KIND_CPU from here would keep a model off its GPU."""
     for index, group in enumerate(config.instance_group):
         said = authored.instance_group[index] if index < len(authored.instance_group) else messages.ModelInstanceGroup()
         group.kind = said.kind  # KIND_AUTO, which is not printed, unless it was said
@@ -52,7 +52,7 @@ def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
 
 
 def _wrote(config: ModelConfig, field: str) -> bool:
-    """Whether the config holds `field`, a path of names with dots."""
+    """Tells whether the config holds `field`, a path of names with dots."""
     name, _, rest = field.partition(".")
     present = any(descriptor.name == name for descriptor, _ in config.ListFields())
     return present and (not rest or _wrote(getattr(config, name), rest))

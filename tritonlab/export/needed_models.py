@@ -1,4 +1,5 @@
-"""Finds the models without which an exported one cannot answer: those of its steps, and those it calls (BLS)."""
+"""This module finds the models that an exported one needs for its answers: those of its steps, and those it calls
+(BLS)."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
 @dataclass(frozen=True)
 class NeededModels:
-    """`loaded`: each once, in the order they are found in. `missing`: (who needs it, its name) of those that the server
-    does not serve."""
+    """Models that another one needs. `loaded` has each once, in the order they were found; `missing` has (who needs it,
+    its name) for each that the server does not serve."""
 
     loaded: tuple[Model, ...]
     missing: tuple[tuple[str, str], ...]
 
 
 def needed_models(model: Model) -> NeededModels:
-    """What `model` needs, directly or not."""
+    """Returns what `model` needs, directly or not."""
     found: dict[str, Model] = {model.name: model}
     missing: list[tuple[str, str]] = []
     waiting = [model]
@@ -47,8 +48,8 @@ def needed_models(model: Model) -> NeededModels:
 
 
 def names_needed(model: Model) -> list[str]:
-    """The names in an ensemble's steps, else those that BLS calls named: the calls that were made since the model was
-    loaded, and the ones that its files spell out."""
+    """Returns the names in an ensemble's steps, else those that BLS calls name: calls made since the model was loaded,
+    and calls in its files with the name spelled out."""
     steps = model.config().get("ensemble_scheduling", {}).get("step", ())
     names = [str(step["model_name"]) for step in steps] or [*_named_in_files(model), *model.called()]
     return list(dict.fromkeys(name for name in names if name != model.name))
@@ -62,7 +63,7 @@ def _named_in_files(model: Model) -> Iterator[str]:
 
 
 def named_in(source: bytes) -> Iterator[str]:
-    """The constant names in `InferenceRequest(model_name="…")`; none in what this Python cannot read."""
+    """Returns the constant names in `InferenceRequest(model_name="…")`; none if this Python cannot parse the source."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""What an export would do, and what it did: as objects, as text, as HTML, and as a zip file."""
+"""This module reports what an export would do, and what it did: as objects, as text, as HTML, and as a zip file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """What an export to `path` would do there. Files are relative to `path`, sorted. `warnings`: what the author has to
-    see to before the model runs elsewhere."""
+    """What an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` says what the
+    author must see to before the model runs elsewhere."""
 
     path: Path
     added: tuple[str, ...]
@@ -32,7 +32,7 @@ class ExportPlan:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What is there afterwards."""
+        """The files that are there afterwards."""
         return tuple(sorted((*self.added, *self.changed, *self.unchanged)))
 
     @property
@@ -48,8 +48,8 @@ class ExportPlan:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did. `path` is the model directory, `backup` where the former one is now. `composing`: what it did
-    with the models that this one needs. `on_gpu`: whether an instance group asks for a GPU."""
+    """What an export did. `path` is the model directory; `backup` is where the former one is now; `composing` reports
+    on the models that this one needs; `on_gpu` tells whether an instance group asks for a GPU."""
 
     path: Path
     plan: ExportPlan
@@ -63,11 +63,11 @@ class ExportReport:
 
     @property
     def reports(self) -> tuple[ExportReport, ...]:
-        """This one and those of the models that were written with it."""
+        """Returns this report and those of the models that were written with it."""
         return (self, *self.composing)
 
     def tree(self) -> str:
-        """The repository as far as it was exported, one line for each directory and file."""
+        """Returns the exported part of the repository, one line for each directory and file."""
         lines = [f"{self.repository}/"]
         for report in self.reports:
             state = "" if report.plan.differs else "  (was up to date)"
@@ -75,7 +75,7 @@ class ExportReport:
         return "\n".join(lines)
 
     def commands(self) -> tuple[str, str]:
-        """The lines for a shell that serve the repository: with Triton in its container, and with tritonlab."""
+        """Returns the shell commands that serve the repository: with Triton in its container, and with tritonlab."""
         path = str(self.repository)
         gpus = "--gpus=all " if any(report.on_gpu for report in self.reports) else ""
         # a container's 64 MB of shared memory are too few for the tensors of Triton's stubs
@@ -86,8 +86,8 @@ class ExportReport:
         )
 
     def zip(self, path: str | os.PathLike[str] | None = None) -> ExportArchive:
-        """Packs what was exported, to `<repository>-<model>.zip` beside the repository if no path is given; replaces a
-        file of that name. Two of equal models are equal byte for byte."""
+        """Packs what was exported into a zip file, `<repository>-<model>.zip` beside the repository if no path is
+        given; a file of that name is replaced. Equal models give zip files that are equal byte for byte."""
         target = Path(os.path.abspath(Path(path).expanduser())) if path is not None else self._zip_path()
         unfinished = target.with_name(f".{target.name}.part")
         try:
@@ -126,8 +126,8 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class ExportArchive:
-    """A zip file of exported models. In Jupyter it is a link to download it, where it lies below the notebook's
-    directory: no other file is within reach of the browser."""
+    """A zip file of exported models. Jupyter shows it as a link to download it, if it is below the notebook's
+    directory; the browser can reach no other file."""
 
     path: Path
 
@@ -148,7 +148,7 @@ class ExportArchive:
 
 
 class ExportConflict(FileExistsError):
-    """The directory holds something else. `plan` says what an export with overwrite=True would do."""
+    """The directory holds something else already. `plan` says what an export with overwrite=True would do."""
 
     def __init__(self, plan: ExportPlan) -> None:
         super().__init__(
@@ -163,7 +163,7 @@ def _attention(plan: ExportPlan) -> list[str]:
 
 
 def _tree(files: tuple[str, ...], indent: str) -> Iterator[str]:
-    """The lines of sorted relative paths, each directory once."""
+    """Returns sorted relative paths as lines, each directory once."""
     shown: tuple[str, ...] = ()
     for file in files:
         *folders, name = file.split("/")

@@ -1,7 +1,7 @@
-"""`export` writes a served model as a model directory that a Triton server can load, and says first what that would
-change.
+"""`export` writes a served model as a model directory that a Triton server can load; `plan_export` says first what that
+would change.
 
-A directory that exists is never written into. The new tree is built beside the repository; replacing moves the old
+A directory that exists is never written into. The new tree is built beside the repository, and replacing moves the old
 directory away and the new one in, so that at every moment one of the two is there in full.
 """
 
@@ -63,7 +63,7 @@ def export(
 
 
 def absolute(directory: str | PathLike[str]) -> Path:
-    """The path as a person means it, `~` for the home directory."""
+    """Returns the path as a person means it, with `~` for the home directory."""
     return Path(os.path.abspath(Path(directory).expanduser()))
 
 
@@ -79,7 +79,7 @@ def _on_gpu(model: Model) -> bool:
 
 
 def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
-    """Says which of the models that `model` needs the export leaves out."""
+    """Returns warnings for the models that `model` needs and the export leaves out."""
     if alone:
         here = [other.name for other in needed.loaded]
         yield from (f"it needs the model '{name}', which was not exported with it" for name in here)
@@ -89,14 +89,14 @@ def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
 
 
 def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
-    """What `export` would do in the model's own directory, without doing it."""
+    """Returns what `export` would do in the model's own directory, without doing it."""
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
         new = Path(scratch) / model.name
         return _plan(model, new, absolute(directory) / model.name)
 
 
 def model_files(path: Path) -> list[str]:
-    """The files of a model directory, relative, sorted, without what Python and Jupyter leave behind."""
+    """Returns the files of a model directory, relative and sorted, without what Python and Jupyter leave behind."""
     found = []
     for folder, folders, names in os.walk(path, followlinks=True):
         folders[:] = sorted(f for f in folders if f not in _LEFT_BEHIND)
@@ -106,7 +106,7 @@ def model_files(path: Path) -> list[str]:
 
 
 def _plan(model: Model, new: Path, target: Path) -> ExportPlan:
-    """Writes the model to `new`, which may take the place of `target`."""
+    """Writes the model to `new`, which may take the place of `target`, and returns the plan for that."""
     warned = _build(model, new)
     return replace(_compare(new, target), warnings=warned)
 

@@ -1,4 +1,4 @@
-"""Starts a stub process and ends it.
+"""This module starts a stub process and ends it.
 
 The end is a ladder, each rung with a deadline: FINALIZE (the author's `finalize` runs), time to leave, end of the link,
 SIGTERM to the stub's session, SIGKILL to it. A stub whose kernel dies needs no ladder: its life pipe ends and the

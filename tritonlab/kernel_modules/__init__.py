@@ -1,12 +1,12 @@
-"""`import triton_python_backend_utils` in a notebook, a script or a test.
+"""This module makes `import triton_python_backend_utils` work in a notebook, a script or a test.
 
 A stub finds the author's module on its path. Every other process that has imported tritonlab finds it through the
-finder here, the last one of `sys.meta_path`: a module of that name that is really installed wins, and nothing lies in
-site-packages that could stand before Triton's own in a packed environment.
+finder here, the last one of `sys.meta_path`: an installed module of that name wins, and nothing is put into
+site-packages that could hide Triton's own in a packed environment.
 
-What it finds are the two files beside this one. They have the whole surface from the start, classes included. In a
-stub, ours or Triton's, the classes are there only once `model.py` has been imported (rule 1.1.2): a
-`from triton_python_backend_utils import Tensor` or a class in an evaluated annotation works here and fails to load.
+It finds the two files beside this one. They have all names from the start, classes included. In a stub, ours or
+Triton's, the classes are there only once `model.py` has been imported (rule 1.1.2). So `from
+triton_python_backend_utils import Tensor`, or a class in an evaluated annotation, works here and fails to load there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIRECTORY = str(Path(__file__).parent)
 
 
 class KernelModules(MetaPathFinder):
-    """Finds MODULES for a process that is no stub. jedi asks it too, when it completes a cell."""
+    """Finds MODULES for a process that is not a stub. jedi also asks it when it completes a cell."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -32,6 +32,6 @@ class KernelModules(MetaPathFinder):
 
 
 def install() -> None:
-    """Makes MODULES importable in this process. Safe to call twice."""
+    """Makes MODULES importable in this process. May be called twice."""
     if not any(isinstance(finder, KernelModules) for finder in sys.meta_path):
         sys.meta_path.append(KernelModules())

@@ -1,5 +1,5 @@
-"""`sys.modules["tritonserver"] = tritonlab.tritonserver` makes a program that says `import tritonserver` run here
-unchanged; then its `import tritonserver._api._response` must find the module that is here, not load it again."""
+"""This module lets `sys.modules["tritonserver"] = tritonlab.tritonserver` run a program that says `import tritonserver`
+unchanged: its `import tritonserver._api._response` must find the module that is here, and not load it a second time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALIAS = "tritonserver."
 
 
 class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers for modules below `tritonserver` while that name stands for this package, and for nothing else."""
+    """Finds modules below `tritonserver`, as long as that name stands for this package."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -35,5 +35,5 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It was, under its own name; that is what it goes by again."""
+        """Gives the module its own name back; it has been executed under that already."""
         module.__spec__ = self._spec

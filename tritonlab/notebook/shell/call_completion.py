@@ -1,5 +1,5 @@
-"""Completes the arguments of calls of a model in plain Python: `add_sub(` its inputs, `add_sub.infer(` the fields of a
-request."""
+"""This module completes the arguments of calls of a model in plain Python: the inputs in `add_sub(`, the fields of a
+request in `add_sub.infer(`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-    """(the word at the end of `text`, the keywords it may become), or None where `text` does not end in the arguments
-    of a call of a model in `namespace`."""
+    """Returns the word at the end of `text` and the keywords that it may become; None if `text` does not end in the
+    arguments of a call of a model in `namespace`."""
     tokens = _tokens(text)
     fragment = ""
     if tokens and tokens[-1].type == tokenize.NAME and text.endswith(tokens[-1].string):
@@ -36,7 +36,7 @@ def call_arguments(text: str, namespace: Mapping[str, Any]) -> tuple[str, list[s
 
 
 def _tokens(text: str) -> list[tokenize.TokenInfo]:
-    """As far as the text can be read; it may be unfinished."""
+    """Returns the tokens of text that may be unfinished, as far as it can be read."""
     found = []
     skipped = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     try:
@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[tokenize.TokenInfo]:
 
 
 def _innermost(tokens: list[tokenize.TokenInfo]) -> int | None:
-    """Which token opens the bracket that the end stands in, if that is a parenthesis."""
+    """Returns which token opens the innermost open bracket, if that is a parenthesis."""
     opened: list[int] = []
     for index, token in enumerate(tokens):
         if token.string in _OPEN:
@@ -62,7 +62,8 @@ def _innermost(tokens: list[tokenize.TokenInfo]) -> int | None:
 
 
 def _function(before: list[tokenize.TokenInfo], namespace: Mapping[str, Any]) -> Any:
-    """The model, or the method of one, whose name is the end of `before`. Nothing but names is looked at."""
+    """Returns the model, or the method of one, whose name is the end of `before`. Only names are looked up; nothing is
+    called."""
     words = [token.string for token in before[-4:]]
     if words and isinstance(model := namespace.get(words[-1]), Model) and words[-2:-1] != ["."]:
         return model
@@ -73,7 +74,7 @@ def _function(before: list[tokenize.TokenInfo], namespace: Mapping[str, Any]) ->
 
 
 def _keywords(tokens: list[tokenize.TokenInfo]) -> set[str]:
-    """The names before a `=` that are not in brackets of their own."""
+    """Returns the names before a `=` that are not inside further brackets."""
     found, depth = set(), 0
     for token, following in itertools.pairwise(tokens):
         depth += (token.string in _OPEN) - (token.string in _CLOSE)

@@ -1,4 +1,4 @@
-"""Each subcommand of `%triton` is one row: what it is called with, and the one call it makes."""
+"""This table has one row for each subcommand of `%triton`: its arguments, and the one call that it makes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Context:
     places: Places
 
     def model(self, name: str) -> Model:
-        """The loaded model. Raises the client's NotFoundError for one that is not."""
+        """Returns the loaded model. Raises the client's NotFoundError for one that is not loaded."""
         model = self.workspace.server.model(name)
         model.config()
         return model
@@ -84,7 +84,8 @@ def _load(context: Context, arguments: argparse.Namespace) -> None:
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> Text | None:
-    """Waits for a moment only: the notebook is the author's, whatever the model does."""
+    """Unloads a model and waits for a moment only, because the notebook belongs to its author, whatever the model
+    does."""
     name, server = arguments.name, context.workspace.server
     if name not in context.workspace.names():
         context.model(name)  # raises; the server would say nothing, as Triton does
@@ -113,7 +114,7 @@ def _index(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def _index_line(entry: dict[str, str]) -> str:
-    """Of a reason the first line: the rest is a traceback, which the load showed."""
+    """Shows an entry, with the first line of its reason; the rest is a traceback, which the load showed."""
     state, reason = entry.get("state", "not loaded"), entry.get("reason", "").partition("\n")[0]
     return f"{entry['name']:<24} {entry.get('version', ''):>3}  {state:<11}  {reason}".rstrip()
 
@@ -140,7 +141,7 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
-    """Of a report and a zip file the first is displayed and the second is what the cell shows."""
+    """Exports a model. With --zip the report is displayed and the zip file is what the cell shows."""
     model = context.model(arguments.name)
     report = export(model, arguments.directory, overwrite=arguments.overwrite, alone=arguments.alone)
     if not arguments.zip:
@@ -239,13 +240,13 @@ def _help(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def summary() -> Iterator[str]:
-    """One line for each subcommand."""
+    """Returns one line for each subcommand."""
     for name, command in COMMANDS.items():
         yield f"%triton {name:<11}{command.parser.description}"
 
 
 def bind(shell: Any, model: Model) -> None:
-    """Makes the model a variable of its name, if that is a name and holds nothing else yet."""
+    """Binds the model to a variable of its name, if that is a Python name and holds nothing else yet."""
     if not model.name.isidentifier():
         return
     holds = shell.user_ns.get(model.name)

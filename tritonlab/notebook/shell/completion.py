@@ -1,5 +1,5 @@
-"""Completes what is ours in a cell: the magics' lines (options, subcommands, model names, values), config.pbtxt, and
-calls of models."""
+"""This module completes what is ours in a cell: the magics' lines (options, subcommands, model names, values),
+config.pbtxt, and calls of models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
 
 def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspace]) -> None:
-    """Adds a matcher to the shell's completer. Shells before IPython 8.6 have none; there it does nothing."""
+    """Adds a matcher to the shell's completer; does nothing before IPython 8.6, which has no matchers."""
     try:
         from IPython.core.completer import SimpleCompletion, context_matcher
     except ImportError:
@@ -47,7 +47,7 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
 
 
 def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
-    """(the word at the end of `line`, what it may become), or None if the line is none of ours."""
+    """Returns the word at the end of `line` and what it may become; None if the line is not one of our magics."""
     words = line.lstrip().split(" ")
     fragment = words[-1]
     if words[0].startswith("%%") and words[0][2:] in CELL_MAGICS and len(words) > 1:
@@ -67,7 +67,8 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
 
 
 def _arguments(parser: Any, words: list[str], workspace: Callable[[], Workspace]) -> Iterator[str]:
-    """What the last of `words` may be: a value of the option before it, an option, or at first a model's name."""
+    """Returns what the last of `words` may be: a value of the option before it, an option, or at first a model's
+    name."""
     options = {flag: action for action in parser._actions for flag in action.option_strings}
     before = options.get(words[-2]) if len(words) > 1 else None
     last = next((options[word] for word in reversed(words[:-1]) if word in options), None)
@@ -89,6 +90,6 @@ def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
 
 
 def config_cell(text: str) -> tuple[str, list[str]] | None:
-    """The same for the body of a `%%triton_config` cell, which ends where the cursor is."""
+    """Does what `completions` does, for the body of a `%%triton_config` cell, which ends at the cursor."""
     line, newline, body = text.lstrip().partition("\n")
     return config_words(body) if newline and line.startswith("%%triton_config ") else None

@@ -1,4 +1,5 @@
-"""Completes config.pbtxt in a cell: the fields of the message that the cursor is in, and the values of enums."""
+"""This module completes config.pbtxt in a cell: the fields of the message that the cursor is in, and the values of
+enums."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ _WORD = re.compile(r"\w*\Z")
 
 @dataclass
 class _Message:
-    """An open message. `field`: whose value, or whose list in brackets, is expected next; "" where a name is."""
+    """An open message. `field` is the one whose value, or whose list in brackets, is expected next; "" where a name is
+    expected."""
 
     descriptor: Any
     field: str = ""
     listed: bool = False
 
     def read(self, token: str) -> None:
-        """One token that opens or closes no message."""
+        """Reads one token that neither opens nor closes a message."""
         if token == "[":
             self.listed = True
         elif token == "]" or (self.field and not self.listed and token != ":"):
@@ -30,14 +32,14 @@ class _Message:
             self.field = token
 
     def opened(self) -> _Message:
-        """The message in the field that is open."""
+        """Returns the message in the field that is open."""
         field = self.descriptor.fields_by_name.get(self.field) if self.descriptor is not None else None
         return _Message(field.message_type if field is not None else None)
 
 
 def config_words(text: str) -> tuple[str, list[str]] | None:
-    """(the word at the end of `text`, what it may become), or None where nothing is known: in a string, in a comment,
-    or in a message that there is not."""
+    """Returns the word at the end of `text` and what it may become; None inside a string, a comment, or an unknown
+    message."""
     line = text.rpartition("\n")[2]
     if "#" in line or line.count('"') % 2:
         return None
@@ -54,7 +56,7 @@ def config_words(text: str) -> tuple[str, list[str]] | None:
 
 
 def _innermost(text: str) -> _Message:
-    """The message that the end of `text` is in."""
+    """Returns the message that the end of `text` is in."""
     stack = [_Message(ModelConfig.DESCRIPTOR)]
     for match in _TOKEN.finditer(text):
         token = match[0]

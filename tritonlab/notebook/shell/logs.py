@@ -1,4 +1,4 @@
-"""Shows lines of a log, with the cells' lines in them where a model's file was written in a cell."""
+"""This module shows lines of a log, and names the cells that wrote a model's file in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Places = Callable[[str], str]
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line as it is shown. `place`: where pb_utils.Logger was called, "Cell In[3], line 7"; else empty."""
+    """One line as it is shown. `place` is where pb_utils.Logger was called, "Cell In[3], line 7"; else empty."""
 
     record: LogRecord
     place: str
@@ -27,7 +27,8 @@ class LogLine:
 
     @staticmethod
     def of(record: LogRecord, places: Places) -> LogLine:
-        """`places` is told the place as a traceback says it, and a text that may be a line of one."""
+        """Makes the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
+        a traceback."""
         if not record.line:
             return LogLine(record, "", places(record.text) if 'File "' in record.text else record.text)
         said = f'File "{record.file}", line {record.line}'
@@ -35,17 +36,17 @@ class LogLine:
         return LogLine(record, f"{PurePath(record.file).name}:{record.line}" if place == said else place, record.text)
 
     def where(self, level: bool) -> str:
-        """The instance, with `level` the level unless it is INFO, and the place."""
+        """Returns the instance, the level if `level` and it is not INFO, and the place."""
         record = self.record
         shown = record.level if level and record.line and record.level != "INFO" else ""
         return "".join(f"{part}  " for part in (record.instance or record.model, shown, self.place) if part)
 
 
 class LogView:
-    """Lines models printed and logged; those of pb_utils.Logger with their level and place."""
+    """Shows lines that models printed and logged; those of pb_utils.Logger with their level and place."""
 
     def __init__(self, records: Iterable[LogRecord], places: Callable[[LogRecord], Places]) -> None:
-        """`places` is that of the version that wrote the record."""
+        """Reads the records. `places` returns what cites cells for the version that wrote a record."""
         self.lines = [LogLine.of(record, places(record)) for record in records]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The IPython magics: each reads its line, makes one call of the workspace, and shows the result."""
+"""This module has the IPython magics: each reads its line, makes one call of the workspace, and shows the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .waiting import CellPlaces, WaitingNotice
 
 
 def config_arguments(magic: Any) -> Any:
-    """The options that say something about the config, as `%%triton_model` takes them."""
+    """Adds the options that describe the config, as `%%triton_model` takes them."""
     for option in reversed(
         [
             argument("--max-batch-size", type=int, metavar="N", help="rows of the largest batch; 0: no batching"),
@@ -77,7 +77,7 @@ class TritonMagics(Magics):
     """`%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
 
     def __init__(self, shell: Any, workspace: Callable[[], Workspace], places: Places) -> None:
-        """`places` cites cells in a text."""
+        """Makes the magics of a shell. `places` cites cells in a text."""
         super().__init__(shell)
         self._workspace = workspace
         self._places = places
@@ -178,7 +178,7 @@ class TritonMagics(Magics):
         return int(self.shell.execution_count)
 
     def _load(self, name: str, *, quiet: bool, source: Source | None = None, **settings: Any) -> None:
-        """Loads and shows the card. Where a failed load leaves the last good version serving, the card says so."""
+        """Loads a model and shows its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
         try:
             model = workspace.load(name, source, **settings)

@@ -1,4 +1,4 @@
-"""Reads the lines of magics: a word that is unknown is an error that says the nearest one there is."""
+"""This module reads the lines of magics. An unknown word is an error that names the nearest known one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known
 
 
 def parse(parser: Any, line: str) -> argparse.Namespace:
-    """The arguments that `line` says. Raises UsageError."""
+    """Returns the arguments of `line`. Raises UsageError."""
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -32,7 +32,7 @@ def parse(parser: Any, line: str) -> argparse.Namespace:
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> UsageError:
-    """The error for a word that is not among `known`."""
+    """Returns the error for a word that is not among `known`."""
     known = list(known)
     nearest = did_you_mean(word, known)
     return UsageError(f"{what} {word!r}{': ' + nearest if nearest else '; it has ' + ', '.join(known)}")

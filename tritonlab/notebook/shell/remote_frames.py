@@ -1,4 +1,4 @@
-"""An exception of the stub process becomes one that Python and IPython can show here."""
+"""This module makes an exception of the stub process one that Python and IPython can show here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core.status import Frame, RemoteException
 
 
 def as_exception(remote: RemoteException, callers: TracebackType | None = None) -> BaseException:
-    """An exception of the same type name, text, notes, frames and causes. Nothing of the author's code runs.
+    """Returns an exception of the same type name, text, notes, frames and causes. None of the author's code runs.
 
     `callers`: frames of this process above the author's, outermost first.
     """
@@ -28,7 +28,8 @@ def as_exception(remote: RemoteException, callers: TracebackType | None = None) 
 
 
 def _stand_in(remote: RemoteException) -> BaseException:
-    """One that prints the same. Not the real class: it may not exist here, and making one may do anything."""
+    """Makes an exception that prints the same. It is not of the real class, which may not exist here, and whose
+    constructor may do anything."""
     module, _, name = remote.type_name.rpartition(".")
     members = {"__str__": lambda self: remote.text, "__module__": module or "builtins", "__qualname__": name}
     exception: BaseException = type(name, (Exception,), members)()
@@ -58,7 +59,7 @@ def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> Tracebac
 
 
 def _traceback_at(frame: Frame) -> TracebackType:
-    """The traceback entry of a `raise` that was compiled to stand at `frame`."""
+    """Returns the traceback entry of a `raise` that was compiled to stand at `frame`."""
     tree = ast.parse("raise signal")
     for node in ast.walk(tree):
         if isinstance(node, (ast.stmt, ast.expr)):

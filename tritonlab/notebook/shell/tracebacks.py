@@ -1,7 +1,7 @@
-"""Errors show in a notebook as the author's exception with the cell's own lines, or as a few words.
+"""This module shows errors in a notebook as the author's exception with the cell's own lines, or as a few words.
 
 IPython asks an exception for its traceback (`_render_traceback_`); `install` gives that method to our error classes. A
-cell that raises one fails as any cell does, so Run All and nbclient stop there.
+cell that raises one of them fails as any cell does, so Run All and nbclient stop there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
-    """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` those in a text, `config_of`
-    gives a model's config, `names` those of all models."""
+    """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
+    `config_of` returns a model's config, `names` those of all models."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Tracebacks:
         self._places = places
 
     def render(self, error: BaseException) -> list[str]:
-        """The lines IPython prints for `error`."""
+        """Returns the lines that IPython prints for `error`."""
         return [line.replace(f"#{_MAGIC}", _MAGIC) for line in self._lines(error)]
 
     def _lines(self, error: BaseException) -> list[str]:
@@ -69,14 +69,14 @@ class Tracebacks:
         return lines
 
     def text(self, error: BaseException) -> str:
-        """The author's traceback without colours; "" if the error is none of the author's."""
+        """Returns the author's traceback without colours; "" if the error is not the author's."""
         if not isinstance(error, ModelError) or error.exception is None:
             return ""
         text = _COLOUR.sub("", "\n".join(self._trace(error, None)))
         return text.replace(f"#{_MAGIC}", _MAGIC).strip("-\n")
 
     def _author(self, error: ModelError) -> list[str]:
-        """The author's traceback, below the frames that called the model, and what a client is told."""
+        """Returns the author's traceback, below the frames that called the model, and what a client is told."""
         lines = self._trace(error, self._callers(error)) + _printed(error)
         if not isinstance(error, ModelLoadError):
             told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
@@ -102,7 +102,7 @@ class Tracebacks:
         return self._traceback(exception)
 
     def _calling(self, error: BaseException, text: str) -> list[str]:
-        """The error, as `text`, with the line of the author's that led to it, if there is one."""
+        """Returns the error, as `text`, with the author's line that led to it, if there is one."""
         callers = self._callers(error)
         if callers is None:
             return self._only(error)
@@ -122,7 +122,8 @@ class Tracebacks:
         return lines
 
     def _callers(self, error: BaseException) -> TracebackType | None:
-        """The author's frames above ours, from the cell to the call of tritonlab. None if a magic was what they ran."""
+        """Returns the author's frames above ours, from the cell to the call of tritonlab; None if the cell ran a
+        magic."""
         kept = []
         trace = error.__traceback__
         while trace is not None and not _below(trace, _PACKAGE):

@@ -1,4 +1,4 @@
-"""Requests that wait for long are reported where the author waits, too: below the running cell."""
+"""This module reports requests that wait for long where the author waits, too: below the running cell."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in 
 
 
 class CellPlaces:
-    """Puts the lines of cells into a text that names lines of model files. `locate` maps those, `label` names a cell
-    (`Cell In[3]`)."""
+    """Replaces lines of model files in a text by lines of cells. `locate` maps lines, `label` names a cell (`Cell
+    In[3]`)."""
 
     def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
         self._locate = locate
@@ -35,7 +35,7 @@ class CellPlaces:
 
 
 class WaitingNotice(Instrument):
-    """Prints each report once."""
+    """Prints each report below the running cell."""
 
     def __init__(self, places: CellPlaces) -> None:
         self._places = places
@@ -44,7 +44,7 @@ class WaitingNotice(Instrument):
         print(self._places(text), file=sys.stderr, flush=True)
 
     def listen_to(self, instruments: Instruments) -> None:
-        """Listens in place of any other: a notebook has one."""
+        """Starts listening in place of any other notice, because a notebook needs one only."""
         others = [one for one in instruments if isinstance(one, WaitingNotice)]
         if others != [self]:
             for other in others:

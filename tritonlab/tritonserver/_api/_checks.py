@@ -1,4 +1,4 @@
-"""The types that the compiled half of NVIDIA's package takes; what else is given is a TypeError, as there."""
+"""This module checks types as the compiled half of NVIDIA's package does: another type raises TypeError."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_float(what: str, value: Any) -> float:
 
 
 def check_flag(what: str, value: Any) -> bool:
-    """Whatever has a truth of its own, None among it; text and containers have not."""
+    """Takes any value that defines its own truth, None included, but not text and containers. Raises TypeError."""
     if value is not None and not hasattr(value, "__bool__"):
         raise _wrong(what, value, "a bool")
     return bool(value)

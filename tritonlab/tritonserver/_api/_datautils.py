@@ -1,4 +1,4 @@
-"""Words for memory: what a caller may call a device, and the memory behind an object that speaks DLPack."""
+"""This module understands what a caller may call a device, and imports the memory of objects that speak DLPack."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def no_conversion(source: str, value: Any, target: str) -> NoReturn:
 
 
 def parse_device_or_memory_type(device: DeviceOrMemoryType) -> tuple[MemoryType, int]:
-    """Memory type and id of what a caller calls a device. Raises InvalidArgumentError."""
+    """Returns memory type and device id of what a caller calls a device. Raises InvalidArgumentError."""
     if isinstance(device, MemoryType):
         return device, 0
     if isinstance(device, str):
@@ -58,7 +58,7 @@ def _parse_text(text: str) -> tuple[MemoryType, int]:
 
 
 def memory_type_of(device: int) -> MemoryType:
-    """Raises InvalidArgumentError for a device Triton has no word for."""
+    """Returns the memory type of a DLPack device. Raises InvalidArgumentError for one that Triton does not know."""
     found = _MEMORY_OF_DEVICE.get(device)  # type: ignore[call-overload]  # an int finds its IntEnum
     if found is None:
         no_conversion("DLPack device type", device, "Triton server memory type")
@@ -66,7 +66,7 @@ def memory_type_of(device: int) -> MemoryType:
 
 
 def import_memory(value: Any) -> Imported:
-    """The memory of an object that speaks DLPack. Raises InvalidArgumentError."""
+    """Imports the memory of an object that speaks DLPack. Raises InvalidArgumentError."""
     try:
         return import_tensor(value)
     except Exception as error:  # whatever `__dlpack__` of somebody's library raises
@@ -76,7 +76,7 @@ def import_memory(value: Any) -> Imported:
 
 
 def device_library() -> Any:
-    """CuPy, where it is installed and finds a GPU. Raises UnsupportedError."""
+    """Returns CuPy, if it is installed and finds a GPU. Raises UnsupportedError."""
     try:
         import cupy
 

@@ -6,8 +6,8 @@ import enum
 
 
 class DLDeviceType(enum.IntEnum):
-    """Numbers of dlpack.h. Ints, so that `__dlpack_device__` is what every consumer expects; NVIDIA's members are bare
-    ints, of which its own `(DLDeviceType.kDLCUDA, 0)` as a memory type is refused."""
+    """Numbers of dlpack.h. They are ints, as every consumer of `__dlpack_device__` expects. NVIDIA's members are ints
+    without a type, so that its package refuses its own `(DLDeviceType.kDLCUDA, 0)` as a memory type."""
 
     kDLCPU = 1
     kDLCUDA = 2

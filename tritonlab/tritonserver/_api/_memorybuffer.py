@@ -1,4 +1,4 @@
-"""Memory that somebody owns, as an address and a size."""
+"""A MemoryBuffer is memory that somebody owns, as an address and a size."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class MemoryBuffer:
 
     @staticmethod
     def from_dlpack(owner: Any) -> MemoryBuffer:
-        """The memory of an array of any library. Raises InvalidArgumentError for one that is not contiguous, or does
-        not speak DLPack."""
+        """Makes a buffer over the memory of any library's array. Raises InvalidArgumentError for one that is not
+        contiguous, or does not speak DLPack."""
         if not hasattr(owner, "__dlpack__"):
             raise InvalidArgumentError("Object does not support DLpack protocol")
         return MemoryBuffer._of(owner, import_memory(owner))

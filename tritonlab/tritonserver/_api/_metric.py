@@ -1,4 +1,4 @@
-"""Metrics of the program's own, which every server of the process shows."""
+"""This module holds metrics of the program itself, which every server of the process shows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ._running import METRICS
 
 
 class MetricFamily:
-    """A kind, a name and a description for metrics. Its metrics end with it: hold it as long as them.
+    """A kind, a name and a description for metrics. Its metrics end with it, so hold it as long as them.
 
-    Raises InvalidArgumentError for a name that cannot be had, where NVIDIA's package fails at its first metric.
+    Raises InvalidArgumentError for a name that is invalid or in use; NVIDIA's package fails at the first metric
+    instead.
     """
 
     def __init__(self, kind: MetricKind, name: str, description: str) -> None:
@@ -28,7 +29,7 @@ class MetricFamily:
 
 
 class Metric:
-    """One number of a family, told from the others by its labels."""
+    """One number of a family, which its labels tell from the others."""
 
     def __init__(self, family: MetricFamily, labels: Mapping[str, str] | None = None) -> None:
         check_member("family", family, MetricFamily)
@@ -50,16 +51,16 @@ class Metric:
         return value
 
     def increment(self, value: float) -> None:
-        """Raises InvalidArgumentError for a counter that would fall."""
+        """Adds `value`. Raises InvalidArgumentError for a counter that would fall."""
         METRICS.operate(self._metric, "increment", check_float("value", value))
 
     def set_value(self, value: float) -> None:
-        """Raises UnsupportedError for a counter."""
+        """Sets the value. Raises UnsupportedError for a counter."""
         METRICS.operate(self._metric, "set", check_float("value", value))
 
 
 def _check_label(value: Any) -> None:
-    """A parameter of Triton's may be other than text, a label may not."""
+    """Raises unless a label is text; other parameters of Triton's may be of other types."""
     if isinstance(value, (bool, int, bytes)):
         raise InvalidArgumentError("metric label values must be of type string")
     check_text("label value", value)

@@ -1,4 +1,4 @@
-"""A handle on a model of a started server."""
+"""This module has the handle on a model of a started server."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class HasServer(Protocol):
 
 
 class Model:
-    """A model by its name, -1 for its latest version. Nothing is looked up before it is used. `state` and `reason` are
-    what `Server.models` found them to be."""
+    """A model by its name and version, -1 for the latest. Nothing is looked up before the handle is used. `state` and
+    `reason` are what `Server.models` found."""
 
     def __init__(
         self,
@@ -46,26 +46,30 @@ class Model:
         self.reason = reason
 
     def _answering(self, version: int) -> Model:
-        """NVIDIA's package sets the version of the asked model instead, which pins its next requests."""
+        """Returns a handle on the version that answered. NVIDIA's package changes the asked handle instead, which pins
+        its next requests to that version."""
         return Model(self, self.name, version)
 
     @property
     def _version(self) -> str:
-        """As the core takes it."""
+        """Returns the version as the core takes it."""
         return "" if self.version == -1 else str(self.version)
 
     # -- inference
 
     def create_request(self, **fields: Any) -> InferenceRequest:
-        """A request for this model; `fields` are those of InferenceRequest."""
+        """Makes a request for this model; `fields` are those of InferenceRequest."""
         fields.pop("model", None)
         return InferenceRequest(self, **fields)
 
     def infer(
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> ResponseIterator:
-        """Sends a request, given or made of `fields`; the iterator over its responses. Raises TritonError or TypeError
-        if it is refused. `raise_on_error`: the iterator raises a response's error instead of giving it."""
+        """Sends a request, given or made of `fields`, and returns the iterator over its responses.
+
+        With `raise_on_error` the iterator raises a response's error instead of returning the response. Raises
+        TritonError or TypeError if the request is refused.
+        """
         asked = inference_request if inference_request is not None else InferenceRequest(self, **fields)
         request = asked._to_core()
         iterator = ResponseIterator(self, request, asked, raise_on_error)
@@ -79,7 +83,7 @@ class Model:
     def async_infer(
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> AsyncResponseIterator:
-        """`infer` for asyncio."""
+        """Does what `infer` does, for asyncio."""
         asked = inference_request if inference_request is not None else InferenceRequest(self, **fields)
         request: CoreRequest = asked._to_core()
         iterator = AsyncResponseIterator(self, request, asked, raise_on_error)
@@ -92,7 +96,7 @@ class Model:
         return self._server.core.model_metadata(self.name, self._version)
 
     def ready(self) -> bool:
-        """False for a model that is not there, as Triton 2.51 says it."""
+        """Tells whether the model can be called; False for a model that is not there, as Triton 2.51 says."""
         try:
             return self._server.core.model_ready(self.name, self._version)
         except NotFoundError:
@@ -111,7 +115,7 @@ class Model:
         return self._server.core.statistics(self.name, self._version)
 
     def config(self, config_version: int = 1) -> dict[str, Any]:
-        """The complete configuration, as Triton's config endpoint prints it."""
+        """Returns the complete configuration, as Triton's config endpoint prints it."""
         check_unsigned("config_version", config_version)
         found = self._server.core.model_config(self.name, self._version)
         if config_version != 1:

@@ -1,4 +1,5 @@
-"""How a server is to run, with the fields of NVIDIA's package, and what tritonlab makes of them."""
+"""This module has the options of a server, with the fields of NVIDIA's package, and translates them into
+tritonlab's."""
 
 from __future__ import annotations
 
@@ -82,8 +83,9 @@ class Options:
     metrics_configuration: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def _checked(self) -> CoreOptions:
-        """What a server of ours is started with; `model_repository` is a list from here on, and a log level brings
-        those above it. Raises TypeError and InvalidArgumentError, in the order of NVIDIA's package."""
+        """Returns the options with which a server of ours is started. Afterwards `model_repository` is a list, and a
+        log level switches on those above it. Raises TypeError and InvalidArgumentError, in the order of NVIDIA's
+        package."""
         check_text("server_id", self.server_id)
         if self.model_repository is None:
             raise InvalidArgumentError("Model repository must be specified.")
@@ -188,7 +190,8 @@ class Options:
     # -- what tritonlab makes of them
 
     def _cache(self) -> str:
-        """As `--cache-config` says it; NVIDIA's package fails at every cache it is given."""
+        """Returns the cache in the form of `--cache-config`; NVIDIA's package fails for every cache that it is
+        given."""
         return ",".join(
             [name for name in self.cache_config]
             + [f"{key}={value}" for settings in self.cache_config.values() for key, value in settings.items()]
@@ -217,5 +220,5 @@ class Options:
 
 
 def _merged(settings: Mapping[str, Mapping[str, str]], *owners: str) -> dict[str, str]:
-    """The settings of those owners, later ones first in rank."""
+    """Merges the settings of several owners; later owners win."""
     return {name: value for owner in owners for name, value in settings.get(owner, {}).items()}

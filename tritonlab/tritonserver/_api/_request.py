@@ -1,4 +1,4 @@
-"""A request, as a program fills it in."""
+"""This module has the request that a program fills in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class InferenceRequest:
     response_queue: queue.SimpleQueue[Any] | asyncio.Queue[Any] | None = None
 
     def _to_core(self) -> CoreRequest:
-        """Raises TypeError or TritonError, in the order of NVIDIA's package: the model comes first."""
+        """Makes the core's request. Raises TypeError or TritonError, in the order of NVIDIA's package, which looks at
+        the model first."""
         model = self.model
         model._server.core.find(check_text("model name", model.name), check_signed("model version", model.version))
         request_id = "" if self.request_id is None else check_text("request_id", self.request_id)

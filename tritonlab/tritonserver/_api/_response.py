@@ -1,7 +1,7 @@
-"""The responses to a request, for a thread that waits and for asyncio.
+"""This module has the responses to a request, for a thread that waits and for asyncio.
 
-Unlike tritonlab's own iterators these also give the empty final response of a decoupled model: programs written for
-NVIDIA's package look for it.
+Unlike tritonlab's own iterators these also return the empty final response of a decoupled model, because programs
+written for NVIDIA's package look for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._tensor import Tensor
 
 @dataclass
 class InferenceResponse:
-    """One answer: outputs or an error, and whether it was the last. `model` is of the version that answered.
+    """One answer: outputs or an error, and whether it was the last. `model` is a handle on the version that answered.
     `classification_label` is never set, as in NVIDIA's package."""
 
     model: ModelHandle
@@ -39,7 +39,7 @@ class InferenceResponse:
 
     @staticmethod
     def _of(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
-        """Raises InvalidArgumentError if the outputs cannot be where the request wants them."""
+        """Makes a response. Raises InvalidArgumentError if the outputs cannot be where the request wants them."""
         model = request.model
         if not response.empty:
             model = model._answering(response.model_version)
@@ -60,7 +60,7 @@ class InferenceResponse:
 
     @staticmethod
     def _to_queue(request: InferenceRequest, response: CoreResponse) -> InferenceResponse:
-        """The same, for where nothing may be raised: then the error is the response's."""
+        """Does what `_of` does where nothing may be raised: an error becomes the response's."""
         try:
             return InferenceResponse._of(request, response)
         except InvalidArgumentError as error:
@@ -68,7 +68,7 @@ class InferenceResponse:
 
 
 class ResponseIterator(Iterator[InferenceResponse]):
-    """The responses of one request, the final one last, though it may be empty. Made by `Model.infer`."""
+    """Yields the responses of one request; the final one is last, and may be empty. `Model.infer` makes it."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class ResponseIterator(Iterator[InferenceResponse]):
         return response
 
     def cancel(self) -> None:
-        """Asks for cancellation. The model decides what still comes."""
+        """Asks for the request to be cancelled. The model decides which responses still come."""
         self._request.cancel()
 
 
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
-    """As ResponseIterator, for asyncio. Made by `Model.async_infer`. Any loop may read it; with a `response_queue` it
-    is the one that runs where it is made, or `loop`."""
+    """Does what ResponseIterator does, for asyncio. `Model.async_infer` makes it. Any loop may read it; with a
+    `response_queue` it must be the loop that was running when it was made, or `loop`."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
         return response
 
     def cancel(self) -> None:
-        """Asks for cancellation. The model decides what still comes."""
+        """Asks for the request to be cancelled. The model decides which responses still come."""
         self._request.cancel()
 
 

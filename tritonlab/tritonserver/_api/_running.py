@@ -1,4 +1,4 @@
-"""What stands behind a started `Server`."""
+"""This module has what stands behind a started `Server`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METRICS = MetricRegistry()
 
 
 class RunningServer:
-    """Held by a started `Server`, its models and requests. It ends with the last of them, as the server of NVIDIA's
+    """What a started `Server`, its models and its requests hold. The server ends with the last of them, as in NVIDIA's
     package: programs leave servers behind without `stop`."""
 
     def __init__(self, core: InferenceServer, log: LogWriter, exit_timeout: int, metrics: bool) -> None:
@@ -35,8 +35,9 @@ class RunningServer:
 
 
 def _end_forgotten(core: InferenceServer, log: LogWriter, timeout: int) -> None:
-    """In a thread of its own: the last reference may go in a thread of the server itself, or under one of its locks.
-    Not so when the interpreter ends: then there is nobody left who would wait for that thread."""
+    """Ends a server that nobody holds any more, in a thread of its own: the last reference may have gone in a thread of
+    the server, or under one of its locks. When the interpreter ends it does so in place, as nobody would wait for that
+    thread."""
     if threading.main_thread().is_alive():
         threading.Thread(target=_end, args=(core, log, timeout), name="end server").start()
     else:
@@ -56,5 +57,5 @@ class ModelHandle(Protocol):
     _server: RunningServer
 
     def _answering(self, version: int) -> ModelHandle:
-        """The same model, of the version that answered."""
+        """Returns a handle on the version that answered."""
         ...

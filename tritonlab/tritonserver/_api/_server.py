@@ -1,4 +1,4 @@
-"""The server, and by the names that NVIDIA's module of this name has, what it is told and asked with."""
+"""This module has the server, and everything that NVIDIA's module of this name has to configure and ask it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNLOADED = (None, "UNAVAILABLE")
 
 
 class ModelDictionary(dict[Any, Model]):
-    """Models by (name, version); a name alone gives a handle on its latest version."""
+    """Models by (name, version). A name alone gives a handle on its latest version."""
 
     def __init__(self, server: Server, models: list[Model]) -> None:
         super().__init__({(model.name, model.version): model for model in models})
@@ -61,11 +61,11 @@ class ModelDictionary(dict[Any, Model]):
 
 
 class Server:
-    """A Triton server in this process. It serves from `start` on until `stop`, or until nobody holds it, a model of it
-    or a request any more."""
+    """A Triton server in this process. It serves from `start` until `stop`, or until nobody holds it, a model of it or
+    a request any more."""
 
     def __init__(self, options: Options | None = None, **fields: Any) -> None:
-        """`fields`: those of Options, where there are none."""
+        """Takes `options`, or their fields if there are none."""
         self.options = options if options is not None else Options(**fields)
         self._server: RunningServer | None = None
 
@@ -74,8 +74,11 @@ class Server:
     def start(
         self, wait_until_ready: bool = False, polling_interval: float = 0.1, timeout: float | None = None
     ) -> Server:
-        """Checks the options, starts, and loads what they say. Raises TypeError, InvalidArgumentError, InternalError;
-        UnavailableError if it is not ready after `timeout` seconds."""
+        """Checks the options, starts, and loads the models that they name.
+
+        Raises TypeError, InvalidArgumentError or InternalError for bad options; UnavailableError if it is not ready
+        after `timeout` seconds.
+        """
         if self._server is not None:
             raise InvalidArgumentError("Server already started")
         self._server = _start(self.options)
@@ -86,7 +89,7 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Unloads all models and ends."""
+        """Unloads all models and ends the server."""
         self._running().stop()
         self._server = None
 
@@ -100,14 +103,15 @@ class Server:
         return self._running().core
 
     def _ptr(self) -> NoReturn:
-        """What `tritonfrontend` asks for."""
+        """Exists because `tritonfrontend` asks for it."""
         self._running()
         raise UnsupportedError("there is no C API server to point to; `tritonlab serve` has its endpoints")
 
     # -- repositories
 
     def register_model_repository(self, repository_path: str, name_mapping: dict[str, str] | None = None) -> None:
-        """`name_mapping`: directory name -> the model's name. Raises UnsupportedError outside the explicit mode."""
+        """Adds a repository. `name_mapping` maps a directory's name to the model's name. Raises UnsupportedError
+        outside the explicit mode."""
         core = self._core
         for directory, name in (name_mapping or {}).items():
             check_text("directory of a model", directory)
@@ -133,11 +137,11 @@ class Server:
         return self._core.ready()
 
     def model(self, model_name: str, model_version: int = -1) -> Model:
-        """A handle on a model, loaded or not."""
+        """Returns a handle on a model, which need not be loaded."""
         return Model(self, model_name, model_version)
 
     def models(self, exclude_not_ready: bool = False) -> ModelDictionary:
-        """Every model of the repositories by name and version; -1 for one that was never loaded."""
+        """Returns every model of the repositories by name and version; -1 for one that was never loaded."""
         index = self._core.index(check_flag("exclude_not_ready", exclude_not_ready))
         found = []
         for entry in index:
@@ -146,7 +150,7 @@ class Server:
         return ModelDictionary(self, found)
 
     def metrics(self, metric_format: MetricFormat = MetricFormat.PROMETHEUS) -> str:
-        """Prometheus text; nothing with `Options.metrics` off."""
+        """Returns Prometheus text; "" if `Options.metrics` is off."""
         running = self._running()
         check_member("metric_format", metric_format, MetricFormat)
         return running.metrics()
@@ -154,9 +158,12 @@ class Server:
     # -- model control
 
     def load(self, model_name: str, parameters: Mapping[str, str | int | bool | bytes] | None = None) -> Model:
-        """Loads or reloads a model and waits for it. `parameters`: "config" is a configuration as JSON text, and
-        "file:1/model.py" the bytes of a file, instead of those in the repository. Raises TritonError by what went
-        wrong; InternalError for what cannot be read, InvalidArgumentError for what cannot be loaded."""
+        """Loads or reloads a model and waits for it.
+
+        `parameters`: "config" is a configuration as JSON text, and "file:1/model.py" the bytes of a file, which replace
+        those in the repository. Raises InternalError for parameters that cannot be read, InvalidArgumentError for a
+        model that cannot be loaded, and other TritonErrors by what went wrong.
+        """
         core = self._core
         check_text("model_name", model_name)
         config, files = _load_parameters(model_name, parameters or {})
@@ -171,8 +178,8 @@ class Server:
         polling_interval: float = 0.1,
         timeout: float | None = None,
     ) -> None:
-        """Takes a model out of service; an unknown one is ignored. `wait_until_unloaded`: until its versions have
-        ended, `timeout` seconds at most."""
+        """Takes a model out of service; an unknown one is ignored. With `wait_until_unloaded` it waits until the
+        model's versions have ended, for `timeout` seconds at most."""
         core = self._core
         name = check_text("model name", model.name if isinstance(model, Model) else model)
         core.unload(name, bool(unload_dependents), wait=False)
@@ -181,7 +188,7 @@ class Server:
             _poll(lambda: self._are_unloaded(versions), polling_interval, timeout)
 
     def _are_unloaded(self, versions: list[tuple[str, int]]) -> bool:
-        """One that the index does not know any more is."""
+        """Tells whether these versions have ended, as those have that the index does not know any more."""
         models = self.models()
         return all(key not in models or models[key].state in _UNLOADED for key in versions)
 
@@ -207,14 +214,15 @@ def _start(options: Options) -> RunningServer:
 
 
 def _poll(holds: Callable[[], bool], interval: float, timeout: float | None) -> None:
-    """Until it holds, or `timeout` seconds have passed."""
+    """Waits until `holds()`, for `timeout` seconds at most."""
     start = time.monotonic()
     while not holds() and (timeout is None or time.monotonic() - start < timeout):
         time.sleep(interval)
 
 
 def _load_parameters(name: str, parameters: Mapping[str, Any]) -> tuple[str | None, dict[str, bytes]]:
-    """Raises TypeError for a value that no parameter can have, ModelLoadError for one that loads do not know."""
+    """Returns the config and the files of a load. Raises TypeError for a value that no parameter can have,
+    ModelLoadError for a parameter that loads do not know."""
     config: str | None = None
     files: dict[str, bytes] = {}
     unknown = ""

@@ -1,4 +1,4 @@
-"""A tensor as an address with a datatype and a shape."""
+"""This module has the tensor: an address with a datatype and a shape."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """How many bytes the tensor has."""
         return self.memory_buffer.size
 
     # -- DLPack
@@ -68,8 +68,8 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A capsule that holds this tensor. Raises InvalidArgumentError for BYTES, which DLPack has no word for,
-        UnsupportedError for a stream that does not go with the memory."""
+        """Makes a capsule that holds this tensor. Raises InvalidArgumentError for BYTES, which DLPack cannot express,
+        UnsupportedError for a stream that does not fit the memory."""
         on_host = self.memory_type in _ON_HOST
         if (stream is not None and not isinstance(stream, int)) or (on_host and stream not in (None, 0)):
             raise UnsupportedError(
@@ -89,7 +89,7 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(obj: Any) -> Tensor:
-        """A tensor over the memory of an array of any library. Raises InvalidArgumentError."""
+        """Makes a tensor over the memory of any library's array. Raises InvalidArgumentError."""
         memory = import_memory(obj)
         if not memory.datatype:
             no_conversion("DLPack data type", getattr(obj, "dtype", type(obj)), "Triton server data type")
@@ -98,13 +98,14 @@ class Tensor:
     # -- BYTES
 
     def to_bytes_array(self) -> NDArray[np.object_]:
-        """The elements of a BYTES tensor, as `bytes`. Raises InvalidArgumentError for another one."""
+        """Returns the elements of a BYTES tensor as `bytes`. Raises InvalidArgumentError for another tensor."""
         if self.data_type is not DataType.BYTES:
             raise InvalidArgumentError(f"Tensor has data type {self.data_type} not {DataType.BYTES}")
         return decode_bytes_tensor(self.to_host()._wire().data).reshape(self.shape)
 
     def to_string_array(self) -> NDArray[np.str_]:
-        """The elements of a BYTES tensor, as text. UTF-8, where NVIDIA's package fails at all that is not ASCII."""
+        """Returns the elements of a BYTES tensor as text in UTF-8; NVIDIA's package fails for text that is not
+        ASCII."""
         elements: NDArray[Any] = self.to_bytes_array()
         return np.array([element.decode() for element in elements.flat], np.str_).reshape(elements.shape)
 
@@ -114,7 +115,7 @@ class Tensor:
 
     @staticmethod
     def from_bytes_array(bytes_array: list[Any] | NDArray[Any]) -> Tensor:
-        """A BYTES tensor of text or `bytes`. Raises InvalidArgumentError for what is neither."""
+        """Makes a BYTES tensor of text or `bytes`. Raises InvalidArgumentError for other elements."""
         result = Tensor._from_object(bytes_array)
         if result.data_type is not DataType.BYTES:
             raise InvalidArgumentError(
@@ -125,12 +126,13 @@ class Tensor:
     # -- devices
 
     def to_host(self) -> Tensor:
-        """This tensor, or a copy of it in the memory of the CPU."""
+        """Returns this tensor, or a copy of it in the memory of the CPU."""
         return self.to_device("cpu")
 
     def to_device(self, device: DeviceOrMemoryType) -> Tensor:
-        """This tensor, or a copy of it on `device`: "cpu", "gpu", "gpu:1", a memory type, or one with a device's
-        number. Raises InvalidArgumentError for no device, UnsupportedError for one that cannot be had."""
+        """Returns this tensor, or a copy of it on `device`: "cpu", "gpu", "gpu:1", a memory type, or one with a
+        device's number. Raises InvalidArgumentError if that names no device, UnsupportedError for a device that is not
+        there."""
         memory_type, number = parse_device_or_memory_type(device)
         here = (self.memory_type, self.memory_type_id)
         if here == (memory_type, number) or (self.memory_type, memory_type) == (MemoryType.CPU_PINNED, MemoryType.CPU):
@@ -149,18 +151,18 @@ class Tensor:
         return Tensor(self.data_type, self.shape, MemoryBuffer.from_dlpack(moved))
 
     def _wire(self) -> NDArray[np.uint8]:
-        """The bytes as they are, on the host."""
+        """Returns the bytes as they are, on the host."""
         return _array(self, np.dtype(np.uint8), (self.size,))
 
     def _on_host(self) -> NDArray[Any]:
-        """The elements where they are."""
+        """Returns the elements as an array over the tensor's memory, which is on the host."""
         datatype = CoreType(self.data_type.value)
         if not datatype.byte_size:
             no_conversion("Triton server data type", self.data_type, "DLPack data type")
         return _array(self, datatype.numpy, tuple(self.shape))
 
     def _on_device(self) -> Any:
-        """The bytes where they are, on a GPU."""
+        """Returns the bytes as an array over the tensor's memory, which is on a GPU."""
         cupy = device_library()
         memory = cupy.cuda.UnownedMemory(self.data_ptr, self.size, self, self.memory_type_id)
         datatype = CoreType(self.data_type.value)
@@ -173,8 +175,8 @@ class Tensor:
 
     @staticmethod
     def _from_object(obj: Any) -> Tensor:
-        """A tensor of an array, a list, or whatever speaks DLPack. Lists have the datatype that numpy gives them: no
-        model is asked. Raises InvalidArgumentError."""
+        """Makes a tensor of an array, a list, or whatever speaks DLPack. Lists get the datatype that numpy gives them;
+        no model is asked. Raises InvalidArgumentError."""
         kind = type(obj)
         if kind is np.ndarray:
             return _from_numpy(obj)
@@ -199,7 +201,7 @@ class Tensor:
         return Tensor(_DATATYPES[tensor.datatype], shape, buffer)
 
     def _to_core(self) -> CoreTensor:
-        """Raises UnsupportedError for memory that cannot be read here."""
+        """Returns the core's tensor. Raises UnsupportedError for memory that cannot be read here."""
         tensor = self if self.memory_type in _ON_HOST else self.to_host()
         datatype = CoreType(self.data_type.value)
         owner = tensor.memory_buffer.owner
@@ -219,7 +221,7 @@ class Tensor:
 
 
 class _Memory:
-    """What numpy asks for memory: the base of an array over a tensor, and so the holder of the tensor."""
+    """Offers a tensor's memory to numpy. It is the base of an array over a tensor, and so holds the tensor."""
 
     __slots__ = ("__array_interface__", "_tensor")
 
@@ -230,8 +232,8 @@ class _Memory:
 
 
 def _array(tensor: Tensor, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """An array over the tensor's memory, which it holds. Raises InvalidArgumentError for a shape that reaches beyond
-    it, where NVIDIA's package reads what lies there."""
+    """Returns an array over the tensor's memory, which it holds. Raises InvalidArgumentError for a shape that reaches
+    beyond the memory, where NVIDIA's package reads whatever is there."""
     size = math.prod(shape) * dtype.itemsize
     if size > tensor.size:
         raise InvalidArgumentError(f"shape {list(shape)} of {dtype} takes {size} bytes, the tensor has {tensor.size}")
@@ -246,8 +248,8 @@ def _address(array: NDArray[Any]) -> int:
 
 
 def _from_numpy(array: NDArray[Any]) -> Tensor:
-    """Over the array's own memory, or over a copy in the order and the byte order that Triton reads: NVIDIA's package
-    sends whatever lies at the address."""
+    """Makes a tensor over the array's own memory, or over a copy in the order and byte order that Triton reads;
+    NVIDIA's package sends whatever is at the address."""
     datatype = CoreType.from_numpy(array.dtype)
     if datatype is CoreType.INVALID:
         no_conversion("Numpy data type", array.dtype.type, "Triton server data type")

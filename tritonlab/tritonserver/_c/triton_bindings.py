@@ -1,7 +1,8 @@
-"""The enums and exceptions of NVIDIA's compiled module of this name, with the numbers of Triton's C API.
+"""This module has the enums and exceptions of NVIDIA's compiled module of this name, with the numbers of Triton's C
+API.
 
-The rest of that module is the C API call by call (`TRITONSERVER_Server` and the like), and is not here: there is no
-C library below. The exceptions are tritonlab's own, so that `except` means the same in both worlds.
+The rest of that module is the C API call by call (`TRITONSERVER_Server` and the like). It is not here, as there is no C
+library below. The exceptions are tritonlab's own, so that `except` means the same for both packages.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ...core.status import (
 
 
 class _Enum(enum.Enum):
-    """As pybind11 makes them: a member is no int, but can be made one."""
+    """Behaves as pybind11's enums: a member is not an int, but can be converted to one."""
 
     def __int__(self) -> int:
         return int(self.value)
