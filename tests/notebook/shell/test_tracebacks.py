@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -195,7 +196,7 @@ def test_an_interrupt_shows_where_the_model_was(notebook: Any) -> None:
     notebook.run(
         "%%triton_model m --input IN:FP32[1] --output OUT:FP32[1]\nimport os, signal, time\nclass TritonPythonModel:\n"
         "    def execute(self, requests):\n"
-        "        os.kill(os.getppid(), signal.SIGINT)\n"
+        f"        os.kill({os.getpid()}, signal.SIGINT)\n"
         "        for _ in range(1000): requests[0].is_cancelled() or time.sleep(0.01)"
     )
     model = notebook.number()
