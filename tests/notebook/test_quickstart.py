@@ -47,6 +47,11 @@ class Frontend:
         """The id of the widget a person would call so."""
         return next(ident for ident, widget in self.widgets().items() if widget["description"] == description)
 
+    def press(self, button: str) -> None:
+        """A button of the card, which is the notebook's first widget of its kind."""
+        card = next(ident for ident, widget in self.widgets().items() if widget["card"])
+        self._send(card, {"method": "custom", "content": {"do": button}})
+
     def click(self, ident: str) -> None:
         self._send(ident, {"method": "custom", "content": {"event": "click"}})
 
@@ -56,6 +61,13 @@ class Frontend:
     def _send(self, ident: str, data: dict[str, Any]) -> None:
         message = self.client.kc.session.msg("comm_msg", {"comm_id": ident, "data": data})
         self.client.kc.shell_channel.send(message)
+
+    def wait_for(self, description: str) -> None:
+        """Until there is a widget that a person would call so."""
+        for _ in range(200):
+            if any(widget["description"] == description for widget in self.widgets().values()):
+                return
+        raise AssertionError(f"there is no {description!r}")
 
     def wait(self, condition: Callable[[str], bool]) -> None:
         """Until what the widgets show satisfies `condition`."""
@@ -72,7 +84,11 @@ import json, time
 from ipywidgets.widgets.widget import _instances
 time.sleep(0.05)
 print(json.dumps({
-    ident: {"description": str(getattr(widget, "description", "")), "value": str(getattr(widget, "value", ""))}
+    ident: {
+        "description": str(getattr(widget, "description", "")),
+        "value": str(getattr(widget, "value", "")),
+        "card": type(widget).__name__ == "LiveView_card",
+    }
     for ident, widget in _instances.items()
 }))
 """
@@ -102,11 +118,13 @@ def test_a_newcomer_runs_it_and_presses_the_buttons(frontend: Frontend, tmp_path
     assert "[batch ≤ 8, 4]" in outputs[0]["data"]["text/plain"]
     assert "tl-card" in outputs[0]["data"]["text/html"]
 
-    frontend.click(frontend.find("Playground"))
+    frontend.press("playground")
+    frontend.wait_for("Send")
     frontend.click(frontend.find("Send"))
     frontend.wait(lambda shown: "DIFFERENCE" in shown and "execute" in shown)
 
-    frontend.click(frontend.find("Export…"))
+    frontend.press("export")
+    frontend.wait_for("Repository")
     frontend.set(frontend.find("Repository"), value=str(tmp_path / "models"))
     frontend.click(frontend.find("Write"))
     frontend.wait(lambda shown: (tmp_path / "models" / "add_sub" / "1" / "model.py").is_file())

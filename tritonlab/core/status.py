@@ -167,6 +167,15 @@ class RemoteException:
         )
 
 
+class LoadInterrupted(KeyboardInterrupt):
+    """An interrupt of a thread that waited for a model to load. `exception`: where the model was, None if it did not
+    say."""
+
+    def __init__(self, text: str, exception: RemoteException | None = None) -> None:
+        super().__init__(text)
+        self.exception = exception
+
+
 class ModelError(TritonError):
     """The author's model failed. The text is Triton's; the rest is for the author.
 

@@ -20,11 +20,13 @@ from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
 from .readiness import ReadinessCheck
 from .response_factory import failure_of
-from .stub_death import CrashReport, blocked_stacks, place_of
+from .stub_death import CrashReport, blocked_stacks, interrupted_load, place_of
 
 _KEPT_LINES = 20
 #: More than are kept in an error, because the lines of a crash report are left out there.
 _REMEMBERED_LINES = 200
+#: Longest wait, after an interrupt, for where the model was.
+_INTERRUPTED_SECONDS = 1.0
 #: Longest wait for what a signal handler writes.
 _BLOCKED_SECONDS = 0.5
 
@@ -144,7 +146,10 @@ class ModelStub:
         self._outcome(self.link.initialize(args, outputs, decoupled))
 
     def _outcome(self, answer: Answer) -> Any:
-        self.link.await_answer(answer)  # no deadline: a slow model is not a dead one (rule 2.2.3)
+        try:
+            self.link.await_answer(answer)  # no deadline: a slow model is not a dead one (rule 2.2.3)
+        except KeyboardInterrupt:
+            raise interrupted_load(self.instance, self.dump_stacks(_INTERRUPTED_SECONDS)) from None
         if answer.lost:
             raise self.unhealthy()
         self.process.drain_output()

@@ -7,13 +7,16 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from ..core.status import Frame, RemoteException
+from ..core.status import Frame, LoadInterrupted, RemoteException
 from ..ipc.interpreter import STUB
 
 #: Lines of faulthandler that are kept: it prints a hundred frames at most.
 _KEPT = 150
 _BEGIN = "Fatal Python error: "
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+
+#: A line of `StubMonitor.dump_stacks`.
+_STACK_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)')
 
 #: What faulthandler calls a signal. Python's own fatal errors say anything else and end in SIGABRT.
 _SIGNALS = {
@@ -77,6 +80,16 @@ def blocked_stacks(lines: Iterable[str]) -> str:
     # a thread of ours has nothing but its start left
     shown = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]
     return "\n".join(line for thread in shown for line in thread)
+
+
+def interrupted_load(instance: str, stacks: str) -> LoadInterrupted:
+    """The interrupt of a load, with the place where the model was, of its main thread, which `stacks` begin with."""
+    text = f"the load of '{instance}' was interrupted"
+    thread = stacks.split("\nThread '", 1)[0]
+    found = [_STACK_FRAME.fullmatch(line) for line in thread.splitlines()]
+    frames = tuple(Frame(frame["file"], int(frame["line"]), frame["function"]) for frame in found if frame is not None)
+    exception = RemoteException("KeyboardInterrupt", f"{text} here", frames) if frames else None
+    return LoadInterrupted(f"{text}.", exception)
 
 
 def place_of(exception: RemoteException, model_file: str) -> str:

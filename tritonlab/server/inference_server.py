@@ -282,6 +282,10 @@ class InferenceServer:
         """Every request in flight, also those of versions that are being unloaded, oldest first."""
         return survey(self._control.running(), self._parts.executor.calls(), self.clock.now())
 
+    def stop_loading(self, name: str) -> None:
+        """Ends the loads of a model that go on; they fail."""
+        self._control.stop_loading(name)
+
     def draining(self, name: str = "") -> list[Ending]:
         """The versions, of one model or all, that serve no new requests and have not ended, oldest first."""
         return self._control.draining(name)

@@ -57,7 +57,7 @@ class Options:
     warm: int | None = None
     #: how long a request may wait before a warning in `logs()` says what for (0: for ever)
     watchdog_seconds: float = 10.0
-    #: how long a version that a reload has replaced may go on with its last requests before it is killed (0: for ever,
-    #: as in Triton)
-    drain_seconds: float = 0.0
+    #: how long a version that a reload has replaced may go on with its last requests before it is killed; None
+    #: is for ever, as in Triton
+    drain_seconds: float | None = None
     clock: Clock | None = None

@@ -81,7 +81,7 @@ def test_the_token_is_shown_once_and_how_it_is_sent(notebook: Notebook, workspac
     assert "--no-token" in shown and "--allow-model-control=true" in shown
     later = [notebook.run(cell).text for cell in ("%triton serve", "%triton status", "endpoints", "%triton logs")]
     assert not [text for text in later if token in text]
-    assert token not in notebook.run("%triton status").result._repr_html_()
+    assert token not in notebook.run("%triton status").result.html()
     again = token_of(notebook.run(f"%triton serve {ANY_PORTS} --allow-grpc=false").text)
     assert again != token
 
@@ -150,7 +150,7 @@ def test_a_cell_that_runs_again_changes_what_clients_get(served: Endpoints, note
 
 def test_the_status_shows_it_while_it_is_open(served: Endpoints, notebook: Notebook) -> None:
     assert f"gRPC     {served.places['GRPC']}" in notebook.run("%triton status").text
-    assert served.grpc in notebook.run("%triton status").result._repr_html_()
+    assert served.grpc in notebook.run("%triton status").result.html()
     notebook.run("%triton stop")
     assert "gRPC" not in notebook.run("%triton status").text
 

@@ -206,3 +206,25 @@ def test_an_interrupt_shows_where_the_model_was(notebook: Any) -> None:
     assert re.search(shown, result.text)
     assert f"Cell In[{model}], line 6, in execute\n    for _ in" in result.text
     assert "tritonlab" not in result.text
+
+
+LOADS = """%%triton_model m
+import os, signal, time
+class TritonPythonModel:
+    def initialize(self, args):
+        os.kill(KERNEL, signal.SIGINT)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("before", ["", "%%triton_model m\nclass TritonPythonModel:\n    def execute(self, r): pass"])
+def test_an_interrupted_load_shows_where_the_model_was(notebook: Any, before: str) -> None:
+    if before:
+        notebook.run(before)
+    result = notebook.run(LOADS.replace("KERNEL", str(os.getpid())))
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    lines = result.text.splitlines()
+    assert f"Cell In[{notebook.number()}], line 6, in initialize()" in lines
+    assert "KeyboardInterrupt: the load of 'm_0' was interrupted here" in lines
+    assert "tritonlab/" not in result.text
+    assert ("keeps serving" in result.text) == bool(before)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from tritonlab.ipc.stub_log import LogRecord
-from tritonlab.notebook.views.card import ModelCard, card_html, card_text
+from tritonlab.notebook.views.card import card_body, card_text, still_html
 from tritonlab.notebook.views.model_facts import ModelFacts, TensorFacts, duration_text
 from tritonlab.server.api.model_signature import shape_text
 
@@ -38,24 +39,38 @@ def test_warnings_output_and_the_kept_version_are_on_it() -> None:
 
 
 def test_html_escapes_what_the_author_wrote() -> None:
-    html = card_html(replace(FACTS, name="<script>", log=(LINE,), warnings=("1 < 2",)))
+    html = card_body(replace(FACTS, name="<script>", log=(LINE,), warnings=("1 < 2",)))
     assert "<script>" not in html and "&lt;script&gt;" in html
     assert "&lt;b&gt;careful&lt;/b&gt;" in html
     assert "1 &lt; 2" in html
     assert "batch ≤ 8" in html
 
 
-def test_a_card_has_both_forms_for_the_frontend() -> None:
-    card = ModelCard(FACTS)
-    assert repr(card) == card_text(FACTS)
-    assert card._repr_html_() == card_html(FACTS)
+def test_a_card_without_a_kernel_says_when_it_was_so() -> None:
+    facts = replace(FACTS, draining=("an old one hangs",))
+    html = still_html(facts, time.mktime((2026, 11, 22, 14, 2, 0, 0, 0, -1)))
+    assert "<span class='tl-state tl-good'>was READY at 14:02, 22 Nov 2026</span>" in html
+    assert "an old one hangs" in card_body(facts) and "an old one hangs" not in html
+
+
+def test_a_load_that_goes_on_or_failed_says_so() -> None:
+    loading = replace(FACTS, state="LOADING", loading=3.25, log=(LINE,) * 9)
+    assert "<span class='tl-clock' data-age='3.25'>3.2 s</span>" in card_body(loading)
+    assert "<details class='tl-log' open>" in card_body(loading)
+    failed = replace(FACTS, state="FAILED", reason="no <weights>", seconds=None)
+    assert "tl-bad-note tl-text'>no &lt;weights&gt;</div>" in card_body(failed)
+    assert "  no <weights>" in card_text(failed)
+
+
+def test_the_text_has_forty_lines_at_most() -> None:
+    assert len(card_text(replace(FACTS, log=(LINE,) * 300)).splitlines()) <= 40
 
 
 def test_many_lines_are_folded() -> None:
-    html = card_html(replace(FACTS, log=(LINE,) * 300))
-    assert "300 lines printed while loading" in html and "and 100 more" in html
+    html = card_body(replace(FACTS, log=(LINE,) * 300))
+    assert "300 lines printed while loading" in html and "100 lines before: " in html
     assert "<details class='tl-log'>" in html
-    assert "<details class='tl-log' open>" in card_html(replace(FACTS, log=(LINE,)))
+    assert "<details class='tl-log' open>" in card_body(replace(FACTS, log=(LINE,)))
 
 
 def test_shapes_and_durations_are_for_people() -> None:

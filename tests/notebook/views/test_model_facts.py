@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import re
-import threading
 
 import pytest
 
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.views.card_display import LatestCards
 from tritonlab.notebook.views.model_facts import instance_troubles, model_facts
 from tritonlab.notebook.views.status_table import memory_text, status_table
 from tritonlab.server.api.model import Model
@@ -69,7 +67,7 @@ def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
     assert memory_text(MemoryUse(210 << 20, 96 << 20, 3, 680 << 20, 1.0)).startswith(
         "memory: 210 MB in this kernel, 96 MB in 3 model processes; 680 MB given back at "
     )
-    assert said in repr(table) and said in table._repr_html_()
+    assert said in repr(table) and said in table.html()
     assert memory_text(MemoryUse(1 << 20, 1 << 20, 1, warm=80 << 20, warm_limit=6 << 30, imports=("torch",))) == (
         "memory: 1 MB in this kernel, 1 MB in 1 model process, 80 of at most 6144 MB kept warm (torch)"
     )
@@ -110,13 +108,3 @@ def test_what_triton_would_pass_on_unsaid_is_in_card_and_log_once(workspace: Wor
     assert [warning for warning in model_facts(workspace, again).warnings if "outputs: " in warning] == []
     list(again.infer(inputs={}))
     assert [warning for warning in model_facts(workspace, again).warnings if "outputs: " in warning] == expected[:1]
-
-
-def test_the_latest_card_is_drawn_again_for_it(workspace: Workspace) -> None:
-    drawn = threading.Event()
-    LatestCards.of(workspace.server).show("m", drawn.set)
-    assert LatestCards.of(workspace.server) is LatestCards.of(workspace.server)
-    model = workspace.load("m", ODD, options=ConfigOptions(outputs=("OUT:FP64[1]",)))
-    assert not drawn.is_set()
-    list(model.infer(inputs={}))
-    assert drawn.wait(10)

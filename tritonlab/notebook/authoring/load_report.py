@@ -1,8 +1,11 @@
-"""A `LoadReport` tells how the last load of a model went; `PrintedSince` gathers what its new processes print."""
+"""A `LoadReport` tells how the last load of a model went, `LoadProgress` how one goes; `PrintedSince` gathers what its
+new processes print."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +32,18 @@ class LoadReport:
     error: BaseException | None = None
     #: the processes that ran the files as they are on disk now
     pids: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class LoadProgress:
+    """A load that goes on. `started`: `time.perf_counter()`. `thread`: whose interrupt ends it."""
+
+    started: float
+    thread: threading.Thread
+    printed: Callable[[], tuple[LogRecord, ...]]
+
+    def age(self) -> float:
+        return time.perf_counter() - self.started
 
 
 class PrintedSince:

@@ -5,6 +5,7 @@ Every magic, button and public function for writing models is a call of `Workspa
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import MODEL_FILE, Draft, Files, ModelFile, Source, model_path
 from .errors import FileError
-from .load_report import LoadReport, pids_of
+from .load_report import LoadProgress, LoadReport, pids_of
 from .model_directory import ModelDirectory
 from .source_map import SourceMap, whole
 from .written_model import WrittenModel
@@ -50,6 +51,8 @@ class Workspace:
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
+        #: told of a model that was loaded, unloaded, or not; set by whoever shows them
+        self.changed: Callable[[str], None] = lambda name: None
         #: the open ports of the server, while there are any
         self.endpoints: Endpoints | None = None
         #: what `%triton trace` collects, while it does
@@ -97,7 +100,19 @@ class Workspace:
             if if_changed and written.serves_draft():
                 written.map_lines()  # the cells may have run again, under other numbers
                 return self.server.model(name)
-            return written.load(started)
+            try:
+                return written.load(started)
+            finally:
+                self.changed(name)
+
+    def stop_loading(self, name: str) -> None:
+        """Ends a load that goes on: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does,
+        and ModelLoadError elsewhere. Does not wait for that."""
+        progress, main = self.loading(name), threading.main_thread()
+        if progress is None or progress.thread is not main or main.ident is None:
+            self.server.stop_loading(name)
+        else:  # to the thread: a signal to the process may be taken by another, and the main thread would sleep on
+            signal.pthread_kill(main.ident, signal.SIGINT)
 
     def write_file(self, name: str, path: str, content: bytes | str, *, body: CellBody | None = None) -> str:
         """Adds a helper file to the model, used from the next load on. Returns its path in the model directory.
@@ -128,7 +143,7 @@ class Workspace:
             written.draft = replace(written.draft, cell_config=said)
         return config
 
-    # The next three are asked by views while a load holds the lock, and need none: what they read is replaced whole.
+    # The next four are asked by views while a load holds the lock, and need none: what they read is replaced whole.
 
     def draft(self, name: str) -> Draft:
         """What the notebook has said about the model so far."""
@@ -139,6 +154,11 @@ class Workspace:
         """How the model's last load went; None for one this workspace never loaded."""
         written = self._models.get(name)
         return written.report if written is not None else None
+
+    def loading(self, name: str) -> LoadProgress | None:
+        """The load that goes on, if one does."""
+        written = self._models.get(name)
+        return written.progress if written is not None else None
 
     def names(self) -> list[str]:
         """The models this notebook has written and those the server knows, in alphabetical order."""
@@ -183,6 +203,7 @@ class Workspace:
                 written = self._models.get(name)
                 if written is not None and written.report is not None:
                     written.report = replace(written.report, ready_at=0.0, error=None)
+            self.changed(name)
 
     def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
         """Opens the server's endpoints, in the place of those that are open; without any argument those may stay.

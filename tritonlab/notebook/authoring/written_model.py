@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...core.status import ModelError, TritonError
+from ...core.status import LoadInterrupted, ModelError, TritonError
 from .draft import MODEL_FILE, Draft, ModelFile
 from .errors import FileError
-from .load_report import LoadReport, PrintedSince, pids_of
+from .load_report import LoadProgress, LoadReport, PrintedSince, pids_of
 from .model_directory import ModelDirectory, Stamp, stamp_of
 from .source_map import Segment, SourceMap, located
 from .syntax import check_syntax
@@ -31,6 +32,8 @@ class WrittenModel:
         self.name = name
         self.draft = Draft(name)
         self.report: LoadReport | None = None
+        #: the load that goes on, if one does
+        self.progress: LoadProgress | None = None
         self._server = server
         self._directory = directory
         self._sources = sources
@@ -64,12 +67,13 @@ class WrittenModel:
         before, ready_at = self.report, self.report.ready_at if self.report is not None else 0.0
         known = self.map_lines()
         printed, error = PrintedSince(self._server, self.name), None
+        self.progress = LoadProgress(started, threading.current_thread(), printed.records)
         try:
             self._write(files)
             model = self._server.load(self.name)
         except BaseException as failure:
             error = failure
-            if isinstance(failure, ModelError) and failure.exception is not None:
+            if isinstance(failure, (ModelError, LoadInterrupted)) and failure.exception is not None:
                 failure.exception = located(failure.exception, self._sources.locate)
             if ready_at:
                 self._put_back(known)
@@ -86,6 +90,7 @@ class WrittenModel:
             else:
                 pids = frozenset(record.pid for record in log) | pids_of(self._server, self.name)
             self.report = LoadReport(self.name, time.perf_counter() - started, log, ready_at, error, pids)
+            self.progress = None
 
     def _write(self, files: Mapping[str, ModelFile]) -> None:
         """Raises ModelLoadError for a model.py that is not Python; then nothing is written."""

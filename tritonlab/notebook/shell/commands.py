@@ -19,14 +19,14 @@ from ...server.api.request_maker import make_tensors
 from ..authoring.cells import user_namespace
 from ..authoring.errors import FileError, OptionError
 from ..authoring.workspace import UNLOAD_SECONDS, Workspace
-from ..views.actions import DEFAULT_DIRECTORY
-from ..views.card_display import show_card
+from ..views.card_display import LoadingCard, show_card
 from ..views.draining import draining_text
+from ..views.export_panel import DEFAULT_DIRECTORY
 from ..views.opening import KINDS, open_view
 from ..views.playground import Playground
 from ..views.record_view import RecordView
 from ..views.statistics_text import statistics_text
-from ..views.status_table import status_table
+from ..views.status_table import StatusView
 from .logs import LogView, Places
 from .parsing import parse, unknown
 
@@ -73,14 +73,13 @@ class Subcommand:
 
 def _status(context: Context, arguments: argparse.Namespace) -> Any:
     if arguments.name is None:
-        return status_table(context.workspace)
-    return show_card(context.shell, context.workspace, context.model(arguments.name))
+        return StatusView(context.workspace)
+    return show_card(context.workspace, context.model(arguments.name))
 
 
 def _load(context: Context, arguments: argparse.Namespace) -> None:
-    model = context.workspace.load(arguments.name, arguments.path, config=arguments.config)
-    bind(context.shell, model)
-    show_card(context.shell, context.workspace, model)
+    with LoadingCard(context.workspace, arguments.name):
+        bind(context.shell, context.workspace.load(arguments.name, arguments.path, config=arguments.config))
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> Text | None:

@@ -15,7 +15,7 @@ from ..authoring.cells import cell_label, running_body
 from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
 from ..authoring.workspace import Workspace
-from ..views.card_display import show_card
+from ..views.card_display import LoadingCard
 from . import commands
 from .completion import install_completion
 from .logs import Places
@@ -180,16 +180,9 @@ class TritonMagics(Magics):
     def _load(self, name: str, *, quiet: bool, source: Source | None = None, **settings: Any) -> None:
         """Loads a model and shows its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
-        try:
+        with LoadingCard(workspace, name, quiet):
             model = workspace.load(name, source, **settings)
-        except Exception:
-            report = workspace.report(name)
-            if report is not None and report.error is not None and report.ready_at:
-                show_card(self.shell, workspace, workspace.server.model(name))
-            raise
-        commands.bind(self.shell, model)
-        if not quiet:
-            show_card(self.shell, workspace, model)
+            commands.bind(self.shell, model)
 
 
 def register(shell: Any, workspace: Callable[[], Workspace]) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ...core.model_config import ConfigError
-from ...core.status import EnsembleError, ModelError, ModelLoadError, TritonError
+from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException, TritonError
 from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.config_text import ConfigTextError
 from ..authoring.errors import NotebookError
@@ -58,6 +58,8 @@ class Tracebacks:
         if isinstance(error, RequestInterrupted):
             report = self._places(str(error))
             return [*self._calling(error, ""), *([report] if report else [])]
+        if isinstance(error, LoadInterrupted) and error.exception is not None:
+            return self._trace(error.exception, self._callers(error))
         lines = self._calling(error, str(error).rstrip("\n"))
         if isinstance(error, ModelError):
             if error.reason and error.reason != error.message:
@@ -72,12 +74,13 @@ class Tracebacks:
         """Returns the author's traceback without colours; "" if the error is not the author's."""
         if not isinstance(error, ModelError) or error.exception is None:
             return ""
-        text = _COLOUR.sub("", "\n".join(self._trace(error, None)))
+        text = _COLOUR.sub("", "\n".join(self._trace(error.exception, None)))
         return text.replace(f"#{_MAGIC}", _MAGIC).strip("-\n")
 
     def _author(self, error: ModelError) -> list[str]:
         """Returns the author's traceback, below the frames that called the model, and what a client is told."""
-        lines = self._trace(error, self._callers(error)) + _printed(error)
+        assert error.exception is not None
+        lines = self._trace(error.exception, self._callers(error)) + _printed(error)
         if not isinstance(error, ModelLoadError):
             told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
             lines += ["", f"A client gets ({error.code.text}): {told}"]
@@ -91,9 +94,8 @@ class Tracebacks:
         advice = hint(text, self._config_of, self._names)
         return f"Hint: {advice}" + "." * (not advice.endswith("?")) if advice else ""
 
-    def _trace(self, error: ModelError, callers: TracebackType | None) -> list[str]:
-        assert error.exception is not None
-        remote = located(error.exception, self._locate)
+    def _trace(self, remote: RemoteException, callers: TracebackType | None) -> list[str]:
+        remote = located(remote, self._locate)
         exception = as_exception(remote, callers)
         if isinstance(exception, SyntaxError):
             frames = traceback.extract_tb(exception.__traceback__)
@@ -145,7 +147,7 @@ def install(tracebacks: Tracebacks) -> None:
     def _render_traceback_(error: BaseException) -> list[str]:
         return tracebacks.render(error)
 
-    for kind in (TritonError, ConfigError, NotebookError, RequestInterrupted):
+    for kind in (TritonError, ConfigError, NotebookError, RequestInterrupted, LoadInterrupted):
         setattr(kind, _render_traceback_.__name__, _render_traceback_)
 
 

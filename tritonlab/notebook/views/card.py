@@ -1,79 +1,85 @@
-"""The compact card of a model: text, HTML for light and dark themes, and buttons where ipywidgets is installed."""
+"""The compact card of a model as text and as HTML, for light and dark themes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from .model_facts import ModelFacts, StepFacts, TensorFacts, duration_text
-from .theme import STYLE
 
 _SHOWN_LOG_LINES = 200
 _OPEN_LOG_LINES = 3
-
-
-class ModelCard:
-    """What a frontend displays of `facts`. A snapshot: nothing is asked of the server later."""
-
-    def __init__(self, facts: ModelFacts) -> None:
-        self.facts = facts
-
-    def __repr__(self) -> str:
-        return card_text(self.facts)
-
-    def _repr_html_(self) -> str:
-        return card_html(self.facts)
+#: With the rest of a card that makes 40 lines at most, which programs read whole.
+_TEXT_LOG_LINES = 20
 
 
 def card_text(facts: ModelFacts) -> str:
     """The card for a terminal."""
-    lines = [f"{facts.name}  {facts.state}  {_headline(facts)}"]
+    lines = ["  ".join(filter(None, [facts.name, facts.state, _headline(facts)]))]
     width = max((len(t.name) for t in (*facts.inputs, *facts.outputs)), default=0)
     for role, tensors in (("send", facts.inputs), ("get", facts.outputs)):
         for t in tensors:
             lines.append(f"  {role:<5} {t.name:<{width}}  {t.datatype:<6} {t.shape}" + ("  optional" * t.optional))
     longest = max((len(step.model) for step in facts.steps), default=0)
     lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
-    lines += [f"  {facts.kept}"] if facts.kept else []
+    lines += [f"  {text}" for text in (facts.kept, facts.reason, *facts.draining) if text]
     lines += [f"  warning: {warning}" for warning in facts.warnings]
-    lines += [f"  | {record.text}" for record in facts.log[:_SHOWN_LOG_LINES]]
+    lines += [f"  | {record.text}" for record in facts.log[-_TEXT_LOG_LINES:]]
     return "\n".join(lines)
 
 
-def card_html(facts: ModelFacts) -> str:
-    """The card for a notebook. Every class is ours, every colour a theme variable with a fall-back."""
+def still_html(facts: ModelFacts, when: float) -> str:
+    """The card where no kernel stands behind it: what it was like at `when`, wall clock seconds."""
+    state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
+    shown = replace(facts, draining=(), loading=None)  # nobody could end what hangs
+    return f"<div class='tl-card' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
+
+
+def card_body(facts: ModelFacts, state: str = "") -> str:
+    """What a card shows, but for its buttons. Every class is ours, every colour a theme variable with a fall-back.
+    `state`: in the place of the state's word."""
     tone = _tone(facts)
     head = (
-        f"<span class='tl-dot tl-{tone}'></span><span class='tl-name'>{escape(facts.name)}</span>"
-        f"<span class='tl-state tl-{tone}'>{escape(facts.state)}</span>"
-        f"<span class='tl-dim'>{escape(_headline(facts))}</span>"
+        f"<span class='tl-dot tl-{tone}'></span> <span class='tl-name'>{escape(facts.name)}</span> "
+        f"<span class='tl-state tl-{tone}'>{escape(state or facts.state)}</span> "
+        f"<span class='tl-dim'>{_clock(facts)}{escape(_headline(facts))}</span>"
     )
     return (
-        f"{STYLE}<div class='tl-card' data-state='{escape(facts.state)}'><div class='tl-head'>{head}</div>"
+        f"<div class='tl-head'>{head}</div>"
         + _note(facts.kept, "warn")
+        + _note(facts.reason, "bad")
+        + "".join(_note(text, "warn") for text in facts.draining)
         + _tensor_table(facts.inputs, facts.outputs)
         + _step_table(facts.steps)
         + "".join(_note(warning, "warn") for warning in facts.warnings)
         + _log(facts)
-        + "</div>"
     )
 
 
+def _clock(facts: ModelFacts) -> str:
+    """The module of the card moves it on."""
+    if facts.loading is None:
+        return ""
+    return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> "
+
+
 def _headline(facts: ModelFacts) -> str:
-    parts = [f"version {facts.version}"]
-    if facts.seconds is not None:
-        parts.append(f"ready in {duration_text(facts.seconds)}")
-    return " · ".join([*parts, facts.instances, facts.batching])
+    ready = f"ready in {duration_text(facts.seconds)}" if facts.seconds is not None else ""
+    return " · ".join(filter(None, [f"version {facts.version}", ready, facts.instances, facts.batching]))
 
 
 def _tone(facts: ModelFacts) -> str:
-    if facts.kept:
+    if facts.state in ("FAILED", "NOT READY"):
+        return "bad"
+    if facts.kept or facts.state in ("LOADING", "UNLOADING"):
         return "warn"
     return "good" if facts.state == "READY" else "off"
 
 
 def _note(text: str, tone: str) -> str:
-    return f"<div class='tl-note tl-{tone}-note'>{escape(text)}</div>" if text else ""
+    return f"<div class='tl-note tl-{tone}-note tl-text'>{escape(text)}</div>" if text else ""
 
 
 def _tensor_table(inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts]) -> str:
@@ -105,11 +111,12 @@ def _log(facts: ModelFacts) -> str:
     count = len(facts.log)
     lines = [
         f"<div class='tl-{record.stream} tl-{record.level.lower()}'>{escape(record.text) or '&nbsp;'}</div>"
-        for record in facts.log[:_SHOWN_LOG_LINES]
+        for record in facts.log[-_SHOWN_LOG_LINES:]
     ]
     if count > len(lines):
-        lines.append(f"<div class='tl-dim'>… and {count - len(lines)} more: %triton logs {escape(facts.name)}</div>")
+        before = f"<div class='tl-dim'>{count - len(lines)} lines before: %triton logs {escape(facts.name)}</div>"
+        lines.insert(0, before)
     title = "1 line printed while loading" if count == 1 else f"{count} lines printed while loading"
-    opened = " open" if count <= _OPEN_LOG_LINES else ""
+    opened = " open" if count <= _OPEN_LOG_LINES or facts.state in ("LOADING", "FAILED") else ""
     body = f"<div class='tl-lines'>{''.join(lines)}</div>"
     return f"<details class='tl-log'{opened}><summary>{title}</summary>{body}</details>"

@@ -1,76 +1,72 @@
-"""Puts a model's card, and its buttons where they work, into the output of the running cell."""
+"""Puts a model's card into the output of the running cell: at once, or while it still loads."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import importlib.util
+import contextvars
 import threading
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING
 
-from ...core.instrument import Instrument
-from ...core.status import TritonError
 from ..authoring.workspace import Workspace
-from .actions import CardActions
-from .card import ModelCard
-from .model_facts import model_facts
+from .live_card import LiveCard
+from .model_states import ModelStates
+from .widget import in_kernel
 
 if TYPE_CHECKING:
-    from ...ipc.stub_log import LogRecord
     from ...server.api.model import Model
-    from ...server.api.server import Server
+
+#: Seconds of loading after which the card is shown before its end. Most loads take 30 to 100 ms.
+_PATIENCE = 0.3
 
 
-def show_card(shell: Any, workspace: Workspace, model: Model) -> None:
-    """Displays the card of `model`.
+def show_card(workspace: Workspace, model: Model) -> None:
+    """Displays the card of `model` below the running cell."""
+    workspace.changed = ModelStates.of(workspace.server).poke
+    LiveCard(workspace, model.name, workspace.describe_error).show()
 
-    The card and the buttons are two outputs: a saved notebook keeps the card, while the buttons need a kernel.
+
+class LoadingCard:
+    """Shows the card of a model that loads meanwhile: `with LoadingCard(workspace, name): workspace.load(name, …)`.
+
+    A quick load shows it when it has ended, a slow one before, with the output, the time and Stop. A load that fails
+    shows it if it was slow, or if a version from before keeps serving: the error says the rest. `quiet`: no card.
     """
-    display = importlib.import_module("IPython.display").display
-    facts = model_facts(workspace, model)
-    handle = display(ModelCard(facts), display_id=True)
-    # a terminal has no kernel: it would print the card again, and the widgets' repr
-    if getattr(shell, "kernel", None) is None:
-        return
-    LatestCards.of(workspace.server).show(model.name, lambda: handle.update(ModelCard(model_facts(workspace, model))))
-    if importlib.util.find_spec("ipywidgets") is None:
-        return
 
-    def unloaded() -> None:
-        handle.update(ModelCard(replace(facts, state="UNLOADED", seconds=None, kept="", log=())))
+    def __init__(self, workspace: Workspace, name: str, quiet: bool = False) -> None:
+        self._workspace = workspace
+        self._name = name
+        self._quiet = quiet
+        self._lock = threading.Lock()  # guards the next two
+        self._over = False
+        self._shown = False
+        # a thread displays below the running cell only in the context of that cell
+        context = contextvars.copy_context()
+        self._timer = threading.Timer(_PATIENCE, context.run, (self._show_meanwhile,))
 
-    display(CardActions(workspace, model, workspace.describe_error, unloaded).widget)
+    def __enter__(self) -> None:
+        self._workspace.changed = ModelStates.of(self._workspace.server).poke
+        if not self._quiet and in_kernel():
+            self._timer.daemon = True
+            self._timer.start()
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._over = True
+        report = self._workspace.report(self._name)
+        kept = report is not None and report.error is not None and report.ready_at
+        if self._shown:
+            return  # it follows the model
+        if kept if error is not None else not self._quiet:
+            self._show()
 
-class LatestCards(Instrument):
-    """Draws the latest card of a model again when there is a warning about what the model answers."""
+    def _show_meanwhile(self) -> None:
+        with self._lock:
+            if not self._over and self._workspace.loading(self._name) is not None:
+                self._shown = True
+                self._show()
 
-    def __init__(self) -> None:
-        self._cards: dict[str, Callable[[], None]] = {}
-
-    @staticmethod
-    def of(server: Server) -> LatestCards:
-        """The server's own, made at the first use."""
-        for one in server.instruments:
-            if isinstance(one, LatestCards):
-                return one
-        cards = LatestCards()
-        server.instruments.add(cards)
-        return cards
-
-    def show(self, model: str, draw: Callable[[], None]) -> None:
-        """`draw` draws the card of `model` from now on."""
-        self._cards[model] = draw
-
-    def log(self, record: LogRecord) -> None:
-        draw = self._cards.get(record.model)
-        if draw is not None and record.unchecked:
-            # on a thread of its own: the one that logs may hold what the card asks for
-            threading.Thread(target=_draw, args=(draw,), name="card", daemon=True).start()
-
-
-def _draw(draw: Callable[[], None]) -> None:
-    with contextlib.suppress(TritonError):  # unloaded meanwhile
-        draw()
+    def _show(self) -> None:
+        LiveCard(self._workspace, self._name, self._workspace.describe_error, kept=True).show()

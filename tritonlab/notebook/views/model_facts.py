@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.data_type import DataType
+from ...core.status import TritonError
 from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
+from .draining import draining_text
 
 if TYPE_CHECKING:
     from ...ipc.stub_log import LogRecord
@@ -39,7 +41,8 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """A model version as its card shows it. `seconds`: how long this notebook took to load it, else None."""
+    """A model as its card shows it. `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED
+    or FAILED (its last load). `seconds`: how long this notebook took to load it, else None."""
 
     name: str
     version: int
@@ -55,6 +58,12 @@ class ModelFacts:
     log: tuple[LogRecord, ...] = ()
     #: why the last load failed, if the version shown here is an earlier one
     kept: str = ""
+    #: why it is FAILED
+    reason: str = ""
+    #: seconds that it has been loading for
+    loading: float | None = None
+    #: what serves no more and has not ended, a sentence each
+    draining: tuple[str, ...] = ()
 
     @property
     def call(self) -> str:
@@ -63,13 +72,48 @@ class ModelFacts:
         return f"{variable}({', '.join(f'{tensor.name}=…' for tensor in self.inputs if not tensor.optional)})"
 
 
+def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = None) -> ModelFacts:
+    """The facts about a model now, whatever has become of it. `last`: those of before, which say what it looked like
+    where the server no longer knows."""
+    model = workspace.server.model(name)
+    try:
+        facts = model_facts(workspace, model)
+    except TritonError:
+        facts = _without_server(workspace, model, last)
+    progress = workspace.loading(name)
+    if progress is not None:
+        kept = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
+        log, reason = progress.printed(), ""
+        facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
+    return replace(facts, draining=tuple(map(draining_text, workspace.server.draining(name))))
+
+
+def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:
+    """Of a model that does not serve."""
+    report = workspace.report(model.name)
+    base = last or ModelFacts(model.name, workspace.draft(model.name).version, "", None, "", "")
+    state, reason = model.state, model.reason.split("\n\nAt:", 1)[0]
+    if workspace.server.draining(model.name):  # `model.state` is of its highest version, which may have ended long ago
+        state, reason = "UNLOADING", ""
+    elif report is not None and report.error is not None:
+        words = reason if state == "UNAVAILABLE" and reason != "unloaded" else str(report.error)
+        state, reason = "FAILED", words.strip() or "The load was interrupted."
+    elif state == "UNAVAILABLE":
+        state, reason = ("UNLOADED", "") if reason in ("", "unloaded") else ("FAILED", reason)
+    elif state == "UNKNOWN":
+        state = "NOT LOADED"
+    log = report.log if report is not None and state == "FAILED" else ()
+    return replace(base, state=state, reason=reason, seconds=None, kept="", loading=None, warnings=(), log=log)
+
+
 def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
-    """The facts about `model` now, and about how its last load went."""
+    """The facts about `model`, which serves, and about how its last load went. Raises TritonError if it does not."""
     config = model.config()
     version = max(int(number) for number in model.metadata()["versions"])
     report = workspace.report(model.name)
     draft = workspace.draft(model.name)
     steps = _steps(config)
+    troubles = instance_troubles(model.instances())
     kept = ""
     if report is not None and report.error is not None and report.ready_at:
         since = time.strftime("%H:%M:%S", time.localtime(report.ready_at))
@@ -77,7 +121,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     return ModelFacts(
         name=model.name,
         version=version,
-        state=model.state,
+        state="NOT READY" if troubles and model.state == "READY" else model.state,
         seconds=report.seconds if report is not None and not kept else None,
         instances=_count(len(steps), "step") if steps else _instances(model.instances()),
         batching=_batching(config) + (", decoupled" if _decoupled(config) else ""),
@@ -85,7 +129,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         outputs=_tensors(config, "output"),
         steps=steps,
         warnings=(
-            *instance_troubles(model.instances()),
+            *troubles,
             *(_warnings(config, version, draft) if not kept else ()),
             *workspace.output_warnings(model.name),
         ),

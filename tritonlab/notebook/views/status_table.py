@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from ...server.observe.idle_memory import MemoryUse
 from ..authoring.workspace import Workspace
 from .draining import draining_text
 from .model_facts import duration_text, instance_troubles
-from .theme import STYLE
+from .model_states import ModelStates
+from .widget import LiveView, in_kernel
+
+_TONES = {"READY": "good", "LOADING": "warn", "UNLOADING": "warn", "UNLOADED": "off", "NOT LOADED": "off"}
+#: States that change by themselves.
+_MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class StatusRow:
 
 
 class StatusTable:
-    """What `%triton status` shows: a snapshot."""
+    """What `%triton status` shows at one moment."""
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
 
@@ -69,13 +75,13 @@ class StatusTable:
         reasons = [f"{row.name}: {row.reason}" for row in self.rows if row.reason]
         return "\n".join([line.rstrip() for line in lines] + reasons)
 
-    def _repr_html_(self) -> str:
+    def html(self) -> str:
         if not self.rows:
-            return f"{STYLE}<div class='tl-panel tl-dim'>{escape(repr(self))}</div>"
+            return f"<div class='tl-panel tl-dim'>{escape(repr(self))}</div>"
         head = "".join(f"<th>{title}</th>" for title in self.HEAD)
         body = ""
         for row, cells in zip(self.rows, self.cells(), strict=True):
-            tone = "good" if row.state == "READY" else "off" if row.state in ("UNLOADED", "NOT LOADED") else "bad"
+            tone = _TONES.get(row.state, "bad")
             styled = [f"<td class='tl-tensor'>{escape(cells[0])}</td>", f"<td>{escape(cells[1])}</td>"]
             styled += [f"<td class='tl-{tone}'>{escape(cells[2])}</td>"]
             styled += [f"<td>{escape(cell)}</td>" for cell in cells[3:]]
@@ -85,7 +91,45 @@ class StatusTable:
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         notes = [f"<div class='tl-note tl-warn-note'>{escape(text)}</div>" for text in self.draining]
         below = [f"<div class='tl-lines tl-dim'>{escape(text)}</div>" for text in (self.memory, self.endpoints) if text]
-        return f"{STYLE}<div class='tl-panel'>{table}{''.join(notes + below)}</div>"
+        return f"<div class='tl-panel'>{table}{''.join(notes + below)}</div>"
+
+
+class StatusView(LiveView):
+    """What `%triton status` shows: it follows the models, and the counts for as long as it is seen."""
+
+    MODULE = "panel.js"
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._states = ModelStates.of(workspace.server)
+        self.table = status_table(workspace)
+        self._at = time.time()
+        super().__init__(html=self.table.html())
+
+    def text(self) -> str:
+        return repr(self.table)
+
+    def html(self) -> str:
+        at = time.strftime("%H:%M:%S, %d %b %Y", time.localtime(self._at))
+        return f"{self.table.html()}<div class='tl-panel tl-dim'>at {at}</div>"
+
+    def show(self, around: Any = None) -> None:
+        super().show(around)
+        if in_kernel():
+            self._states.follow(self.refresh)
+
+    def refresh(self) -> bool:
+        """Looks at the models; True while one is on the move. Called by the store."""
+        before, self.table, self._at = self.table, status_table(self._workspace), time.time()
+        self.update(html=self.table.html())
+        if self.table.rows != before.rows:
+            self.freeze()
+        return any(row.state in _MOVING for row in self.table.rows) or bool(self.table.draining)
+
+    def heard(self, content: Mapping[str, Any]) -> None:
+        self.table, self._at = status_table(self._workspace), time.time()
+        self.update(html=self.table.html())
+        self.send({})  # the question is answered
 
 
 def status_table(workspace: Workspace) -> StatusTable:
@@ -97,7 +141,8 @@ def status_table(workspace: Workspace) -> StatusTable:
         found = sorted(version for model, version in versions if model == name)
         if not found:
             reason = str(report.error).strip() if report is not None and report.error is not None else ""
-            rows.append(StatusRow(name, "", "NOT LOADED", reason=reason))
+            loading = workspace.loading(name) is not None
+            rows.append(StatusRow(name, "", "LOADING" if loading else "NOT LOADED", reason="" if loading else reason))
         for version in found:
             model = versions[name, version]
             if model.state != "READY":

@@ -110,8 +110,8 @@ class LiveView:
     def show(self, around: Any = None) -> None:
         """Displays both forms. `around`: a widget that holds this one's, to be shown in its place."""
         _display(self._bundle(), display_id=self.id)
-        self._shown = True
-        shown = around or (self.widget if in_kernel() else None)
+        self._shown = in_kernel()  # a terminal would print it again
+        shown = around or (self.widget if self._shown else None)
         if shown is not None:
             view = {"version_major": 2, "version_minor": 0, "model_id": shown.model_id}
             _display({_WIDGET_VIEW: view, "text/plain": "", "text/html": ""})

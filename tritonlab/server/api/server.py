@@ -184,6 +184,10 @@ class Server:
         """
         return [held.to_dict() for held in self._core.requests()]
 
+    def stop_loading(self, name: str) -> None:
+        """Ends the loads of a model that go on: they raise ModelLoadError. What serves is left alone."""
+        self._core.stop_loading(name)
+
     def draining(self, model: str | None = None) -> list[dict[str, Any]]:
         """The versions that a reload or an unload took out of service and that have not ended, oldest first.
 

@@ -104,8 +104,11 @@ class Endings:
         wanted = set(identifiers)
         return [ending for ending in list(self._running) if ending.version.identifier in wanted]
 
-    def limit(self, endings: Sequence[Ending], seconds: float) -> None:
-        """What has not ended after so many seconds is ended then. Does not block."""
+    def limit(self, endings: Sequence[Ending], seconds: float | None) -> None:
+        """What has not ended after so many seconds is ended then; without a number it ends by itself. Does not
+        block."""
+        if seconds is None:
+            return
         nanoseconds = int(seconds * 1e9)
         for ending in endings:
             limit = self._clock.now() + nanoseconds

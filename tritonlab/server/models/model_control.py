@@ -32,7 +32,7 @@ class ModelControl:
         mode: str,
         on_state: Callable[[ModelVersion, str], None],
         on_wait: Callable[[ModelVersion, str], None],
-        drain_seconds: float = 0,
+        drain_seconds: float | None = None,
     ) -> None:
         self.repository = repository
         #: by identifier; requests look here without a lock
@@ -124,8 +124,7 @@ class ModelControl:
             model.ended.pop(number, None)
         replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
         endings = [self._endings.end(model, version) for version in replaced]
-        if self._drain_seconds > 0:
-            self._endings.limit(endings, self._drain_seconds)
+        self._endings.limit(endings, self._drain_seconds)
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4), and
@@ -159,7 +158,7 @@ class ModelControl:
             endings += self.draining(name)
         if wait:
             self._endings.wait(list(dict.fromkeys(endings)), timeout)
-        elif timeout is not None:
+        else:
             self._endings.limit(list(dict.fromkeys(endings)), timeout)
 
     def unload_model(self, identifier: str, unload_dependents: bool = False) -> list[Ending]:
@@ -193,6 +192,10 @@ class ModelControl:
     def draining(self, name: str = "") -> list[Ending]:
         """The versions, of one model or all, that serve no new requests and have not ended, oldest first."""
         return self._endings.of([model.identifier for model in self.models.known(name)])
+
+    def stop_loading(self, name: str) -> None:
+        """Has what loads now of the models of this name fail."""
+        self._loader.end(name)
 
     def kill(self, endings: Sequence[Ending]) -> None:
         """Ends them at once. Blocking, some seconds at most."""

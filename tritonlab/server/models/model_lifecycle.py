@@ -126,7 +126,7 @@ class ModelVersion:
             self.advance(ModelEvent.FAILED, f"{error.code.text}: {error.message}")
             raise
         except BaseException as error:
-            self.advance(ModelEvent.FAILED, f"{type(error).__name__} while loading")
+            self.advance(ModelEvent.FAILED, str(error) or f"{type(error).__name__} while loading")
             raise
         self.load_ns = clock.now() - started
         self.advance(ModelEvent.LOADED)

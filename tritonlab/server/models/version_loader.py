@@ -87,6 +87,12 @@ class VersionLoader:
             self._loading.discard(version)
         return None
 
+    def end(self, name: str) -> None:
+        """Ends what loads of the models of this name; it fails."""
+        for version in list(self._loading):
+            if name in (version.name, version.identifier):
+                version.abort()
+
     def stop(self) -> None:
         """Ends what loads, since it would serve nobody. Again and again, since a load may be between two steps that
         can be ended."""

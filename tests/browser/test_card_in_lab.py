@@ -1,0 +1,194 @@
+"""The card in JupyterLab: it follows the model, its buttons act and say why not, and it is true without a kernel."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.browser.test_notebook_in_lab import MODEL, button
+
+pytestmark = pytest.mark.timeout(300)
+
+SLOW = """%%triton_model slow
+import time
+class TritonPythonModel:
+    def initialize(self, args):
+        for part in range(600):
+            print("fetching part", part, flush=True)
+            time.sleep(0.5)
+
+    def execute(self, requests):
+        return [None for _ in requests]
+"""
+QUICK = SLOW.replace("range(600)", "range(0)")
+DIES = """%%triton_model dies
+import os
+class TritonPythonModel:
+    def initialize(self, args):
+        if os.path.exists("dead"):
+            raise ValueError("not again")
+
+    def execute(self, requests):
+        open("dead", "w").close()
+        os._exit(3)
+"""
+HANGS = """%%triton_model hangs --input IN:FP32[1] --output OUT:FP32[1]
+import time
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(600)
+"""
+
+
+def card(lab: Any, index: int) -> Any:
+    return lab.cell(index).locator(".tl-live .tl-card")
+
+
+def reaches(lab: Any, index: int, state: str, timeout: float = 20) -> Any:
+    found = lab.cell(index).locator(f".tl-live .tl-card[data-state='{state}']")
+    found.wait_for(timeout=timeout * 1000)
+    return found
+
+
+def start(lab: Any, index: int) -> None:
+    """Runs a cell and does not wait for its end."""
+    lab.cell(index).locator(".cm-content").click()
+    lab.page.keyboard.press("Control+Enter")
+
+
+def test_a_card_follows_what_other_cells_do(lab: Any) -> None:
+    config = "%%triton_config add_sub\ninstance_group [ { count: 2 } ]\n"
+    cells = ["%load_ext tritonlab", MODEL, "%triton unload add_sub", config, "%triton status"]
+    lab.jupyter.write("follow.ipynb", cells)
+    lab.open("follow.ipynb")
+    lab.run(0)
+    lab.run(1)
+    reaches(lab, 1, "READY")
+    lab.run(2)
+    reaches(lab, 1, "UNLOADED")
+    button(lab.cell(1), "Load").click()
+    reaches(lab, 1, "READY")
+    lab.run(3)
+    lab.wait_text(card(lab, 1), "2 instances on CPU")
+    status = lab.run(4)
+    lab.wait_text(status, "READY")
+    button(lab.cell(1), "Unload").click()
+    reaches(lab, 1, "UNLOADED")
+    reaches(lab, 3, "UNLOADED")  # the other card of the model
+    lab.wait_text(status.locator(".tl-live"), "UNLOADED")
+    assert lab.errors == []
+
+
+def test_a_death_is_seen_and_a_failed_button_says_why(lab: Any) -> None:
+    lab.jupyter.write("dies.ipynb", ["%load_ext tritonlab", DIES, "list(dies.infer(inputs={}, raise_on_error=False))"])
+    lab.open("dies.ipynb")
+    lab.run(0)
+    lab.run(1)
+    lab.run(2)
+    reaches(lab, 1, "NOT READY")
+    lab.wait_text(card(lab, 1), "not again")
+    button(lab.cell(1), "Unload").click()
+    reaches(lab, 1, "UNLOADED")
+    button(lab.cell(1), "Load").click()
+    lab.wait_text(card(lab, 1).locator("[role=alert]"), "Cell In[2], line 6")
+    reaches(lab, 1, "FAILED")
+    lab.shot("card_failed", card(lab, 1))
+
+
+def test_a_slow_load_is_seen_and_stopped(lab: Any) -> None:
+    lab.jupyter.write("slow.ipynb", ["%load_ext tritonlab", QUICK, SLOW, "slow.state"])
+    lab.open("slow.ipynb")
+    lab.run(0)
+    lab.run(1)
+    start(lab, 2)
+    reaches(lab, 2, "LOADING")
+    lab.wait_text(card(lab, 2), "fetching part 2")
+    clock = card(lab, 2).locator(".tl-clock")
+    before = float(clock.inner_text().split()[0])
+    lab.page.wait_for_timeout(400)
+    assert float(clock.inner_text().split()[0]) > before
+    lab.shot("card_loading", card(lab, 2))
+    stopped = time.monotonic()
+    button(lab.cell(2), "Stop").click()
+    reaches(lab, 2, "READY")
+    assert time.monotonic() - stopped < 5
+    lab.wait_text(lab.cell(2), "KeyboardInterrupt")
+    lab.wait_text(lab.cell(2), "line 7, in initialize()")
+    lab.wait_text(card(lab, 2), "keeps serving")
+    lab.wait_text(lab.run(3), "READY")
+    lab.shot("card_stopped", card(lab, 2))
+
+
+def test_the_old_process_of_a_hung_model_is_listed_and_killed(lab: Any) -> None:
+    call = "waiting = hangs.infer(inputs={'IN': [1.0]}, raise_on_error=False)"
+    mended = HANGS.replace("time.sleep(600)", "return [None for _ in requests]")
+    wait = "next(waiting).error.message"
+    lab.jupyter.write("hangs.ipynb", ["%load_ext tritonlab", HANGS, call, mended, wait])
+    lab.open("hangs.ipynb")
+    for index in range(4):
+        lab.run(index)
+    lab.wait_text(card(lab, 3), "waits for 1 unanswered request of 'hangs_0'")
+    lab.wait_text(card(lab, 3), "It is killed in ")
+    lab.shot("card_draining", card(lab, 3))
+    start(lab, 4)  # the kernel waits for the model, and the button is served all the same
+    lab.page.wait_for_timeout(300)
+    button(lab.cell(3), "Kill old process").click()
+    lab.wait_text(lab.cell(4), "Server exited before the request completed")
+    card(lab, 3).filter(has_not_text="unanswered request").wait_for()
+
+
+def test_unload_of_a_hung_model_leaves_the_kernel_free(lab: Any) -> None:
+    call = "waiting = hangs.infer(inputs={'IN': [1.0]}, raise_on_error=False)"
+    lab.jupyter.write("unload.ipynb", ["%load_ext tritonlab", HANGS, call, "6 * 7"])
+    lab.open("unload.ipynb")
+    for index in range(3):
+        lab.run(index)
+    button(lab.cell(1), "Unload").click()
+    reaches(lab, 1, "UNLOADING")
+    lab.wait_text(lab.run(3, timeout=3), "42")
+    reaches(lab, 1, "UNLOADED")  # by itself, after 10 seconds
+
+
+def test_running_the_cell_again_keeps_the_form(lab: Any) -> None:
+    lab.jupyter.write("again.ipynb", ["%load_ext tritonlab", MODEL])
+    lab.open("again.ipynb")
+    lab.run(0)
+    lab.run(1)
+    button(lab.cell(1), "Playground").click()
+    button(lab.cell(1), "Send").click()
+    lab.cell(1).locator(".tl-value").first.wait_for()
+    lab.cell(1).locator("select").first.select_option("Typed")
+    lab.cell(1).locator("textarea").first.fill("7.25")
+    before = lab.cell(1).locator(".tl-value").first.inner_text()
+    lab.cell(1).locator(".cm-content").first.click()
+    lab.page.keyboard.press("Control+End")
+    lab.page.keyboard.type("# changed")
+    lab.run(1)
+    lab.cell(1).locator(".tl-value").first.wait_for()
+    assert lab.cell(1).locator("textarea").first.input_value() == "7.25"
+    assert lab.cell(1).locator(".tl-value").first.inner_text() == before
+
+
+def test_a_saved_notebook_says_what_was(lab: Any) -> None:
+    lab.jupyter.write("saved.ipynb", ["%load_ext tritonlab", MODEL])
+    lab.open("saved.ipynb")
+    lab.run(0)
+    lab.run(1)
+    reaches(lab, 1, "READY")
+    button(lab.cell(1), "Playground").click()
+    button(lab.cell(1), "Send").wait_for()
+    lab.page.keyboard.press("Control+s")
+    lab.page.wait_for_timeout(1500)
+    lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    still = lab.cell(1).locator(".tl-static .tl-card")
+    still.filter(has_text="was READY at ").wait_for()
+    (lab.jupyter.notebooks / "opened.ipynb").write_bytes((lab.jupyter.notebooks / "saved.ipynb").read_bytes())
+    lab.open("opened.ipynb")
+    still.filter(has_text="was READY at ").wait_for()
+    lab.page.wait_for_timeout(1500)
+    text = lab.cell(1).locator(".jp-OutputArea").inner_text()
+    assert "displaying widget" not in text and "VBox" not in text
+    assert lab.cell(1).locator(".jp-OutputArea button:visible").count() == 0
+    lab.shot("card_without_kernel", still)

@@ -1,0 +1,162 @@
+"""The card follows its model, and its buttons act, without a frontend."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.serving import eventually
+from tritonlab.core.status import ModelLoadError
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views import live_card, widget
+from tritonlab.notebook.views.live_card import LiveCard
+from tritonlab.notebook.views.model_states import ModelStates
+
+SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
+BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        print('about to fail')\n        1 / 0\n"
+SLOW = """
+import time
+class TritonPythonModel:
+    def initialize(self, args):
+        print("fetching weights", flush=True)
+        time.sleep(600)
+    def execute(self, requests):
+        return [None for _ in requests]
+"""
+HUNG = SOURCE.replace("return [None for", "import time; time.sleep(600); return [None for")
+
+
+@pytest.fixture
+def bundles(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What was displayed, as in a kernel."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(widget, "_display", lambda bundle, **how: found.append(bundle))
+    monkeypatch.setattr(widget, "in_kernel", lambda: True)
+    monkeypatch.setattr(live_card, "in_kernel", lambda: True)
+    return found
+
+
+@pytest.fixture
+def card(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[LiveCard]:
+    workspace.load("m", SOURCE)
+    states = ModelStates.of(workspace.server)
+    workspace.changed = states.poke
+    card = LiveCard(workspace, "m", lambda error: "")
+    card.show()
+    yield card
+    states.leave(card.refresh)
+    states.playgrounds.clear()
+    states.opened.clear()
+
+
+def reaches(card: LiveCard, state: str) -> None:
+    eventually(lambda: card.state["state"] == state)
+
+
+def buttons(card: LiveCard) -> list[str]:
+    return [button["do"] for button in card.state["buttons"]]
+
+
+def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]) -> None:
+    assert (card.state["state"], buttons(card)) == ("READY", ["playground", "export", "unload"])
+    workspace.server.unload("m")
+    reaches(card, "UNLOADED")
+    assert buttons(card) == ["load"]
+    eventually(lambda: "was UNLOADED at " in bundles[-1]["text/html"])
+    workspace.load("m")
+    reaches(card, "READY")
+    eventually(lambda: "was READY at " in bundles[-1]["text/html"])
+    with pytest.raises(ModelLoadError):
+        workspace.load("m", BROKEN)
+    eventually(lambda: "keeps serving" in card.state["html"])
+    assert "about to fail" in card.state["html"]
+    workspace.write_config("m", "max_batch_size: 4")
+    workspace.load("m", SOURCE)
+    eventually(lambda: "requests of up to 4 rows" in card.state["html"] and "keeps" not in card.state["html"])
+
+
+def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:
+    (instance,) = workspace.server.model("m")._found().instances
+    assert instance.stub is not None
+    instance.stub.process.kill()
+    eventually(lambda: workspace.server.model("m").instances()[0]["restarts"] == 1)
+    reaches(card, "READY")
+
+
+def test_unload_and_load_are_buttons(card: LiveCard, workspace: Workspace) -> None:
+    card.press("unload")
+    reaches(card, "UNLOADED")
+    card.press("load")
+    reaches(card, "READY")
+    assert workspace.server.model("m").ready() and card.state["said"] == ""
+
+
+def test_a_button_that_fails_says_why_in_the_card(card: LiveCard, workspace: Workspace) -> None:
+    card.press("unload")
+    workspace._written("m").draft = workspace.draft("m").with_source(BROKEN)
+    card.press("load")
+    assert "division by zero" in card.state["said"] and card.state["busy"] == ""
+    reaches(card, "FAILED")
+    assert buttons(card) == ["load"]
+    card.press("no such button")
+
+
+def test_an_unload_of_a_hung_model_does_not_hold_anybody_up(card: LiveCard, workspace: Workspace) -> None:
+    model = workspace.load("m", HUNG)
+    model.infer(inputs={})
+    eventually(lambda: workspace.server.requests())
+    card.press("unload")
+    reaches(card, "UNLOADING")
+    eventually(lambda: buttons(card) == ["load", "kill"])
+    assert "waits for 1 unanswered request of" in card.state["html"]
+    card.press("kill")
+    reaches(card, "UNLOADED")
+    eventually(lambda: buttons(card) == ["load"] and not workspace.server.draining("m"))
+
+
+def test_a_load_is_seen_and_stopped(card: LiveCard, workspace: Workspace) -> None:
+    failures: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            workspace.load("m", SLOW)
+        except ModelLoadError as error:
+            failures.append(error)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    reaches(card, "LOADING")
+    eventually(lambda: "fetching weights" in card.state["html"])
+    assert buttons(card) == ["stop"] and "tl-clock" in card.state["html"]
+    assert "The version loaded before serves meanwhile." in card.state["html"]
+    card.press("stop")
+    loader.join(10)
+    assert failures
+    reaches(card, "READY")
+
+
+def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Workspace) -> None:
+    card.press("playground")
+    form = card.playground()
+    assert card._panel.children == (form.widget,) and card.state["open"] == "playground"
+    workspace.load("m", SOURCE + "\n# changed\n")
+    again = LiveCard(workspace, "m", lambda error: "", kept=True)
+    again.show()
+    assert again._panel.children == (form.widget,) and again.state["open"] == "playground"
+    other = LiveCard(workspace, "m", lambda error: "")  # of %triton status
+    other.show()
+    assert other._panel.children == ()
+    again.press("playground")
+    assert again._panel.children == ()
+    for each in (again, other):
+        ModelStates.of(workspace.server).leave(each.refresh)
+
+
+def test_the_export_form_comes_and_goes(card: LiveCard) -> None:
+    card.press("export")
+    assert card._panel.children == (card._exporting.widget,)
+    card.press("export")
+    assert card._panel.children == ()

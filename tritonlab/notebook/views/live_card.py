@@ -1,0 +1,187 @@
+"""The card of a model with its buttons: it follows the model, and a button that fails says why in it.
+
+Each button is a call that a notebook can make as well: `press` with its name, or what stands in `_actions`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...core.status import ModelError
+from ..authoring.workspace import Workspace
+from .card import card_body, card_text, still_html
+from .export_panel import ExportPanel
+from .model_facts import ModelFacts, current_facts
+from .model_states import ModelStates
+from .playground import DescribeError, Playground
+from .widget import LiveView, in_kernel
+
+#: What the buttons are called, and what they do, by the state of the model.
+_PLAYGROUND = ("playground", "Playground", "a form for sending requests")
+_EXPORT = ("export", "Export…", "write a model repository for a real server")
+_UNLOAD = ("unload", "Unload", "take the model out of service")
+_LOAD = ("load", "Load", "load the model as it was written last")
+_STOP = ("stop", "Stop", "end the load; what served before goes on")
+_KILL = ("kill", "Kill old process", "end now what serves no more; its requests fail")
+_BUTTONS = {
+    "READY": (_PLAYGROUND, _EXPORT, _UNLOAD),
+    "NOT READY": (_PLAYGROUND, _EXPORT, _UNLOAD),
+    "LOADING": (_STOP,),
+    "UNLOADING": (_LOAD,),
+    "UNLOADED": (_LOAD,),
+    "FAILED": (_LOAD,),
+}
+
+
+class LiveCard(LiveView):
+    """One card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
+
+    `kept`: whether it takes over the form that the model's card had open before, as its cell runs again.
+    """
+
+    MODULE = "card.js"
+
+    def __init__(self, workspace: Workspace, name: str, describe_error: DescribeError, kept: bool = False) -> None:
+        self.name = name
+        self.facts: ModelFacts = current_facts(workspace, name)
+        self._workspace = workspace
+        self._describe_error = describe_error
+        self._drawing = threading.Lock()  # one refresh at a time
+        self._pressing = threading.Lock()  # one action at a time
+        self._states = ModelStates.of(workspace.server)
+        self._kept = kept
+        self._opened = self._states.opened.get(name, "") if kept else ""
+        self._since = time.time()
+        self._exporting: ExportPanel | None = None
+        self._actions: dict[str, Callable[[], object]] = {
+            "playground": lambda: self._toggle("playground"),
+            "export": lambda: self._toggle("export"),
+            "unload": lambda: workspace.unload(name, wait=False),
+            "load": self._load,
+            "stop": lambda: workspace.stop_loading(name),
+            "kill": lambda: workspace.server.kill(name),
+        }
+        self._panel: Any = None
+        super().__init__(**self._drawn(), said="", busy="")
+
+    # -- what is shown
+
+    def text(self) -> str:
+        first, *rest = card_text(self.facts).split("\n")
+        return "\n".join([f"{first} · at {time.strftime('%H:%M:%S', time.localtime(self._since))}", *rest])
+
+    def html(self) -> str:
+        return still_html(self.facts, self._since)
+
+    def _drawn(self) -> dict[str, Any]:
+        facts = self.facts
+        buttons = [*_BUTTONS.get(facts.state, ()), *([_KILL] if facts.draining else [])]
+        return {
+            "state": facts.state,
+            "html": card_body(facts),
+            "buttons": [{"do": do, "label": label, "title": title} for do, label, title in buttons],
+            "open": self._opened,
+        }
+
+    def refresh(self) -> bool:
+        """Looks at the model and shows what it is now; True while that is on the move. Called by the store."""
+        with self._drawing:
+            before, self.facts = self.facts, current_facts(self._workspace, self.name, self.facts)
+            facts = self.facts
+            if facts.state != before.state:
+                self._since = time.time()
+            self.update(**self._drawn())
+            if _lasting(facts) != _lasting(before) and facts.state != "LOADING":
+                self.freeze()
+            self._fill_panel()
+        return facts.state in ("LOADING", "UNLOADING", "NOT READY") or bool(facts.draining)
+
+    def show(self, around: Any = None) -> None:
+        """Displays it; from then on it follows the model."""
+        if not in_kernel() or self.widget is None:
+            super().show()
+            return
+        widgets = importlib.import_module("ipywidgets")
+        self._panel = widgets.VBox([], layout=widgets.Layout(margin="0", overflow="visible"))
+        whole = widgets.VBox([self.widget, self._panel], layout=widgets.Layout(overflow="visible"))
+        whole.add_class("tl-whole")
+        self._fill_panel()
+        super().show(around=whole)
+        self._states.follow(self.refresh, self.name)
+
+    # -- buttons
+
+    def heard(self, content: Mapping[str, Any]) -> None:
+        """On a thread of its own, as this one may be the kernel's main thread, and the model may take its time."""
+        threading.Thread(target=self.press, args=(content.get("do"),), name="card button", daemon=True).start()
+
+    def press(self, do: str) -> None:
+        """Does what the button of that name does. What fails is said in the card, and nowhere else."""
+        action = self._actions.get(do)
+        if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
+            return
+        self.update(busy=do, said="")
+        said = ""
+        try:
+            action()
+        except Exception as error:
+            said = self._words(error)
+        finally:
+            if do != "stop":
+                self._pressing.release()
+        self.update(busy="", said=said)
+        self._states.poke(self.name)
+
+    def _words(self, error: Exception) -> str:
+        trace = self._describe_error(error)
+        reason = error.reason if isinstance(error, ModelError) else ""
+        return trace or reason or str(error) or type(error).__name__
+
+    def _load(self) -> None:
+        if self._workspace.draft(self.name).loadable:
+            self._workspace.load(self.name)
+        else:  # of a repository, not of a cell
+            self._workspace.server.load(self.name)
+
+    def _toggle(self, panel: str) -> None:
+        self._opened = "" if self._opened == panel else panel
+        self._states.opened[self.name] = self._opened
+        if self._opened == "export":
+            self._export().ask()
+        self._fill_panel()
+        self.update(open=self._opened)
+
+    def _fill_panel(self) -> None:
+        """Shows the form that is open, below the buttons, while the model serves."""
+        if self._panel is None:
+            return
+        form = None
+        if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
+            form = self.playground().widget if self._opened == "playground" else self._export().widget
+        children = (form,) if form is not None else ()
+        if self._panel.children != children:
+            self._panel.children = children
+
+    def _export(self) -> ExportPanel:
+        if self._exporting is None:
+            self._exporting = ExportPanel(self._workspace.server.model(self.name))
+        return self._exporting
+
+    def playground(self) -> Playground:
+        """The model's form, the same in all its cards; a new one where the inputs are others."""
+        known = self._states.playgrounds.get(self.name)
+        if known is None:
+            known = Playground(self._workspace.server.model(self.name), self._describe_error)
+            self._states.playgrounds[self.name] = known
+        return known
+
+
+def _lasting(facts: ModelFacts) -> ModelFacts:
+    """What a card without a kernel shows of them."""
+    return replace(facts, draining=(), loading=None)
