@@ -71,7 +71,7 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     lab.open(f"play_{theme}.ipynb")
     lab.run(0)
     output = lab.run(1)
-    card = output.locator(".tl-card")
+    card = output.locator(".tl-live .tl-card")
     card.wait_for()
     assert card.get_attribute("data-state") == "READY"
     assert "[batch ≤ 8, 4]" in card.inner_text()
@@ -120,7 +120,7 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     assert packed.value.path().read_bytes() == repository.with_name(f"models_{theme}-add_sub.zip").read_bytes()
 
     button(output, "Unload").click()
-    output.locator(".tl-card[data-state=UNLOADED]").wait_for()
+    output.locator(".tl-live .tl-card[data-state=UNLOADED]").wait_for()
     lab.shot(f"unloaded_{theme}")
     assert lab.foreign == []
     assert lab.errors == []
