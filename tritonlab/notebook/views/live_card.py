@@ -175,11 +175,12 @@ class LiveCard(LiveView):
 
     def playground(self) -> Playground:
         """The model's form, the same in all its cards; a new one where the inputs are others."""
-        known = self._states.playgrounds.get(self.name)
-        if known is None:
-            known = Playground(self._workspace.server.model(self.name), self._describe_error)
-            self._states.playgrounds[self.name] = known
-        return known
+        with self._states.forming:
+            known = self._states.playgrounds.get(self.name)
+            if known is None:
+                known = Playground(self._workspace.server.model(self.name), self._describe_error)
+                self._states.playgrounds[self.name] = known
+            return known
 
 
 def _lasting(facts: ModelFacts) -> ModelFacts:

@@ -38,7 +38,8 @@ class ModelStates(Instrument):
         self._followers: dict[Look, str] = {}
         self._due: set[Look] = set()
         self._thread: threading.Thread | None = None
-        #: what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
+        # what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
+        self.forming = threading.Lock()  # guards the next
         self.playgrounds: dict[str, Playground] = {}
         self.opened: dict[str, str] = {}
 
