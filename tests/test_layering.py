@@ -46,6 +46,8 @@ LEVELS: list[list[str]] = [
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, and
 #: the endpoints with grpcio's and uvloop's event loops, for notebooks that never serve.
 LAZY = {
+    ("tritonlab", "tritonlab.clients.remote"),
+    ("tritonlab.notebook.views.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.serving"),

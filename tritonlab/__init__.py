@@ -23,6 +23,7 @@ from .server.api.server import Server
 from .server.options import Options
 
 if TYPE_CHECKING:
+    from .clients.remote import connect
     from .frontends.endpoints import EndpointOptions
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ __all__ = [
     "Tensor",
     "TraceSetting",
     "TritonError",
+    "connect",
     "default_server",
     "export",
     "load",
@@ -68,9 +70,13 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the options of the endpoints at their first use: what serves HTTP and gRPC is not loaded before."""
-    if name != "EndpointOptions":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .frontends.endpoints import EndpointOptions
+    """Imports at their first use what needs gRPC: the options of the endpoints, and the way to other servers."""
+    if name == "EndpointOptions":
+        from .frontends.endpoints import EndpointOptions
 
-    return EndpointOptions
+        return EndpointOptions
+    if name == "connect":
+        from .clients.remote import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

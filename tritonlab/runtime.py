@@ -143,7 +143,8 @@ Model.viewer = staticmethod(open_view)
 
 def playground(model: Model) -> Playground:
     """A form for sending requests to `model`; needs ipywidgets."""
-    return Playground(model, default_workspace().describe_error)
+    workspace = default_workspace()
+    return Playground(model, workspace.describe_error, lambda: workspace.endpoints)
 
 
 def serve(server: Server | None = None, **options: Any) -> Endpoints:

@@ -173,3 +173,22 @@ def test_the_request_is_copied_as_a_program(lab: Any, theme: str) -> None:
     copied = lab.page.wait_for_function("() => navigator.clipboard.readText()").json_value()
     assert copied == snippet.input_value()
     lab.shot(f"copy_{theme}", snippet)
+
+
+def test_two_servers_answer_side_by_side(lab: Any, theme: str) -> None:
+    output = opened(lab, f"compare_{theme}", MODEL)
+    output.get_by_label("A value").fill("1, 2")
+    output.get_by_role("button", name="Compare").click()
+    lab.wait_text(output, "compare with whom?")
+    output.get_by_label("other server").fill("gRPC")
+    output.get_by_role("button", name="Compare").click()
+    lab.wait_text(output, "%triton serve opens them")
+    lab.page.evaluate(
+        """() => window.jupyterapp.shell.currentWidget.content.widgets[2].model.sharedModel.setSource(
+            '%triton serve --http-port 0 --grpc-port 0 --metrics-port 0')"""
+    )
+    lab.run(2)
+    output.get_by_role("button", name="Compare").click()
+    lab.wait_text(output, "the same")
+    assert re.search(r"OUT\s+FP32 \[1, 2\] \[\[2. 4.\]\]\s+FP32 \[1, 2\] \[\[2. 4.\]\]\s+equal", output.inner_text())
+    lab.shot(f"compare_{theme}", output.locator(".tl-compare"))

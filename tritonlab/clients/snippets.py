@@ -19,6 +19,7 @@ from ..core.data_type import DataType
 from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.infer_response import InferenceResponse
 from ..core.tensor import Tensor
+from .comparison import tolerance
 from .curl import curl_command
 from .literal import numpy_expression
 from .perf_input import NotSendable, perf_input
@@ -187,16 +188,6 @@ def _check(number: int, key: str, tensor: Tensor) -> str:
         return f"np.testing.assert_array_equal({found}, {kept})"
     rtol, atol = tolerance(tensor.datatype)
     return f"np.testing.assert_allclose({found}, {kept}, rtol={rtol:g}, atol={atol:g})"
-
-
-def tolerance(datatype: DataType) -> tuple[float, float]:
-    """(relative, absolute) of values that count as the same; exact for all that is no float."""
-    return {
-        DataType.FP64: (1e-9, 1e-12),
-        DataType.FP32: (1e-5, 1e-7),
-        DataType.FP16: (1e-2, 1e-4),
-        DataType.BF16: (1e-2, 1e-4),
-    }.get(datatype, (0.0, 0.0))
 
 
 def _stored(tensor: Tensor) -> NDArray[Any]:

@@ -111,13 +111,12 @@ class SequenceHosts:
 
     # -- instances come, execute and go
 
-    def add(self, instance: Instance, now: int, work: SequenceWork) -> None:
-        """It takes part, with slots of its own."""
+    def add(self, instance: Instance, now: int) -> SequenceWork:
         host = SequenceHost(self._next_index, instance, ResponseOrder() if self._config.preserve_ordering else None)
         self._next_index += 1
         self._hosts[host.index] = host
         self._table.add_host(host.index, now)
-        self._nominate_all(host, now, work)
+        return self._nominate_all(host, now, SequenceWork())
 
     def idle(self, host: SequenceHost, now: int) -> SequenceWork:
         """It executed its payload: the next requests of those sequences may go."""
@@ -131,21 +130,23 @@ class SequenceHosts:
         self._fill(host, now, work)
         return work
 
-    def lost(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
+    def lost(self, host: SequenceHost, error: TritonError, now: int) -> SequenceWork:
         """It knows nothing of its sequences any more: those that had started end with `error`."""
+        work = SequenceWork()
         host.idle, host.away = False, True
         started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
         work.failures += [(candidate.request, error) for candidate in started]
         host.candidates = deque(c for c in host.candidates if c.request.flags & SEQUENCE_START)
         host.executing.clear()
         work.failures += self._table.abandon(host.index, {c.slot for c in host.candidates}, error, now)
-        self._nominate_all(host, now, work)
+        return self._nominate_all(host, now, work)
 
-    def remove(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
+    def remove(self, host: SequenceHost, error: TritonError, now: int) -> SequenceWork:
         """It takes no more payloads: what it had fails with `error`."""
-        work.failures += [(candidate.request, error) for candidate in host.candidates]
+        work = SequenceWork(failures=[(candidate.request, error) for candidate in host.candidates])
         work.failures += self._table.remove_host(host.index, error, now)
         del self._hosts[host.index]
+        return work
 
     # -- what they get
 
@@ -176,9 +177,10 @@ class SequenceHosts:
                 host.order.admit(request)  # once, at its first iteration
             host.candidates.append(Candidate(slot, request, now))
 
-    def _nominate_all(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
+    def _nominate_all(self, host: SequenceHost, now: int, work: SequenceWork) -> SequenceWork:
         for slot in self._table.slots(host.index):
             self._nominate(slot, now, work)
+        return work
 
     def _fill(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
         """Gives the instance its next payload, if it is idle and there is one."""

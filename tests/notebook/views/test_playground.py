@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tritonlab
+from tritonlab import Server
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.input_values import ValueProblem
@@ -181,6 +184,34 @@ def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
     assert "def test_m():" in snippet.text and list(snippet.files) == ["test_m.npz"]
     with np.load(io.BytesIO(snippet.files["test_m.npz"])) as kept:
         assert kept["output.0.OUT"].tolist() == [[[3, 4]]]
+
+
+def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
+    options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
+    playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.endpoints)
+    playground.inputs["IN"].text.value = "1, 2"
+    with pytest.raises(ValueError, match="%triton serve opens them"):
+        playground.compare("HTTP")
+    workspace.serve(http_port=0, grpc_port=0, metrics=False)
+    for word in ("HTTP", "gRPC"):
+        comparison = playground.compare(word)
+        assert comparison.same and str(comparison) == "the same\nOUT: equal"
+        assert f"<th>{word} 127.0.0.1:" in playground.result.value
+    with Server(tmp_path, model_control_mode="explicit") as server:
+        other = Workspace(server, tmp_path)
+        other.load("m", SOURCE.replace("* 2", "* 2.5"), options=options)
+        with tritonlab.serve(server, http_port=0, grpc=False, metrics=False, token="") as ports:
+            comparison = playground.compare(ports.http)
+        assert not comparison.same
+        assert str(comparison.tensors[0]) == "OUT: differs, largest difference 1 (0.2 relative), first at [0]"
+        assert comparison.outcomes[1].split is not None
+        other.close()
+    playground.other.button.click()
+    for thread in threading.enumerate():
+        if thread.name == "playground compare":
+            thread.join(30)
+    assert "compare with whom?" in playground.result.value
+    workspace.stop_serving()
 
 
 def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:

@@ -168,7 +168,8 @@ def _infer(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
-    return Playground(context.model(arguments.name), context.workspace.describe_error)
+    workspace = context.workspace
+    return Playground(context.model(arguments.name), workspace.describe_error, lambda: workspace.endpoints)
 
 
 def _view(context: Context, arguments: argparse.Namespace) -> RecordView:
@@ -315,7 +316,7 @@ COMMANDS = {
     "view": _command(
         "view",
         _view,
-        "what a model does, live: its batches and why each closed, its streams of responses, its metrics",
+        "what a model does, live: its batches and why each closed, or its streams of responses",
         _name(nargs="?"),
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),

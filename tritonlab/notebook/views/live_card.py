@@ -178,7 +178,8 @@ class LiveCard(LiveView):
         with self._states.forming:
             known = self._states.playgrounds.get(self.name)
             if known is None:
-                known = Playground(self._workspace.server.model(self.name), self._describe_error)
+                model, ports = self._workspace.server.model(self.name), lambda: self._workspace.endpoints
+                known = Playground(model, self._describe_error, ports)
                 self._states.playgrounds[self.name] = known
             return known
 

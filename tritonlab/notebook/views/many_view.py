@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from ...clients.outcome import Outcome
 from .model_facts import duration_text
-from .sending import Outcome
 
 _BINS = 24
 #: Requests from which on a percentile is more than the slowest one.

@@ -8,22 +8,27 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ...clients.comparison import Comparison
+from ...clients.outcome import Outcome
 from ...clients.snippets import Address, Snippet, copy_as
 from ...core.infer_request import InferenceRequest
 from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
+from .comparison_view import comparison_html
 from .copy_panel import CopyPanel
 from .following import follow
 from .form_keys import form_keys
 from .input_row import InputRow
 from .input_values import ValueProblem
+from .other_server import OtherServer, Ports, ask_both, find_server
 from .request_form import RequestForm
 from .result_view import outcomes_html
-from .sending import Outcome, Sending
+from .sending import Sending
 from .theme import STYLE
 
 if TYPE_CHECKING:
+    from ...clients.remote import RemoteServer
     from ...server.api.model import Model
 
 MOST_IN_FLIGHT = 4096
@@ -39,8 +44,11 @@ class Playground:
     request waits in a thread of its own. One press is in flight at a time.
     """
 
-    def __init__(self, model: Model, describe_error: DescribeError = lambda error: "") -> None:
+    def __init__(
+        self, model: Model, describe_error: DescribeError = lambda error: "", ports: Ports = lambda: None
+    ) -> None:
         self.model = model
+        self._ports = ports
         self._describe_error = describe_error
         self._lock = threading.Lock()  # guards _sending
         self._sending: Sending | None = None
@@ -77,15 +85,17 @@ class Playground:
         self.many_button.on_click(lambda _: self._press(self.count.value))
         self.cancel_button.on_click(lambda _: self.cancel())
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
-        self.keys = form_keys([*self.form.fields, self.count], lambda: self._press(1))
+        self.other = OtherServer(widgets, self._press_compare)
+        self.keys = form_keys([*self.form.fields, self.count, self.other.target], lambda: self._press(1))
         self.keys.add_class("tl-keys-widget")
         self.copies = CopyPanel(widgets, self.copy_as)
-        buttons = [self.send_button, self.many_button, self.count, self.cancel_button, self.copies.choice]
+        buttons = [self.send_button, self.many_button, self.count, self.cancel_button]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
                 self.form.box,
                 widgets.HBox(buttons, layout=layout(align_items="center", flex_flow="row wrap")),
+                widgets.HBox([self.other.box, self.copies.choice], layout=layout(flex_flow="row wrap")),
                 self.copies.box,
                 self.result,
                 self.keys,
@@ -124,6 +134,31 @@ class Playground:
         with self._lock:
             sending = self._sending
         return sending.outcomes()[0] if sending is not None and sending.finished else None
+
+    def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
+        """Sends the form's request to this model and to the one of its name on another server, shows and returns how
+        their answers differ. `target`: an address, `HTTP` or `gRPC` for this notebook's own ports, or a server that
+        `tritonlab.connect` found.
+
+        Raises ValueError for a field that cannot be read, TritonError where no server answers.
+        """
+        server = find_server(target, self._ports, headers) if isinstance(target, str) else target
+        comparison = ask_both(self.model, self._requests(1, {})[0], server)
+        html = comparison_html(comparison, ("this model", f"{server.protocol} {server.address}"))
+        self.result.value = f"<div class='tl-panel'>{html}</div>"
+        return comparison
+
+    def _press_compare(self, target: str) -> None:
+        def ask() -> None:
+            try:
+                self.compare(target)
+            except (ValueError, TritonError) as problem:
+                self._note(str(problem), "bad")
+            finally:
+                self.other.button.disabled = False
+
+        self.other.button.disabled = True
+        threading.Thread(target=ask, name="playground compare", daemon=True).start()
 
     def cancel(self) -> None:
         """Asks to cancel what is in flight. A second call stops waiting: a model may never answer (rule 3.7.2)."""

@@ -7,13 +7,13 @@ from html import escape
 
 import numpy as np
 
+from ...clients.outcome import Arrival, Outcome, Split
 from ...core.data_type import DataType
 from ...core.status import Code, ModelError, TritonError
 from ...core.tensor import Tensor
 from .many_view import PARTS, many_html
 from .model_facts import duration_text
 from .pictures import pictures_html
-from .sending import Arrival, Outcome, Split
 
 _SHOWN_RESPONSES = 200
 _VALUE_WIDTH = 96

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...clients.outcome import Arrival, Outcome, Split
 from ...core.execute_times import ExecuteTimes
 from ...core.infer_request import InferenceRequest, RequestState
 from ...core.infer_response import InferenceResponse
 from ...core.instrument import Instrument
-from ...core.status import Code, TritonError
-from ...core.tensor import Tensor
+from ...core.status import TritonError
 
 if TYPE_CHECKING:
     from ...server.api.model import Model
@@ -21,64 +20,6 @@ from ...server.api.response_iterator import ResponseIterator
 
 #: how long the times of an `execute` call that has answered already are waited for
 _SETTLE_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class Split:
-    """Nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out (rule 3.11.3)."""
-
-    queue: int
-    compute_input: int
-    compute_infer: int
-    compute_output: int
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """One response and when the server sent it, nanoseconds after the request came."""
-
-    response: InferenceResponse
-    after_ns: int
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was in."""
-
-    request: InferenceRequest
-    arrivals: tuple[Arrival, ...] = ()
-    error: TritonError | None = None
-    split: Split | None = None
-    batch_size: int = 0
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether it ended because somebody asked for that, which is no failure."""
-        return self.error is not None and self.error.code is Code.CANCELLED
-
-    @property
-    def failed(self) -> bool:
-        return self.error is not None and not self.cancelled
-
-    @property
-    def answered(self) -> bool:
-        """Whether there is a final response, without an error."""
-        return self.error is None and bool(self.arrivals) and self.arrivals[-1].response.final
-
-    @property
-    def total_ns(self) -> int:
-        """The time from the request to its last response so far."""
-        return self.arrivals[-1].after_ns if self.arrivals else 0
-
-    def __repr__(self) -> str:
-        what = type(self.error).__name__ if self.error is not None else ", ".join(self.outputs)
-        return f"<Outcome {self.request.model_name} [{len(self.arrivals)} responses | {what or 'no outputs'}]>"
-
-    @property
-    def outputs(self) -> dict[str, Tensor]:
-        """The outputs of the last response that has some."""
-        found = [arrival.response.outputs for arrival in self.arrivals if arrival.response.outputs]
-        return dict(found[-1]) if found else {}
 
 
 class RequestWatch(Instrument):

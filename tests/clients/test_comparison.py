@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritonlab.clients.comparison import compare, tolerance
+from tritonlab.clients.outcome import Arrival, Outcome
+from tritonlab.core.data_type import DataType
+from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.status import InvalidArgumentError
+from tritonlab.core.tensor import Tensor
+
+REQUEST = InferenceRequest("m", {})
+
+
+def outcome(*responses: dict[str, Any], error: str = "") -> Outcome:
+    made = [
+        InferenceResponse(outputs={name: Tensor.from_numpy(np.asarray(value)) for name, value in outputs.items()})
+        for outputs in responses
+    ]
+    arrivals = tuple(Arrival(response, 1) for response in made)
+    return Outcome(REQUEST, arrivals, InvalidArgumentError(error) if error else None)
+
+
+def test_floats_may_differ_a_little_and_all_else_not() -> None:
+    assert tolerance(DataType.FP32) == (1e-5, 1e-7)
+    assert tolerance(DataType.INT32) == tolerance(DataType.BYTES) == (0, 0)
+    one = outcome({"A": np.array([1, 2], np.float32), "B": np.array([7])})
+    near = compare(one, outcome({"A": np.array([1, 2.00001], np.float32), "B": np.array([7])}))
+    assert near.same and str(near.tensors[0]).startswith("A: the same within tolerance, largest difference 1e-05")
+    assert str(near.tensors[1]) == "B: equal"
+    far = compare(one, outcome({"A": np.array([1, 2.5], np.float32), "B": np.array([8])}))
+    assert str(far) == (
+        "different\n"
+        "A: differs, largest difference 0.5 (0.2 relative), first at [1]\n"
+        "B: differs, largest difference 1 (0.12 relative), first at [0]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (np.array([1, 2]), np.array([1.0, 2.0]), "datatype INT64 | FP64"),
+        (np.array([[1, 2]]), np.array([1, 2]), "shape [1, 2] | [2]"),
+        (np.array([b"a", b"b"], object), np.array([b"a", b"c" * 50], object), "b'b' | b'" + "c" * 40 + "...' at [1]"),
+    ],
+)
+def test_what_differs_besides_numbers_is_said(one: Any, other: Any, said: str) -> None:
+    found = compare(outcome({"A": one}), outcome({"A": other}))
+    assert not found.same and str(found.tensors[0]) == f"A: {said}"
+
+
+def test_not_a_number_equals_itself_and_infinity_is_far_from_all() -> None:
+    odd = np.array([np.nan, np.inf, 1], np.float32)
+    assert compare(outcome({"A": odd}), outcome({"A": odd.copy()})).same
+    (diff,) = compare(outcome({"A": odd}), outcome({"A": np.array([np.nan, 5, 1], np.float32)})).tensors
+    assert not diff.same and diff.first == (1,) and diff.largest_absolute == float("inf")
+    (diff,) = compare(outcome({"A": odd}), outcome({"A": np.array([0, np.inf, 1], np.float32)})).tensors
+    assert not diff.same and diff.first == (0,)
+
+
+def test_unsigned_differences_do_not_wrap() -> None:
+    (diff,) = compare(outcome({"A": np.array([1], np.uint8)}), outcome({"A": np.array([2], np.uint8)})).tensors
+    assert diff.largest_absolute == 1
+
+
+def test_outputs_responses_and_errors_that_one_side_has_alone() -> None:
+    found = compare(outcome({"A": [1], "B": [1]}), outcome({"A": [1], "C": [1]}, {"A": [2]}, error="no"))
+    assert found.lines() == [
+        "different",
+        "errors: none | no",
+        "responses: 1 | 2",
+        "A: equal",
+        "B: only in the first answer",
+        "C: only in the second answer",
+    ]
+    assert compare(outcome(error="no"), outcome(error="no\n")).same
+    assert json.loads(json.dumps(found.to_dict()))["responses"] == [1, 2]

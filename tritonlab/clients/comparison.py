@@ -1,0 +1,172 @@
+"""Two answers to one request, held against each other: datatypes, shapes, values, errors, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.data_type import DataType
+from ..core.infer_response import InferenceResponse
+from ..core.tensor import Tensor
+from .literal import floats
+from .outcome import Outcome
+
+#: (relative, absolute) of values that count as the same; all that is no float has to be equal.
+_TOLERANCE = {
+    DataType.FP64: (1e-9, 1e-12),
+    DataType.FP32: (1e-5, 1e-7),
+    DataType.FP16: (1e-2, 1e-4),
+    DataType.BF16: (1e-2, 1e-4),
+}
+
+
+def tolerance(datatype: DataType) -> tuple[float, float]:
+    """(relative, absolute) of values that count as the same; exact for all that is no float."""
+    return _TOLERANCE.get(datatype, (0.0, 0.0))
+
+
+@dataclass(frozen=True)
+class TensorDiff:
+    """One output of one response. `same`: within the tolerance of its datatype. `problem`: what differs besides values,
+    or says more than numbers. `first`: the index of the first element that is not the same."""
+
+    response: int
+    name: str
+    same: bool
+    problem: str = ""
+    largest_absolute: float = 0.0
+    largest_relative: float = 0.0
+    first: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.name} of response {self.response + 1}" if self.response else self.name
+        if self.problem:
+            return f"{where}: {self.problem}"
+        largest = f"largest difference {self.largest_absolute:.3g} ({self.largest_relative:.2g} relative)"
+        if not self.largest_absolute:
+            return f"{where}: equal"
+        if self.same:
+            return f"{where}: the same within tolerance, {largest}"
+        return f"{where}: differs, {largest}, first at {list(self.first or ())}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two servers made of one request. `errors`: of the two, where they are not the same."""
+
+    outcomes: tuple[Outcome, Outcome]
+    tensors: tuple[TensorDiff, ...]
+    errors: tuple[str, str] | None = None
+    counts: tuple[int, int] | None = None
+
+    @property
+    def same(self) -> bool:
+        return self.errors is None and self.counts is None and all(diff.same for diff in self.tensors)
+
+    def lines(self) -> list[str]:
+        """The verdict, and what led to it."""
+        found = ["the same" if self.same else "different"]
+        if self.errors is not None:
+            found += [f"errors: {self.errors[0] or 'none'} | {self.errors[1] or 'none'}"]
+        if self.counts is not None:
+            found += [f"responses: {self.counts[0]} | {self.counts[1]}"]
+        return found + [str(diff) for diff in self.tensors]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON."""
+        return {
+            "same": self.same,
+            "errors": self.errors,
+            "responses": self.counts,
+            "tensors": [{**vars(diff), "first": list(diff.first) if diff.first else None} for diff in self.tensors],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+
+def compare(one: Outcome, other: Outcome) -> Comparison:
+    """Empty final responses do not count: not every protocol has them."""
+    responses = [[a.response for a in outcome.arrivals if a.response.outputs] for outcome in (one, other)]
+    said = _error_text(one), _error_text(other)
+    counts = len(responses[0]), len(responses[1])
+    return Comparison(
+        (one, other),
+        tuple(compare_responses(*responses)),
+        said if said[0] != said[1] else None,
+        counts if counts[0] != counts[1] else None,
+    )
+
+
+def compare_responses(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> list[TensorDiff]:
+    """Output by output, as many responses as both have."""
+    return [
+        _compare(number, name, one.outputs, other.outputs)
+        for number, (one, other) in enumerate(zip(ones, others, strict=False))
+        for name in dict.fromkeys([*one.outputs, *other.outputs])
+    ]
+
+
+def _compare(number: int, name: str, ones: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> TensorDiff:
+    one, other = ones.get(name), others.get(name)
+    if one is None or other is None:
+        return TensorDiff(number, name, False, f"only in the {'first' if other is None else 'second'} answer")
+    if one.datatype is not other.datatype:
+        return TensorDiff(number, name, False, f"datatype {one.datatype.name} | {other.datatype.name}")
+    if one.shape != other.shape:
+        return TensorDiff(number, name, False, f"shape {list(one.shape)} | {list(other.shape)}")
+    if one.datatype is DataType.BYTES:
+        return _compare_bytes(number, name, one.numpy(), other.numpy())
+    return _compare_numbers(number, name, floats(one), floats(other), *tolerance(one.datatype))
+
+
+def _compare_bytes(number: int, name: str, one: Any, other: Any) -> TensorDiff:
+    for index in np.ndindex(one.shape):
+        if one[index] != other[index]:
+            values = f"{_cut(one[index])} | {_cut(other[index])} at {list(index)}"
+            return TensorDiff(number, name, False, values, first=index)
+    return TensorDiff(number, name, True)
+
+
+def _cut(element: bytes) -> str:
+    return repr(element if len(element) <= 40 else element[:40] + b"...")
+
+
+def _compare_numbers(
+    number: int, name: str, one: NDArray[Any], other: NDArray[Any], relative: float, absolute: float
+) -> TensorDiff:
+    with np.errstate(all="ignore"):
+        difference = np.abs(one.astype(np.float64) - other.astype(np.float64))
+        equal = (one == other) | ((one != one) & (other != other))  # NaN and NaN are the same answer
+        near = difference <= absolute + relative * np.abs(other.astype(np.float64))
+        good = equal | near if relative else equal
+        unequal = difference[~equal]
+        bound = np.abs(other.astype(np.float64))[~equal]
+        relatives = unequal / np.where(bound > 0, bound, np.nan)
+    first = None
+    if not good.all():
+        first = tuple(int(position) for position in np.argwhere(~good)[0])
+    return TensorDiff(
+        number,
+        name,
+        bool(good.all()),
+        "",
+        _largest(unequal),
+        _largest(relatives),
+        first,
+    )
+
+
+def _largest(values: NDArray[Any]) -> float:
+    finite = values[~np.isnan(values)]
+    return float(finite.max()) if finite.size else (float("inf") if values.size else 0.0)
+
+
+def _error_text(outcome: Outcome) -> str:
+    return outcome.error.message.strip() if outcome.error is not None else ""

@@ -1,0 +1,158 @@
+"""The way to a server over gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import grpc
+from google.protobuf import json_format
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from ..core.data_type import DataType
+from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.infer_response import InferenceResponse, ParameterValue
+from ..core.status import Code, TritonError, UnavailableError, UnknownError, UnsupportedError
+from ..core.tensor import Tensor, wire_elements
+from .http_document import tensor_of
+
+_CODES = {
+    grpc.StatusCode.UNKNOWN: Code.UNKNOWN,
+    grpc.StatusCode.INTERNAL: Code.INTERNAL,
+    grpc.StatusCode.NOT_FOUND: Code.NOT_FOUND,
+    grpc.StatusCode.INVALID_ARGUMENT: Code.INVALID_ARG,
+    grpc.StatusCode.UNAVAILABLE: Code.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Code.UNAVAILABLE,
+    grpc.StatusCode.UNIMPLEMENTED: Code.UNSUPPORTED,
+    grpc.StatusCode.ALREADY_EXISTS: Code.ALREADY_EXISTS,
+    grpc.StatusCode.CANCELLED: Code.CANCELLED,
+}
+#: Where tensors that do not come raw have their elements.
+_CONTENTS = {
+    DataType.BOOL: "bool_contents",
+    DataType.INT64: "int64_contents",
+    DataType.UINT64: "uint64_contents",
+    DataType.FP32: "fp32_contents",
+    DataType.FP64: "fp64_contents",
+    DataType.BYTES: "bytes_contents",
+    **dict.fromkeys((DataType.INT8, DataType.INT16, DataType.INT32), "int_contents"),
+    **dict.fromkeys((DataType.UINT8, DataType.UINT16, DataType.UINT32), "uint_contents"),
+}
+_UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+
+
+class GrpcLink:
+    """One channel for all calls, from any thread."""
+
+    protocol = "gRPC"
+
+    def __init__(self, address: str, headers: Mapping[str, str], timeout: float) -> None:
+        self.address = address
+        self._headers = tuple((name.lower(), value) for name, value in headers.items())
+        self._timeout = timeout
+        self._channel = grpc.insecure_channel(address, options=_UNLIMITED)
+        self._stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def live(self, timeout: float) -> bool:
+        """Whether a gRPC server of this protocol is there."""
+        try:
+            self._ask("ServerLive", service_pb2.ServerLiveRequest(), timeout)
+        except TritonError as error:
+            return not isinstance(error, UnavailableError | UnsupportedError)
+        return True
+
+    def server(self) -> dict[str, Any]:
+        return _document(self._ask("ServerMetadata", service_pb2.ServerMetadataRequest()))
+
+    def metadata(self, name: str, version: str) -> dict[str, Any]:
+        return _document(self._ask("ModelMetadata", service_pb2.ModelMetadataRequest(name=name, version=version)))
+
+    def config(self, name: str, version: str) -> dict[str, Any]:
+        found = self._ask("ModelConfig", service_pb2.ModelConfigRequest(name=name, version=version))
+        return dict(_document(found)["config"])
+
+    def statistics(self, name: str, version: str) -> dict[str, Any]:
+        return _document(self._ask("ModelStatistics", service_pb2.ModelStatisticsRequest(name=name, version=version)))
+
+    def send(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
+        message = _message(request)
+        if not decoupled:
+            yield _response(self._ask("ModelInfer", message))
+            return
+        message.parameters["triton_enable_empty_final_response"].bool_param = True
+        try:
+            for answer in self._stub.ModelStreamInfer(iter([message]), metadata=self._headers, timeout=self._timeout):
+                if answer.error_message:
+                    # a stream has no code for the error of one of its requests
+                    yield InferenceResponse(request.model_name, error=UnknownError(answer.error_message), final=False)
+                    continue
+                response = _response(answer.infer_response)
+                yield response
+                if response.final:
+                    return
+        except grpc.RpcError as error:
+            raise _error(error) from None
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _ask(self, call: str, message: Any, timeout: float | None = None) -> Any:
+        try:
+            return getattr(self._stub, call)(message, metadata=self._headers, timeout=timeout or self._timeout)
+        except grpc.RpcError as error:
+            raise _error(error) from None
+
+
+def _error(error: Any) -> TritonError:
+    return TritonError.of(_CODES.get(error.code(), Code.UNKNOWN), error.details() or str(error.code()))
+
+
+def _document(message: Any) -> dict[str, Any]:
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def _message(request: InferenceRequest) -> Any:
+    version = str(request.model_version) if request.model_version != -1 else ""
+    message = service_pb2.ModelInferRequest(model_name=request.model_name, model_version=version, id=request.request_id)
+    for name, tensor in request.inputs.items():
+        message.inputs.add(name=name, datatype=tensor.datatype.name, shape=tensor.shape)
+        message.raw_input_contents.append(tensor.data.tobytes())
+    for name in request.requested_outputs:
+        message.outputs.add(name=name)
+    said: dict[str, ParameterValue] = dict(request.parameters or {})
+    if request.correlation_id:
+        said |= {
+            "sequence_id": request.correlation_id,
+            "sequence_start": bool(request.flags & SEQUENCE_START),
+            "sequence_end": bool(request.flags & SEQUENCE_END),
+        }
+    said |= {"timeout": request.timeout} if request.timeout else {}
+    for key, value in said.items():
+        kind = {bool: "bool_param", int: "int64_param", float: "double_param", str: "string_param"}[type(value)]
+        setattr(message.parameters[key], kind, value)
+    if request.priority:
+        message.parameters["priority"].uint64_param = request.priority
+    return message
+
+
+def _response(message: Any) -> InferenceResponse:
+    raw = message.raw_output_contents
+    outputs = {
+        output.name: _tensor(output, raw[number] if number < len(raw) else None)
+        for number, output in enumerate(message.outputs)
+    }
+    said = message.parameters
+    parameters = {key: getattr(value, value.WhichOneof("parameter_choice")) for key, value in said.items()}
+    final = bool(parameters.pop("triton_final_response", True))
+    version = int(message.model_version) if message.model_version.isdecimal() else -1
+    empty = final and not outputs and "triton_final_response" in said
+    return InferenceResponse(message.model_name, version, message.id, outputs, parameters, final=final, empty=empty)
+
+
+def _tensor(said: Any, raw: bytes | None) -> Tensor:
+    datatype, shape = DataType[said.datatype], tuple(said.shape)
+    if raw is not None:
+        return Tensor(datatype, shape, wire_elements(raw, datatype))
+    return tensor_of(list(getattr(said.contents, _CONTENTS[datatype])), datatype, shape)

@@ -1,0 +1,105 @@
+"""A request as the JSON of KServe's protocol, version 2, and its answer read again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core.data_type import DataType
+from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
+from ..core.infer_response import InferenceResponse
+from ..core.status import InternalError
+from ..core.tensor import Tensor, wire_elements
+
+#: What Triton refuses in JSON (rules 6.3.3, 6.3.4).
+NOT_IN_JSON = (DataType.FP16, DataType.BF16)
+
+
+def request_document(request: InferenceRequest, binary: bool) -> dict[str, Any]:
+    """All but the data of the inputs."""
+    parameters: dict[str, Any] = dict(request.parameters or {})
+    if request.correlation_id:
+        parameters["sequence_id"] = request.correlation_id
+        parameters["sequence_start"] = bool(request.flags & SEQUENCE_START)
+        parameters["sequence_end"] = bool(request.flags & SEQUENCE_END)
+    parameters |= {"priority": request.priority} if request.priority else {}
+    parameters |= {"timeout": request.timeout} if request.timeout else {}
+    parameters |= {"binary_data_output": True} if binary and not request.requested_outputs else {}
+    document: dict[str, Any] = {"id": request.request_id} if request.request_id else {}
+    document |= {"parameters": parameters} if parameters else {}
+    document["inputs"] = [
+        {"name": name, "datatype": tensor.datatype.name, "shape": list(tensor.shape)}
+        for name, tensor in request.inputs.items()
+    ]
+    if request.requested_outputs:
+        more = {"parameters": {"binary_data": True}} if binary else {}
+        document["outputs"] = [{"name": name, **more} for name in request.requested_outputs]
+    return document
+
+
+def json_value(tensor: Tensor) -> list[Any] | None:
+    """The elements, flat; None for those that JSON has no form of."""
+    if tensor.datatype in NOT_IN_JSON:
+        return None
+    if tensor.datatype is DataType.BYTES:
+        try:
+            return [element.decode() for element in tensor.numpy().flat]
+        except UnicodeDecodeError:
+            return None
+    array = tensor.numpy()
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return None
+    return [float(str(value)) if array.dtype.kind == "f" else value.item() for value in array.flat]
+
+
+def request_body(request: InferenceRequest, binary: bool) -> tuple[bytes, int | None]:
+    """The body, and the length of its JSON if tensors follow it. `binary`: whether the server knows that extension.
+
+    Raises InternalError for values that have no form in JSON.
+    """
+    document = request_document(request, binary)
+    if binary:
+        for said in document["inputs"]:
+            said["parameters"] = {"binary_data_size": request.inputs[said["name"]].byte_size}
+        head = json.dumps(document).encode()
+        return head + b"".join(tensor.data.tobytes() for tensor in request.inputs.values()), len(head)
+    for said in document["inputs"]:
+        said["data"] = json_value(request.inputs[said["name"]])
+        if said["data"] is None:
+            raise InternalError(f"the server takes JSON only, which has no form of the values of '{said['name']}'")
+    return json.dumps(document).encode(), None
+
+
+def read_response(body: bytes, head: int | None) -> InferenceResponse:
+    """`head`: the length of the JSON, if tensors follow it."""
+    document = json.loads(body[:head])
+    position = head or len(body)
+    outputs: dict[str, Tensor] = {}
+    for said in document.get("outputs", ()):
+        datatype, shape = DataType[said["datatype"]], tuple(said["shape"])
+        size = said.get("parameters", {}).get("binary_data_size")
+        if size is not None:
+            outputs[said["name"]] = Tensor(datatype, shape, wire_elements(body[position : position + size], datatype))
+            position += size
+        else:
+            outputs[said["name"]] = tensor_of(said["data"], datatype, shape)
+    parameters: Mapping[str, Any] = document.get("parameters", {})
+    version = document.get("model_version", "")
+    return InferenceResponse(
+        document.get("model_name", ""),
+        int(version) if version.isdecimal() else -1,
+        document.get("id", ""),
+        outputs,
+        dict(parameters),
+    )
+
+
+def tensor_of(values: Any, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
+    """Of values that came one by one, nested or not."""
+    if datatype is not DataType.BYTES:
+        return Tensor(datatype, shape, np.array(values, datatype.numpy).reshape(shape))
+    elements = np.array(values, dtype=np.object_).reshape(shape)
+    return Tensor.from_numpy(elements)

@@ -1,0 +1,100 @@
+"""The way to a server over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..core.infer_request import InferenceRequest
+from ..core.infer_response import InferenceResponse
+from ..core.status import Code, NotFoundError, TritonError, UnavailableError, UnsupportedError
+from .http_document import read_response, request_body
+
+_CODES = {400: Code.INVALID_ARG, 404: Code.NOT_FOUND, 501: Code.UNSUPPORTED, 503: Code.UNAVAILABLE}
+
+
+class HttpLink:
+    """One connection per call: a link is asked now and then, by any thread."""
+
+    protocol = "HTTP"
+
+    def __init__(self, address: str, headers: Mapping[str, str], timeout: float) -> None:
+        self.address = address
+        self._headers = dict(headers)
+        self._timeout = timeout
+        self._binary: bool | None = None
+
+    def live(self, timeout: float) -> bool:
+        """Whether an HTTP server of this protocol is there."""
+        try:
+            self._ask("GET", "/v2/health/live", timeout=timeout)
+        except TritonError as error:
+            return not isinstance(error, UnavailableError | NotFoundError)
+        return True
+
+    def server(self) -> dict[str, Any]:
+        return self._document("/v2")
+
+    def metadata(self, name: str, version: str) -> dict[str, Any]:
+        return self._document(_path(name, version))
+
+    def config(self, name: str, version: str) -> dict[str, Any]:
+        return self._document(_path(name, version) + "/config")
+
+    def statistics(self, name: str, version: str) -> dict[str, Any]:
+        return self._document(_path(name, version) + "/stats")
+
+    def send(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
+        if decoupled:
+            raise UnsupportedError("HTTP has one answer to each request; ask a decoupled model over gRPC")
+        if self._binary is None:
+            self._binary = "binary_tensor_data" in self.server().get("extensions", ())
+        body, head = request_body(request, self._binary)
+        length = {"Inference-Header-Content-Length": str(head)} if head is not None else {}
+        version = str(request.model_version) if request.model_version != -1 else ""
+        answer, said = self._ask("POST", _path(request.model_name, version) + "/infer", body, length)
+        found = said.get("Inference-Header-Content-Length")
+        yield read_response(answer, int(found) if found else None)
+
+    def close(self) -> None:
+        pass
+
+    def _document(self, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._ask("GET", path)[0])
+        return found
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        more: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> tuple[bytes, http.client.HTTPMessage]:
+        connection = http.client.HTTPConnection(self.address, timeout=timeout or self._timeout)
+        try:
+            connection.request(method, path, body, {**self._headers, **(more or {})})
+            reply = connection.getresponse()
+            data = reply.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise UnavailableError(
+                f"{self.address} does not answer over HTTP: {error or type(error).__name__}"
+            ) from None
+        finally:
+            connection.close()
+        if reply.status != 200:
+            raise TritonError.of(_CODES.get(reply.status, Code.INTERNAL), _said(data, reply.status))
+        return data, reply.headers
+
+
+def _path(name: str, version: str) -> str:
+    return f"/v2/models/{name}" + (f"/versions/{version}" if version else "")
+
+
+def _said(data: bytes, status: int) -> str:
+    try:
+        return str(json.loads(data)["error"])
+    except (ValueError, KeyError, TypeError):
+        return data.decode(errors="replace").strip() or f"HTTP status {status}"

@@ -1,0 +1,170 @@
+"""Servers elsewhere: `connect("host:port")` to any that speaks KServe's protocol, version 2, over HTTP or gRPC.
+
+What is asked here is asked as tritonlab's own models are; what comes back is an `Outcome`, as from these.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..core.data_type import DataType
+from ..core.infer_request import InferenceRequest
+from ..core.status import InternalError, TritonError, UnavailableError
+from ..core.tensor import Tensor
+from .grpc_link import GrpcLink
+from .http_link import HttpLink
+from .outcome import Arrival, Outcome, Split
+
+Link = HttpLink | GrpcLink
+
+#: Seconds that a server has to say which protocol it speaks.
+_FIND_SECONDS = 3.0
+
+
+def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
+    """A server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a token for
+    example; `timeout`: seconds for each.
+
+    Raises UnavailableError if no such server is there.
+    """
+    scheme, _, rest = address.rpartition("://")
+    kinds: list[type[HttpLink] | type[GrpcLink]] = [HttpLink, GrpcLink]
+    if scheme:
+        kinds = [kind for kind in kinds if kind.protocol.lower() == scheme.lower()]
+        if not kinds:
+            raise ValueError(f"'{scheme}' is neither http nor grpc")
+    for kind in kinds:
+        link = kind(rest.rstrip("/"), headers or {}, timeout)
+        if link.live(min(timeout, _FIND_SECONDS)):
+            return RemoteServer(link)
+        link.close()
+    words = " nor over ".join(kind.protocol for kind in kinds)
+    raise UnavailableError(f"no server answers at {rest}, over {words}")
+
+
+class RemoteServer:
+    """A server that was found. Close it, or use it in `with`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.address = link.address
+        self.protocol = link.protocol
+
+    def metadata(self) -> dict[str, Any]:
+        """Its name, version and extensions."""
+        return self._link.server()
+
+    def model(self, name: str, version: int = -1) -> RemoteModel:
+        return RemoteModel(self._link, name, version)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def __enter__(self) -> RemoteServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteServer {self.protocol} {self.address}>"
+
+
+class RemoteModel:
+    """A model of a server elsewhere."""
+
+    def __init__(self, link: Link, name: str, version: int = -1) -> None:
+        self._link = link
+        self.name = name
+        self.version = version
+
+    def metadata(self) -> dict[str, Any]:
+        return self._link.metadata(self.name, self._version())
+
+    def config(self) -> dict[str, Any]:
+        """Its configuration; raises TritonError for servers that have no such thing."""
+        return self._link.config(self.name, self._version())
+
+    def statistics(self) -> dict[str, Any]:
+        return self._link.statistics(self.name, self._version())
+
+    def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Outcome:
+        """Sends what `request` says to this model, and waits for all of its responses. An error of the server is in the
+        outcome, and so are the server's own times, where it counts them and nobody else asks meanwhile."""
+        asked = _addressed(request, self.name, self.version)
+        decoupled = self._decoupled() if decoupled is None else decoupled
+        before = self._counted()
+        arrivals: list[Arrival] = []
+        error: TritonError | None = None
+        asked.request_start = time.monotonic_ns()
+        try:
+            for response in self._link.send(asked, decoupled):
+                arrivals.append(Arrival(response, time.monotonic_ns() - asked.request_start))
+                error = error or response.error
+        except TritonError as problem:
+            error = problem
+        return Outcome(asked, tuple(arrivals), error, _split(before, self._counted()))
+
+    def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
+        """One request, one answer. Raises the server's TritonError."""
+        types = {said["name"]: DataType[said["datatype"]] for said in self.metadata()["inputs"]}
+        tensors = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
+        outcome = self.send(InferenceRequest(self.name, tensors), decoupled=False)
+        if outcome.error is not None:
+            raise outcome.error
+        if not outcome.arrivals:
+            raise InternalError(f"model '{self.name}' did not answer")
+        return {name: tensor.numpy() for name, tensor in outcome.outputs.items()}
+
+    def _version(self) -> str:
+        return str(self.version) if self.version != -1 else ""
+
+    def _decoupled(self) -> bool:
+        try:
+            return bool(self.config().get("model_transaction_policy", {}).get("decoupled"))
+        except TritonError:  # a server without configurations has no decoupled models either
+            return False
+
+    def _counted(self) -> Mapping[str, Any] | None:
+        """Triton's counters of the model; None where there are none."""
+        try:
+            (found,) = self.statistics()["model_stats"]
+        except (TritonError, KeyError, ValueError):
+            return None
+        return dict(found["inference_stats"])
+
+    def __repr__(self) -> str:
+        return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"
+
+
+def _addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:
+    """The same request to another model; `request` is as it was."""
+    return InferenceRequest(
+        name,
+        request.inputs,
+        model_version=version,
+        request_id=request.request_id,
+        correlation_id=request.correlation_id,
+        flags=request.flags,
+        priority=request.priority,
+        timeout=request.timeout,
+        requested_outputs=request.requested_outputs,
+        parameters=request.parameters,
+    )
+
+
+def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Split | None:
+    """The times of the one request between the two; None if it was not one."""
+    if before is None or after is None or _moved(before, after, "queue", "count") != 1:
+        return None
+    return Split(*(_moved(before, after, field.name, "ns") for field in fields(Split)))
+
+
+def _moved(before: Mapping[str, Any], after: Mapping[str, Any], name: str, unit: str) -> int:
+    # gRPC's JSON has 64-bit integers as text
+    return int(after[name].get(unit, 0)) - int(before[name].get(unit, 0))
