@@ -10,7 +10,10 @@ LAB_ARGS ?=
 # As root, as in most containers, JupyterLab starts only if it is told to.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help lab demo test check bench rules sizes clean
+# What the wheel is built from besides the package: a changed bundle is installed anew.
+BUNDLE := tritonlab/labextension/sources.sha256
+
+.PHONY: help lab demo test check bench rules sizes clean extension extension-check watch
 
 help:
 	@echo "make lab     JupyterLab on the quickstart, in a virtual environment made here; prints its address"
@@ -18,6 +21,8 @@ help:
 	@echo "make demo    the quickstart without a browser: runs every cell, prints what it did"
 	@echo "make check   ruff, mypy strict, import layers, Python 3.8 syntax of the stub"
 	@echo "make test    check, then every test: unit, against the real server, notebooks, browser"
+	@echo "make watch   rebuilds the JupyterLab extension at every change of extension/; reload the browser to see it"
+	@echo "make extension  builds its bundle anew, to be committed (needs node 20)"
 	@echo "make bench   tritonlab and the real server side by side, written to build/bench.json"
 	@echo "make rules   the rule book, rule by rule: proved, proved on our side only, open"
 	@echo "make sizes   lines of files, functions and classes, circles of imports, private names used"
@@ -35,12 +40,12 @@ endef
 $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.lab: pyproject.toml tests/constraints.txt | $(VENV)/bin/python
+$(VENV)/.lab: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
 	$(ANNOUNCE)
 	@$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch]" scikit-learn
 	@touch $@
 
-$(VENV)/.test: pyproject.toml tests/constraints.txt | $(VENV)/bin/python
+$(VENV)/.test: pyproject.toml tests/constraints.txt $(BUNDLE) | $(VENV)/bin/python
 	$(PY) -m pip $(PIP_INSTALL) -c tests/constraints.txt -e ".[lab,torch,test]"
 	@touch $@ $(VENV)/.lab
 
@@ -58,10 +63,32 @@ lab: $(VENV)/.lab
 demo: $(VENV)/.lab
 	@$(PY) notebooks/run.py notebooks/00_quickstart.ipynb
 
-check: $(VENV)/.test
+check: $(VENV)/.test extension-check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py
+	$(PY) -m pytest -q tests/test_layering.py tests/test_stub_syntax.py tests/test_labextension.py
+
+# jlpm and jupyter-builder come with JupyterLab.
+extension/node_modules: extension/yarn.lock | $(VENV)/.test
+	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm install --immutable >/dev/null
+	@touch $@
+
+extension: extension/node_modules
+	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm build
+
+# Where there is node: strict types, eslint, the unit tests, and that the committed bundle is what is built from the
+# sources. Where there is none, tests/test_labextension.py compares their sum.
+ifneq ($(shell command -v node),)
+extension-check: extension/node_modules
+	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm check && node compare.mjs
+else
+extension-check:
+	@echo "no node: the extension is not built anew"
+endif
+
+watch: extension/node_modules
+	$(VENV)/bin/jupyter-builder develop . --overwrite
+	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm watch
 
 # Two at a time, by file: much of the suite waits for the real server, whose loads take 1.3 s each.
 test: check $(REFERENCE)/.stamp

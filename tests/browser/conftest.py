@@ -66,6 +66,10 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0"]
     command += ["--ip=127.0.0.1", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
     command += [f"--ServerApp.root_dir={server.notebooks}"]
+    # the bundle of these sources, whatever is installed
+    (base / "labextensions").mkdir()
+    (base / "labextensions" / "tritonlab").symlink_to(ROOT / "tritonlab" / "labextension")
+    command += [f"--LabApp.extra_labextensions_path={base / 'labextensions'}"]
     with open(base / "server.log", "wb") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=server.notebooks)
     try:

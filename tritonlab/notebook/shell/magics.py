@@ -17,6 +17,7 @@ from ..authoring.draft import Source
 from ..authoring.workspace import Workspace
 from ..views.card_display import LoadingCard
 from . import commands
+from .comm import listen
 from .completion import install_completion
 from .logs import Places
 from .parsing import parse
@@ -186,7 +187,8 @@ class TritonMagics(Magics):
 
 
 def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
-    """Makes the magics, their completion and the tracebacks part of `shell`. Called by `%load_ext tritonlab`."""
+    """Makes the magics, their completion, the tracebacks and the extension's comm part of `shell`. Called by `%load_ext
+    tritonlab`."""
 
     def locate(file: str, line: int) -> tuple[str, int]:
         return workspace().sources.locate(file, line)
@@ -197,11 +199,13 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     )
     install(tracebacks)
     notice = WaitingNotice(places)
+    windows = listen(lambda: current())
 
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
         notice.listen_to(found.server.instruments)
+        windows.follow(found)
         return found
 
     current()

@@ -1,0 +1,187 @@
+// What a person, a key or a program can have done: each command says its arguments and answers with plain JSON.
+import { JupyterFrontEnd } from "@jupyterlab/application";
+import { ICommandPalette, Notification } from "@jupyterlab/apputils";
+import { PathExt } from "@jupyterlab/coreutils";
+import { NotebookPanel } from "@jupyterlab/notebook";
+import { downloadIcon } from "@jupyterlab/ui-components";
+import { CommandRegistry } from "@lumino/commands";
+import { ReadonlyJSONObject, ReadonlyPartialJSONObject } from "@lumino/coreutils";
+
+import { mentionsTriton, modelOf } from "./cells.js";
+import { Done, exportDialog } from "./exportDialog.js";
+import { KernelError, KernelLink } from "./link.js";
+import { cellTexts, KernelLinks } from "./links.js";
+import { Calls } from "./protocol.js";
+import { Settings } from "./settings.js";
+
+export const CATEGORY = "Triton";
+export const Commands = {
+  exportNotebook: "tritonlab:export",
+  exportCell: "tritonlab:export-cell",
+  models: "tritonlab:models",
+  load: "tritonlab:load",
+  unload: "tritonlab:unload",
+};
+
+const NAME = { type: "string", description: "the model's name" };
+
+/** An object schema, as the command registry and those who make tools of commands read it. */
+function takes(properties: ReadonlyJSONObject, ...required: string[]): { args: ReadonlyJSONObject } {
+  return { args: { type: "object", properties, required, additionalProperties: false } };
+}
+
+export function addCommands(
+  app: JupyterFrontEnd,
+  links: KernelLinks,
+  settings: Settings,
+  palette: ICommandPalette | null,
+): void {
+  const add = (id: string, options: CommandRegistry.ICommandOptions): void => {
+    app.commands.addCommand(id, options);
+    palette?.addItem({ command: id, category: CATEGORY });
+  };
+  addExports(app, links, settings, add);
+  add(Commands.models, {
+    label: "Models of This Notebook",
+    caption: "The Triton models of the current notebook's kernel and their states",
+    describedBy: takes({}),
+    execute: async () => ({ models: (await open(links)).models as never }),
+  });
+  for (const [id, call, label] of [
+    [Commands.load, "load", "Load Model…"],
+    [Commands.unload, "unload", "Unload Model…"],
+  ] as const) {
+    add(id, {
+      label,
+      caption: call === "load" ? "Load a model as it was written last" : "Take a model out of service",
+      describedBy: takes({ name: NAME }, "name"),
+      isVisible: (args) => typeof args.name === "string",
+      execute: (args) => ask(links, call, { name: named(args) }),
+    });
+  }
+  links.tracker.activeCellChanged.connect(() => app.commands.notifyCommandChanged(Commands.exportCell));
+  links.changed.connect(() => Object.values(Commands).forEach((id) => app.commands.notifyCommandChanged(id)));
+}
+
+function addExports(
+  app: JupyterFrontEnd,
+  links: KernelLinks,
+  settings: Settings,
+  add: (id: string, options: CommandRegistry.ICommandOptions) => void,
+): void {
+  const directory = { type: "string", description: "the repository; relative to the notebook's directory" };
+  const overwrite = { type: "boolean", description: "replace what is there and keep it as a backup" };
+  const run = async (models: string[] | null, args: ReadonlyPartialJSONObject): Promise<ReadonlyJSONObject> => {
+    const panel = links.tracker.currentWidget;
+    const link = panel && (await reach(links, panel));
+    if (!panel || !link) return { exported: [], error: "no kernel that knows tritonlab" };
+    const serving = link.models.filter((one) => one.state === "READY" || one.state === "NOT READY");
+    const names = models ?? (args.model ? [named(args, "model")] : serving.map((one) => one.name));
+    if (!names.length) return refuse("No model of this notebook serves yet: run a %%triton_model cell first.");
+    const target = typeof args.directory === "string" ? args.directory : null;
+    const contentsPath = (relative: string): string | null => below(panel, relative);
+    if (target !== null) {
+      const exported: Done[] = [];
+      for (const model of names) {
+        const done = await link.ask("export", { model, directory: target, overwrite: args.overwrite === true });
+        exported.push({ ...done, contents: contentsPath(done.relative) });
+      }
+      return { exported: exported as never };
+    }
+    const open = (path: string): void => void app.commands.execute("filebrowser:open-path", { path });
+    const done = await exportDialog({ link, models: names, directory: settings.directory, contentsPath, open });
+    return { exported: done as never };
+  };
+  add(Commands.exportNotebook, {
+    label: "Export to Repository…",
+    icon: downloadIcon,
+    caption: "Write the notebook's models as a Triton model repository",
+    describedBy: takes({ model: NAME, directory, overwrite }),
+    isVisible: () => speaksTriton(links),
+    execute: (args) => run(null, args),
+  });
+  add(Commands.exportCell, {
+    label: "Export This Model to Repository…",
+    icon: downloadIcon,
+    caption: "Write the model of this cell as a Triton model repository",
+    describedBy: takes({ directory, overwrite }),
+    isVisible: () => activeModel(links) !== null,
+    execute: (args) => {
+      const name = activeModel(links);
+      if (name === null) return refuse("The active cell is no %%triton_model cell.");
+      const known = links.current?.models.find((one) => one.name === name);
+      if (!known || !["READY", "NOT READY"].includes(known.state)) {
+        return refuse(`${name} does not serve yet: run its cell first.`);
+      }
+      return run([name], args);
+    },
+  });
+}
+
+/** Whether the current notebook is one of ours: in others nothing of ours is seen. */
+function speaksTriton(links: KernelLinks): boolean {
+  const panel = links.tracker.currentWidget;
+  return panel !== null && (links.current?.state === "open" || cellTexts(panel).some(mentionsTriton));
+}
+
+/** The name of the model that the active cell writes. */
+function activeModel(links: KernelLinks): string | null {
+  const cell = links.tracker.activeCell;
+  return cell?.model.type === "code" ? modelOf(cell.model.sharedModel.getSource()) : null;
+}
+
+function named(args: ReadonlyPartialJSONObject, key = "name"): string {
+  if (typeof args[key] !== "string") throw new Error(`${key}: the model's name is missing`);
+  return args[key];
+}
+
+function refuse(error: string): ReadonlyJSONObject {
+  Notification.warning(error, { autoClose: 6000 });
+  return { exported: [], error };
+}
+
+/** The notebook's open link. Without tritonlab in the kernel it says how to get it, and the answer is null. */
+async function reach(links: KernelLinks, panel: NotebookPanel): Promise<KernelLink | null> {
+  const link = links.of(panel);
+  if (link && (await link.connect())) return link;
+  if (link?.state === "foreign") {
+    Notification.error(
+      `The kernel has tritonlab ${link.version}, which this extension does not understand. ` +
+        "Upgrade it: pip install -U tritonlab",
+    );
+  } else if (link) {
+    Notification.warning("This kernel has not loaded tritonlab. Not installed yet? pip install 'tritonlab[lab]'", {
+      autoClose: 10_000,
+      actions: [{ label: "%load_ext tritonlab", callback: () => void loadExtension(panel, link) }],
+    });
+  } else {
+    Notification.warning("This notebook has no kernel.");
+  }
+  return null;
+}
+
+/** Loads tritonlab into the kernel, as a cell with `%load_ext tritonlab` does. */
+async function loadExtension(panel: NotebookPanel, link: KernelLink): Promise<void> {
+  const kernel = panel.sessionContext.session?.kernel;
+  const reply = await kernel?.requestExecute({ code: "%load_ext tritonlab", silent: false, store_history: false }).done;
+  const missing = reply?.content.status === "error";
+  if (missing || !(await link.connect())) {
+    Notification.error("tritonlab could not be loaded. Run in a cell: %pip install 'tritonlab[lab]'");
+  }
+}
+
+async function open(links: KernelLinks): Promise<KernelLink> {
+  const link = links.current;
+  if (!link || !(await link.connect())) throw new KernelError("absent", "no kernel that knows tritonlab");
+  return link;
+}
+
+async function ask<K extends keyof Calls>(links: KernelLinks, call: K, given: Calls[K]["with"]): Promise<never> {
+  return (await (await open(links)).ask(call, given)) as never;
+}
+
+/** The path in JupyterLab's files of what the kernel calls so, seen from the notebook; null if it is above them. */
+function below(panel: NotebookPanel, relative: string): string | null {
+  const path = PathExt.join(PathExt.dirname(panel.context.localPath), relative);
+  return path.startsWith("..") || path.startsWith("/") ? null : path;
+}

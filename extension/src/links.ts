@@ -1,0 +1,69 @@
+// Which kernel a notebook has, and its link. One link for each kernel of the window.
+import { INotebookTracker, NotebookActions, NotebookPanel } from "@jupyterlab/notebook";
+import { Kernel as Services } from "@jupyterlab/services";
+import { ISignal, Signal } from "@lumino/signaling";
+
+import { mentionsTriton } from "./cells.js";
+import { Kernel, KernelLink } from "./link.js";
+
+/** Guarantees: a notebook that never mentions Triton costs its kernel nothing. */
+export class KernelLinks {
+  private readonly _links = new Map<string, KernelLink>();
+  private readonly _changed = new Signal<this, void>(this);
+
+  constructor(readonly tracker: INotebookTracker) {
+    tracker.widgetAdded.connect((_, panel) => this._follow(panel));
+    tracker.forEach((panel) => this._follow(panel));
+    tracker.currentChanged.connect(() => this._changed.emit());
+    NotebookActions.executed.connect((_, { notebook, cell }) => {
+      const panel = tracker.find((one) => one.content === notebook);
+      if (panel && mentionsTriton(cell.model.sharedModel.getSource())) void this.of(panel)?.connect();
+    });
+    window.addEventListener("pagehide", () => this._links.forEach((link) => link.dispose()));
+  }
+
+  /** A link, or the current notebook, is another. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** The link to the notebook's kernel; null while it has none. */
+  of(panel: NotebookPanel | null): KernelLink | null {
+    const kernel = panel?.sessionContext.session?.kernel;
+    if (!kernel || kernel.isDisposed) return null;
+    return this._links.get(kernel.id) ?? this._add(kernel);
+  }
+
+  get current(): KernelLink | null {
+    return this.of(this.tracker.currentWidget);
+  }
+
+  private _add(kernel: Services.IKernelConnection): KernelLink {
+    const link = new KernelLink(kernel as unknown as Kernel);
+    this._links.set(kernel.id, link);
+    link.changed.connect(() => this._changed.emit());
+    kernel.disposed.connect(() => {
+      this._links.delete(kernel.id);
+      link.dispose();
+      this._changed.emit();
+    });
+    return link;
+  }
+
+  private _follow(panel: NotebookPanel): void {
+    const greet = async (): Promise<void> => {
+      await panel.revealed;
+      const link = this.of(panel);
+      if (link && cellTexts(panel).some(mentionsTriton)) await link.connect();
+      this._changed.emit();
+    };
+    panel.sessionContext.kernelChanged.connect(() => void greet());
+    void panel.sessionContext.ready.then(greet);
+  }
+}
+
+/** The texts of a notebook's code cells. */
+export function cellTexts(panel: NotebookPanel): string[] {
+  const cells = [...(panel.content.model?.cells ?? [])];
+  return cells.filter((cell) => cell.type === "code").map((cell) => cell.sharedModel.getSource());
+}

@@ -1,0 +1,190 @@
+"""The JupyterLab extension: marks of cells, the export from its buttons, restarts, reloads, several notebooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Lab
+
+pytestmark = pytest.mark.timeout(300)
+
+LOAD = "%load_ext tritonlab"
+ECHO = """%%triton_model echo --input IN:FP32[-1] --output OUT:FP32[-1]
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
+"""
+BROKEN = """%%triton_model broken
+class TritonPythonModel:
+    def initialize(self, args):
+        args["nope"]
+"""
+SLOW = """%%triton_model slow --input IN:FP32[-1] --output OUT:FP32[-1]
+import time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        time.sleep(3)
+
+    def execute(self, requests):
+        return []
+"""
+
+
+def mark(lab: Any, index: int) -> Any:
+    return lab.cell(index).locator(".tritonlab-mark")
+
+
+def marked(lab: Any, index: int, kind: str) -> Any:
+    found = lab.cell(index).locator(f".tritonlab-mark[data-mark={kind}]")
+    found.wait_for()
+    return found
+
+
+def toolbar(lab: Any) -> Any:
+    return lab.page.locator(".jp-NotebookPanel-toolbar [data-jp-item-name='tritonlab-export'] jp-button:visible")
+
+
+def cell_button(lab: Any, index: int) -> Any:
+    return lab.cell(index).locator(".jp-cell-toolbar [data-jp-item-name='tritonlab-export'] jp-button")
+
+
+def accept(lab: Any) -> Any:
+    return lab.page.locator(".tritonlab-export .jp-Dialog-footer .jp-mod-accept")
+
+
+def open_notebook(lab: Any, name: str, cells: list[str], theme: str = "light") -> None:
+    lab.jupyter.theme(theme)
+    lab.jupyter.write(f"{name}.ipynb", cells)
+    lab.open(f"{name}.ipynb")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_export_from_the_notebooks_toolbar(lab: Any, theme: str) -> None:
+    open_notebook(lab, f"export_{theme}_ext", [LOAD, ECHO, ECHO.replace("echo", "again")], theme)
+    for index in range(3):
+        lab.run(index)
+    marked(lab, 2, "ready")
+    lab.shot(f"ext_marks_{theme}")
+    toolbar(lab).click()
+    dialog = lab.page.locator(".tritonlab-export")
+    lab.wait_text(dialog.locator(".tritonlab-plan"), "config.pbtxt")
+    directory = lab.jupyter.notebooks / f"repository_{theme}"
+    dialog.locator("input[type=text]").fill(directory.name)
+    lab.wait_text(dialog, str(directory))
+    lab.shot(f"ext_export_plan_{theme}")
+    accept(lab).click()
+    dialog.locator("[role=status]").wait_for()
+    assert {path.name for path in directory.iterdir()} == {"echo", "again"}
+    assert (directory / "echo" / "1" / "model.py").read_text() == ECHO.partition("\n")[2]
+    lab.shot(f"ext_export_done_{theme}")
+    dialog.locator("a").click()
+    lab.page.locator(".jp-FileBrowser .jp-BreadCrumbs", has_text=directory.name).wait_for()
+    lab.page.keyboard.press("Escape")
+    assert lab.foreign == []
+    assert lab.errors == []
+
+
+def test_the_mark_follows_the_model_and_its_cell(lab: Any) -> None:
+    open_notebook(lab, "marks", [LOAD, ECHO, BROKEN, SLOW, "%triton unload echo"])
+    for index in range(3):
+        lab.run(index)
+    assert marked(lab, 1, "ready").inner_text() == "READY"
+    failed = marked(lab, 2, "failed")
+    assert failed.inner_text() == "failed\nline 4"
+    assert "KeyError: 'nope'" in failed.get_attribute("title")
+    lab.cell(3).locator(".cm-content").click()
+    lab.page.keyboard.press("Control+Enter")
+    marked(lab, 3, "loading")
+    failed.click()  # to the line that is to blame, while another cell runs
+    assert "Ln 4" in lab.page.locator("#jp-main-statusbar").inner_text()
+    lab.shot("ext_marks_failed")
+    marked(lab, 3, "ready")
+
+    lab.cell(1).locator(".cm-content").click()
+    lab.page.keyboard.press("Control+End")
+    lab.page.keyboard.type("# edited")
+    marked(lab, 1, "stale")
+    lab.shot("ext_marks_stale")
+    for _ in "# edited":
+        lab.page.keyboard.press("Backspace")
+    marked(lab, 1, "ready")
+    lab.run(4)
+    marked(lab, 1, "off")
+
+
+def test_export_of_a_cell_shows_what_it_would_replace(lab: Any) -> None:
+    open_notebook(lab, "replace", [LOAD, ECHO, BROKEN])
+    lab.run(0)
+    lab.run(1)
+    marked(lab, 1, "ready")
+    model = lab.jupyter.notebooks / "model_repository" / "echo" / "1" / "model.py"
+    model.parent.mkdir(parents=True)
+    model.write_text("# by hand\n")
+    lab.shot("ext_cell_toolbar")
+    assert cell_button(lab, 1).is_visible()  # where the line below it is not too long
+    lab.cell(1).locator(".tritonlab-mark-export").click()
+    dialog = lab.page.locator(".tritonlab-export")
+    lab.wait_text(dialog.locator("[data-kind=changed]"), "1/model.py")
+    lab.wait_text(accept(lab), "Replace, keep a backup")
+    lab.shot("ext_export_replace")
+    lab.page.keyboard.press("Enter")
+    lab.wait_text(dialog.locator("[role=status]"), "The former echo is now")
+    assert model.read_text() == ECHO.partition("\n")[2]
+    lab.page.keyboard.press("Enter")
+    dialog.wait_for(state="detached")
+    # another cell is no model that could be exported
+    lab.cell(0).locator(".cm-content").click()
+    assert not cell_button(lab, 0).is_visible()
+
+
+def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
+    open_notebook(lab, "without", [ECHO])
+    toolbar(lab).click()
+    toast = lab.page.locator(".Toastify__toast", has_text="has not loaded tritonlab")
+    toast.wait_for()
+    assert "pip install 'tritonlab[lab]'" in toast.inner_text()
+    lab.shot("ext_without")
+    toast.locator("button", has_text="%load_ext tritonlab").click()
+    lab.run(0)
+    marked(lab, 0, "ready")
+
+
+def test_restart_reload_and_another_window(lab: Any) -> None:
+    open_notebook(lab, "again", [LOAD, ECHO])
+    lab.run(0)
+    lab.run(1)
+    marked(lab, 1, "ready")
+    lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    mark(lab, 1).wait_for(state="detached")
+    lab.run(0)
+    lab.run(1)
+    marked(lab, 1, "ready")
+    lab.page.keyboard.press("Control+s")
+    lab.page.reload()
+    marked(lab, 1, "ready")
+
+    # another window of the same notebook and kernel, and in it another notebook with a kernel of its own
+    other = lab.page.context.new_page()
+    other.goto(f"{lab.jupyter.url}/lab/workspaces/second/tree/again.ipynb")
+    other.locator(".tritonlab-mark[data-mark=ready]").wait_for()
+    assert answer(other, "unload", name="echo") == {"name": "echo"}
+    marked(lab, 1, "off")
+    lab.jupyter.write("two.ipynb", [LOAD, ECHO.replace("echo", "second")])
+    two = Lab(lab.jupyter, other)
+    two.open("two.ipynb")
+    two.run(0)
+    two.run(1)
+    marked(two, 1, "ready")
+    assert [model["name"] for model in answer(other, "models")["models"]] == ["second"]
+    assert [model["name"] for model in answer(lab.page, "models")["models"]] == ["echo"]
+
+
+def answer(page: Any, command: str, **arguments: Any) -> Any:
+    """What a command of the extension answers."""
+    call = "([id, args]) => window.jupyterapp.commands.execute(id, args)"
+    return page.evaluate(call, [f"tritonlab:{command}", arguments])

@@ -1,0 +1,153 @@
+"""The kernel's end of the extension's comm, asked by a window that is played here."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.shell.comm import PROTOCOL, Windows
+from tritonlab.notebook.shell.comm_calls import CALLS
+
+MODEL = f"%%triton_model echo {IDENTITY_OPTIONS}\n{IDENTITY}"
+EXTENSION = Path(__file__).resolve().parents[3] / "extension"
+
+
+class Window:
+    """The browser's end: a comm as the kernel sees it."""
+
+    comm_id = "1"
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self._changed = threading.Condition()
+        self._id = 0
+        self._on_msg: Callable[[Any], None] = lambda message: None
+        self._on_close: Callable[[Any], None] = lambda message: None
+
+    def on_msg(self, callback: Callable[[Any], None]) -> None:
+        self._on_msg = callback
+
+    def on_close(self, callback: Callable[[Any], None]) -> None:
+        self._on_close = callback
+
+    def send(self, data: dict[str, Any]) -> None:
+        with self._changed:
+            self.heard.append(data)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self._on_close({})
+
+    def wait(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: any(map(found, self.heard)), 10), json.dumps(self.heard[-1], indent=1)
+            return next(message for message in reversed(self.heard) if found(message))
+
+    def ask(self, do: str, **given: Any) -> Any:
+        """The answer; of a question that failed what was wrong, as a dict with `kind` and `text`."""
+        self._id += 1
+        self._on_msg({"content": {"data": {"id": self._id, "do": do, "with": given}}})
+        answer = self.wait(lambda message: message.get("id") == self._id)
+        return answer["ok"] if "ok" in answer else answer["error"]
+
+    def told(self, **facts: Any) -> dict[str, Any]:
+        """The only model, as soon as the window was told of one with these facts."""
+
+        def fits(message: dict[str, Any]) -> bool:
+            models = message.get("models", [])
+            return len(models) == 1 and all(models[0][key] == value for key, value in facts.items())
+
+        model: dict[str, Any] = self.wait(fits)["models"][0]
+        return model
+
+
+@pytest.fixture
+def windows(workspace: Workspace) -> Windows:
+    return Windows(lambda: workspace)
+
+
+@pytest.fixture
+def window(windows: Windows) -> Iterator[Window]:
+    window = Window()
+    windows.opened(window, {})
+    yield window
+    window.close()
+
+
+def test_a_window_is_greeted_and_told_of_the_models(window: Window) -> None:
+    hello, models = window.heard[:2]
+    assert hello["hello"]["protocol"] == PROTOCOL
+    assert models == {"models": []}
+
+
+def test_both_halves_name_the_same_protocol_and_calls() -> None:
+    text = (EXTENSION / "src" / "protocol.ts").read_text()
+    assert f"PROTOCOL = {PROTOCOL};" in text
+    calls = text[text.index("interface Calls") : text.index("/** What the kernel sends")]
+    assert {line.split(":")[0].strip() for line in calls.splitlines() if line.startswith("  ") and line[2] != " "} - {
+        "}"
+    } >= set(CALLS)
+
+
+def test_a_window_is_told_what_becomes_of_a_cell(window: Window, notebook: Notebook) -> None:
+    notebook.run(MODEL)
+    model = window.told(state="READY")
+    assert model["cell"].rstrip() == model["served"].rstrip() == MODEL.rstrip()
+    assert model["error"] is None
+
+    broken = MODEL.replace("responses = []", "responses = = []")
+    notebook.run(broken)
+    model = window.told(error={"text": "SyntaxError: invalid syntax", "line": 7}, state="READY")
+    assert (model["cell"].rstrip(), model["served"].rstrip()) == (broken.rstrip(), MODEL.rstrip())
+
+    window.ask("unload", name="echo")
+    window.told(state="UNLOADED")
+    assert "nope" in window.ask("load", name="nope")["text"]
+
+
+def test_a_line_that_fails_in_the_model_is_a_line_of_the_cell(window: Window, notebook: Notebook) -> None:
+    notebook.run(MODEL.replace("def execute", "def initialize(self, args):\n        args['nope']\n\n    def execute"))
+    model = window.told(state="FAILED")
+    assert model["error"] == {"text": "KeyError: 'nope'", "line": 7}
+    assert model["served"] == ""
+
+
+def test_an_export_is_planned_then_written(window: Window, notebook: Notebook, tmp_path: Path) -> None:
+    notebook.run(MODEL)
+    repository = tmp_path / "models"
+    plan = window.ask("plan", models=["echo"], directory=str(repository))
+    assert plan["directory"] == str(repository)
+    assert plan["models"][0]["added"] == ["1/model.py", "config.pbtxt"]
+    assert not repository.exists()
+
+    done = window.ask("export", model="echo", directory=str(repository))
+    assert (repository / "echo" / "1" / "model.py").read_text() == IDENTITY
+    assert done["models"][0]["files"] == ["1/model.py", "config.pbtxt"]
+
+    (repository / "echo" / "1" / "model.py").write_text("# edited\n")
+    assert window.ask("plan", models=["echo"], directory=str(repository))["models"][0]["changed"] == ["1/model.py"]
+    assert window.ask("export", model="echo", directory=str(repository))["kind"] == "ExportConflict"
+    done = window.ask("export", model="echo", directory=str(repository), overwrite=True)
+    assert (Path(done["models"][0]["backup"]) / "1" / "model.py").read_text() == "# edited\n"
+
+
+def test_what_it_does_not_know_is_an_answer(window: Window) -> None:
+    assert "knows no 'dance'" in window.ask("dance")["text"]
+
+
+def test_a_closed_window_is_told_nothing(windows: Windows, window: Window, notebook: Notebook) -> None:
+    other = Window()
+    other.comm_id = "2"
+    windows.opened(other, {})
+    other.close()
+    before = list(other.heard)
+    notebook.run(MODEL)
+    window.told(state="READY")
+    assert other.heard == before

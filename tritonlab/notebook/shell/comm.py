@@ -1,0 +1,138 @@
+"""The kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no port.
+
+A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`;
+what can be asked stands in `comm_calls.CALLS`. Without being asked it is told `{"hello": …}` and, at every change,
+`{"models": […]}`. `extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import importlib
+import importlib.util
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core.status import TritonError
+from ..authoring.workspace import Workspace
+from ..views.model_states import ModelStates
+from .comm_calls import CALLS, Answer
+from .comm_models import CellStates
+
+#: Changes when a message means something else than before; a window of another number says so and asks nothing.
+PROTOCOL = 1
+TARGET = "tritonlab"
+
+
+class Windows:
+    """The open comms of a kernel, which speak of `workspace`.
+
+    Guarantees: a question is answered while a cell runs and while others are still being answered, since each has a
+    thread of its own; `follow` may be called again and again.
+    """
+
+    def __init__(self, workspace: Callable[[], Workspace]) -> None:
+        self._workspace = workspace
+        self._lock = threading.Lock()  # guards everything below
+        self._open: dict[str, Window] = {}
+        self._followed: ModelStates | None = None
+        self._cells: CellStates | None = None
+
+    def opened(self, comm: Any, message: Any) -> None:
+        """Called by the comm manager when a window opens a comm."""
+        window = Window(comm, self._answer)
+        with self._lock:
+            self._open[comm.comm_id] = window
+        comm.on_close(lambda message: self._closed(comm.comm_id))
+        window.send({"hello": {"protocol": PROTOCOL, "version": _version()}})
+        workspace = self._workspace()
+        self.follow(workspace)
+        window.tell(self._states(workspace).now())
+
+    def follow(self, workspace: Workspace) -> None:
+        """Tells the windows, if there are any, of the models of this workspace from now on, and of no other."""
+        with self._lock:
+            before = self._followed
+            self._followed = ModelStates.of(workspace.server) if self._open else None
+            now = self._followed
+        if before is not now:
+            if before is not None:
+                before.leave(self._look)
+            if now is not None:
+                workspace.changed = now.poke
+                now.follow(self._look)
+
+    def _closed(self, comm_id: str) -> None:
+        with self._lock:
+            self._open.pop(comm_id, None)
+        self.follow(self._workspace())
+
+    def _states(self, workspace: Workspace) -> CellStates:
+        with self._lock:
+            if self._cells is None or self._cells.workspace is not workspace:
+                self._cells = CellStates(workspace)
+            return self._cells
+
+    def _look(self) -> bool:
+        """Called by the store when something may have changed; True while a model is on the move."""
+        with self._lock:
+            windows = list(self._open.values())
+        states = self._states(self._workspace())
+        models = states.now()
+        for window in windows:
+            window.tell(models)
+        return states.moving
+
+    def _answer(self, do: str, given: Mapping[str, Any]) -> Answer:
+        call = CALLS.get(do)
+        if call is None:
+            raise ValueError(f"tritonlab {_version()} knows no {do!r}")
+        return call(self._workspace(), **given)
+
+
+class Window:
+    """One comm. `answer(do, given)` does what is asked and may raise."""
+
+    def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any]], Answer]) -> None:
+        self._comm = comm
+        self._answer = answer
+        self._told: Answer = None
+        # ipykernel 7.4 has the window's next message served where the kernel sent from last. With what the opening
+        # message came with, that is the window's subshell, from whatever thread; else it would be the main thread, and
+        # a question would wait for the cell that runs.
+        self._context = contextvars.copy_context()
+        comm.on_msg(self._heard)
+
+    def send(self, content: Mapping[str, Any]) -> None:
+        self._context.copy().run(self._comm.send, dict(content))
+
+    def tell(self, models: Answer) -> None:
+        """Sends the models if they are not as they were told last."""
+        if models != self._told:
+            self._told = models
+            self.send({"models": models})
+
+    def _heard(self, message: Any) -> None:
+        data = message["content"]["data"]
+        threading.Thread(target=self._serve, args=(data,), name="tritonlab extension", daemon=True).start()
+
+    def _serve(self, asked: Mapping[str, Any]) -> None:
+        try:
+            answer = {"ok": self._answer(asked["do"], asked.get("with") or {})}
+        except Exception as error:
+            kind = error.code.name if isinstance(error, TritonError) else type(error).__name__
+            answer = {"error": {"kind": kind, "text": str(error) or type(error).__name__}}
+        self.send({"id": asked.get("id"), **answer})
+
+
+def listen(workspace: Callable[[], Workspace]) -> Windows:
+    """Lets windows open comms to this kernel. Colab has no `comm`; there it does nothing."""
+    windows = Windows(workspace)
+    if importlib.util.find_spec("comm") is not None:
+        importlib.import_module("comm").get_comm_manager().register_target(TARGET, windows.opened)
+    return windows
+
+
+def _version() -> str:
+    return str(importlib.import_module(__name__.partition(".")[0]).__version__)

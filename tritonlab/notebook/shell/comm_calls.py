@@ -1,0 +1,96 @@
+"""What a window of JupyterLab can ask the kernel for: each row of `CALLS` is one Python call that a notebook can make
+as well, and an answer of JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.status import NotFoundError
+from ...export.needed_models import needed_models
+from ...export.report import ExportPlan
+from ...export.repository import absolute, export, plan_export
+from ..authoring.workspace import Workspace
+
+#: What JSON can say.
+Answer = Any
+
+#: Where paths of the notebook's server begin, seen from the kernel: the notebook's directory, if nobody moved since.
+_START = Path.cwd()
+
+
+def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bool = False) -> Answer:
+    """What `export` would do with each model, and with those that they need; nothing is written."""
+    return {
+        "directory": str(absolute(directory)),
+        "models": [
+            {"name": name, "needed_by": user, **_plan_facts(plan_export(workspace.server.model(name), directory))}
+            for name, user in _with_needed(workspace, models, alone)
+        ],
+    }
+
+
+def _with_needed(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator[tuple[str, str]]:
+    """Each model once, with the one that needs it, "" for those that were asked for."""
+    seen = set(models)
+    yield from ((name, "") for name in models)
+    for name in () if alone else models:
+        for needed in needed_models(workspace.server.model(name)).loaded:
+            if needed.name not in seen:
+                seen.add(needed.name)
+                yield needed.name, name
+
+
+def _plan_facts(plan: ExportPlan) -> dict[str, Any]:
+    kinds = {kind: list(getattr(plan, kind)) for kind in ("added", "changed", "removed", "unchanged", "warnings")}
+    return {"path": str(plan.path), "exists": plan.path.exists(), "differs": plan.differs, **kinds}
+
+
+def _export(workspace: Workspace, model: str, directory: str, overwrite: bool = False, alone: bool = False) -> Answer:
+    """`tritonlab.export`: writes the model, and those it needs, as a repository."""
+    report = export(workspace.server.model(model), directory, overwrite=overwrite, alone=alone)
+    return {
+        "repository": str(report.repository),
+        "relative": os.path.relpath(report.repository, _START),
+        "models": [
+            {
+                "name": each.path.name,
+                "path": str(each.path),
+                "files": list(each.plan.files),
+                "changed": each.plan.differs,
+                "backup": str(each.backup) if each.backup is not None else "",
+                "warnings": list(each.plan.warnings),
+            }
+            for each in report.reports
+        ],
+        "tree": report.tree(),
+        "commands": list(report.commands()),
+    }
+
+
+def _load(workspace: Workspace, name: str) -> Answer:
+    """`tritonlab.load(name)`: what was said last about it, or the model of that name in the repository."""
+    if workspace.draft(name).loadable:
+        workspace.load(name)
+    else:
+        workspace.server.load(name)
+    return {"name": name, "state": workspace.server.model(name).state}
+
+
+def _unload(workspace: Workspace, name: str) -> Answer:
+    """`server.unload(name, wait=False)`: it may take its time."""
+    if name not in workspace.names():
+        raise NotFoundError(f"'{name}' is not a model of this notebook")
+    workspace.unload(name, wait=False)
+    return {"name": name}
+
+
+#: name -> call(workspace, **what was given with it)
+CALLS: dict[str, Callable[..., Answer]] = {
+    "plan": _plan,
+    "export": _export,
+    "load": _load,
+    "unload": _unload,
+}
