@@ -204,9 +204,12 @@ PARTS = (*COMPARED, "limits")
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=PARTS)
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all of them if none is named")
     parser.add_argument("--passes", type=int, default=PASSES)
     arguments = parser.parse_args()
+    parts = arguments.parts or PARTS
+    if not set(parts) <= set(PARTS):
+        parser.error(f"the parts are {', '.join(PARTS)}")
     if (why := missing()) is not None:
         print(why)
         return 1
@@ -216,7 +219,7 @@ def main() -> int:
         scratch = Path(directory)
         (scratch / "real").mkdir()
         with ReferenceServer(scratch / "real", scratch) as real:
-            for part in arguments.parts:
+            for part in parts:
                 compared = COMPARED.get(part)
                 rows = in_passes(compared, arguments.passes, real, scratch) if compared else limit_rows(real, scratch)
                 for row in rows:

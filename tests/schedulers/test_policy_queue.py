@@ -127,7 +127,7 @@ def test_requests_are_taken_out_wherever_they_stand() -> None:
     for one in requests:
         waiting.append(one)
     waiting.expire(MS)
-    waiting.remove([requests[0], requests[3]])
+    waiting.take_out([requests[0], requests[3]])
     assert names(waiting) == "b c"
     waiting.clear()
     assert not waiting

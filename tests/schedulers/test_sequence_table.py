@@ -124,7 +124,7 @@ def test_a_second_start_follows_in_the_same_slot() -> None:  # rule 5.6.2
     book = Book()
     book.ask(7, START)
     again = request(7, START)
-    assert book.table.conflicts(again)
+    assert book.table.conflict(again)
     assert places([book.table.admit(again, 0)]) == [(0, 0)]
 
 
@@ -133,7 +133,7 @@ def test_a_start_after_the_end_is_no_conflict_and_gets_its_own_slot() -> None:  
     book.ask(7, START)
     book.ask(7, END)
     again = request(7, START)
-    assert not book.table.conflicts(again)
+    assert not book.table.conflict(again)
     assert places([book.table.admit(again, 0)]) == [(0, 1)]
 
 

@@ -82,6 +82,11 @@ class Instrument:
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
         """The stub of the instance ended without having been asked to; it is started again."""
 
+    def metric_made(
+        self, name: str, kind: str, description: str, labels: dict[str, str], buckets: Sequence[float], now: int
+    ) -> None:
+        """A model made a custom metric. `kind`: counter, gauge or histogram; `buckets`: its upper bounds."""
+
     def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
         """A custom metric changed."""
 
@@ -116,6 +121,7 @@ class Instruments:
     requests_wait: Callable[..., None] | None
     model_state: Callable[..., None] | None
     instance_died: Callable[..., None] | None
+    metric_made: Callable[..., None] | None
     metric: Callable[..., None] | None
     log: Callable[..., None] | None
     shm: Callable[..., None] | None

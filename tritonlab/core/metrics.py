@@ -82,9 +82,15 @@ class MetricRegistry:
     Errors carry the tail of Triton's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
     """
 
-    def __init__(self, on_change: Callable[[str, Mapping[str, str], float], None] | None = None) -> None:
-        """`on_change(name, labels, value)` is called after each change, with what was observed for a histogram."""
+    def __init__(
+        self,
+        on_change: Callable[[str, Mapping[str, str], float], None] | None = None,
+        on_new: Callable[[str, str, str, Mapping[str, str], Sequence[float]], None] | None = None,
+    ) -> None:
+        """`on_change(name, labels, value)` is called after each change, with what was observed for a histogram,
+        `on_new(name, kind, description, labels, buckets)` for each metric that is made."""
         self._on_change = on_change
+        self._on_new = on_new
         self._lock = threading.Lock()  # guards all of the below and every sample
         self._ids = itertools.count(1)
         self._families: dict[str, _CustomFamily] = {}
@@ -136,7 +142,9 @@ class MetricRegistry:
             sample.handles.add(handle)
             metric = next(self._ids)
             self._metrics[metric] = _Metric(handle, family.name, family.kind, key, sample)
-            return metric
+        if self._on_new is not None:
+            self._on_new(family.name, _KINDS[family.kind], family.description, dict(key), sample.bounds[:-1])
+        return metric
 
     def delete_metric(self, metric: int) -> None:
         """Ends a metric, and its sample with the last of its labels. Stubs do not: there, a sample stays as long as a

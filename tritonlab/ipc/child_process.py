@@ -14,9 +14,6 @@ from typing import Any, Protocol
 
 from .out_of_memory import own_peak, peak_memory
 
-#: The exit status of a process whose parent was another process, which has ended.
-UNKNOWN = 256
-
 
 class _Process(subprocess.Popen[bytes]):
     """A process that also tells how much memory it had."""
@@ -144,8 +141,6 @@ class ChildProcess:
         code = self.returncode
         if code is None:
             return "no exit yet"
-        if code == UNKNOWN:
-            return "an exit status that nobody knows"
         if code < 0:
             with contextlib.suppress(ValueError):
                 number = signal.Signals(-code)

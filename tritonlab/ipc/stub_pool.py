@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .child_subreaper import can_inherit
 from .first_imports import FirstImports, first_imports
 from .interpreter import Interpreter
 from .link_reader import LinkReader
@@ -23,7 +24,7 @@ class StubPool:
     def __init__(self, link_reader: LinkReader, *, warm: int | None = None, shm: ShmSettings = DEFAULT_SHM) -> None:
         self._link_reader = link_reader
         self._shm = shm
-        self._zygotes = Zygotes(link_reader, warm) if warm != 0 else None
+        self._zygotes = Zygotes(link_reader, warm) if warm != 0 and can_inherit() else None
         #: what was said last of each model
         self._told: dict[str, str] = {}
 

@@ -15,9 +15,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER_OF
-from ..stub._pb_stub.wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep, Reap, Reaped
+from ..stub._pb_stub.wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..stub._pb_stub.wire.serialization import WireError, decode_body, encode_body
-from .child_process import UNKNOWN, ChildProcess
+from .child_process import ChildProcess
+from .child_subreaper import inheriting
 from .interpreter import STUB, Interpreter
 from .link_reader import Watch
 from .out_of_memory import own_peak
@@ -51,7 +52,7 @@ class LeftOut(Exception):
 class Zygote:
     """One process that has made the imports `steps`.
 
-    Guarantees: may be called from any thread. What it forked ends as any stub does, whether the zygote lives or not.
+    Guarantees: may be called from any thread. What it forks is a child of this process, and does not need it any more.
     """
 
     def __init__(self, steps: Sequence[ImportStep], sock: socket.socket, life: int, child: ChildProcess) -> None:
@@ -65,9 +66,7 @@ class Zygote:
         self._life = life
         self._peak = 0
         self._lock = threading.Lock()  # held from a question to its answer
-        self._state = threading.Lock()  # guards the next three
-        self._children = 0
-        self._retired = False
+        self._state = threading.Lock()  # guards _closed
         self._closed = False
         _running.add(self)
 
@@ -111,36 +110,23 @@ class Zygote:
         return self._fork(Fork(size, growth, limit or 0, list(paths)), inherited)
 
     def _fork(self, body: Fork | Grow, fds: Sequence[int]) -> ChildProcess:
-        forked: Forked = self._ask(body, fds)
+        with inheriting():
+            forked = self._ask(body, fds)
         if not forked.pid:
             raise ForkRefused(forked.refused, forked.stale)
         self.used = time.monotonic()
-        with self._state:
-            self._children += 1
-        return ChildProcess(_ForkedProcess(forked.pid, self))
+        return ChildProcess(_ForkedProcess(forked.pid, self._peak))
 
-    def reap(self, pid: int) -> tuple[int, int]:
-        """Exit status and peak memory of an ended process that it forked; UNKNOWN and 0 if it has ended itself."""
-        try:
-            reaped: Reaped = self._ask(Reap(pid))
-            return os.waitstatus_to_exitcode(reaped.status), own_peak(reaped.peak, self._peak)
-        except ZygoteError:
-            return UNKNOWN, 0
-        finally:
-            with self._state:
-                self._children -= 1
-                over = self._retired and not self._children
-            if over:
-                self.end()
-
-    def _ask(self, body: Any, fds: Sequence[int] = ()) -> Any:
+    def _ask(self, body: Any, fds: Sequence[int]) -> Forked:
         with self._lock:
             try:
                 message = bytes([NUMBER_OF[type(body)]]) + encode_body(body)
                 socket.send_fds(self._socket, [message], list(fds))
             except OSError as error:
                 raise ZygoteError(str(error)) from None
-            return self._receive(_ANSWER_TIMEOUT)
+            answer = self._receive(_ANSWER_TIMEOUT)
+        assert isinstance(answer, Forked)
+        return answer
 
     def _receive(self, timeout: float) -> Any:
         """Not with the socket's own timeout, which would make the other end's non-blocking, too."""
@@ -162,16 +148,8 @@ class Zygote:
         """Whether it can be asked."""
         return not self._closed and not self.child.wait(0)
 
-    def retire(self) -> None:
-        """Forks no more; it ends with the last process that it forked."""
-        with self._state:
-            self._retired = True
-            over = not self._children
-        if over:
-            self.end()
-
     def end(self) -> None:
-        """Ends the process; those it forked go on, and nobody learns their exit status."""
+        """Ends the process; those it forked go on."""
         with self._state:
             if self._closed:
                 return
@@ -197,27 +175,24 @@ class Zygote:
 
 
 class _ForkedProcess:
-    """A process that a zygote forked, for a ChildProcess to be of."""
+    """A process that a zygote forked, for a ChildProcess to be of. `inherited`: the memory it began with."""
 
-    def __init__(self, pid: int, parent: Zygote) -> None:
+    def __init__(self, pid: int, inherited: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
         self.peak = 0
-        self._parent = parent
+        self._inherited = inherited
         self._lock = threading.Lock()  # held by the one thread that waits
 
     def wait(self) -> int:
         with self._lock:
             if self.returncode is None:
-                with contextlib.suppress(OSError):  # as when its parent has ended, and somebody else has reaped it
-                    fd = os.pidfd_open(self.pid)
-                    try:
-                        ended = select.poll()
-                        ended.register(fd, select.POLLIN)
-                        ended.poll()
-                    finally:
-                        os.close(fd)
-                self.returncode, self.peak = self._parent.reap(self.pid)
+                try:
+                    _, status, usage = os.wait4(self.pid, 0)
+                    self.peak = own_peak(usage.ru_maxrss * 1024, self._inherited)
+                    self.returncode = os.waitstatus_to_exitcode(status)
+                except ChildProcessError:  # something else in this process waits for all children
+                    self.returncode = 0
             return self.returncode
 
 

@@ -306,7 +306,7 @@ class Zygotes:
                 if growth in family.all():
                     self._growth(interpreter, self._family(interpreter), growth.steps)
         if growth.zygote is not None:
-            growth.zygote.end()  # its descriptors; what it forked goes on
+            growth.zygote.end()  # its descriptors
 
     def _zygotes(self) -> Iterator[Zygote]:
         with self._lock:
@@ -338,7 +338,7 @@ def _retire(growths: Sequence[Growth]) -> None:
 
     def work() -> None:
         for zygote in zygotes:
-            zygote.retire()
+            zygote.end()
 
     if zygotes:
         threading.Thread(target=work, name="end of zygotes", daemon=True).start()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Mapping
 
 from .ring import Ring
 
 CHANGES = 10_000
 SERIES = 1_000
+#: Sets of labels of one family that are worth a warning.
+MANY_LABELS = 100
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -19,6 +23,14 @@ class MetricRecord:
         self._lock = threading.Lock()  # guards everything below
         self._series: dict[Key, Ring] = {}
         self.refused = 0
+        #: of each family its kind and its description
+        self.families: dict[str, tuple[str, str]] = {}
+
+    def describe(self, name: str, kind: str, description: str) -> None:
+        """A metric of that family was made."""
+        with self._lock:
+            if name in self.families or len(self.families) < SERIES:
+                self.families[name] = kind, description
 
     def add(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
         """`value`: of a counter and a gauge what it is now, of a histogram what was observed."""
@@ -36,10 +48,15 @@ class MetricRecord:
             found = self._series[key] = Ring(("time", "value"), self._changes)
         return found
 
-    def since(self, rows: dict[Key, int]) -> dict[Key, tuple[int, bytes]]:
-        """Of each series the first row kept from that number on, and the rows from there (`Ring.since`)."""
+    def since(self, rows: Mapping[Key, int]) -> dict[Key, tuple[int, int, bytes]]:
+        """Of each series the first row kept from that number on, the oldest kept, and the rows from there
+        (`Ring.since`)."""
         with self._lock:
-            return {key: ring.since(rows.get(key, 0)) for key, ring in self._series.items()}
+            found = {}
+            for key, ring in self._series.items():
+                first, data = ring.since(rows.get(key, 0))
+                found[key] = first, ring.dropped, data
+            return found
 
     def series(self) -> dict[Key, Ring]:
         with self._lock:
@@ -48,3 +65,23 @@ class MetricRecord:
     def clear(self) -> None:
         with self._lock:
             self._series, self.refused = {}, 0
+
+    def warnings(self) -> list[str]:
+        """What will hurt in production, one sentence each."""
+        with self._lock:
+            families, counts = dict(self.families), Counter(name for name, _ in self._series)
+        found = [f"{name}: names that begin with nv_ are Triton's own" for name in families if name.startswith("nv_")]
+        found += [
+            f"{name}: {count} sets of labels; each is a series of its own in Prometheus"
+            for name, count in counts.items()
+            if count >= MANY_LABELS
+        ]
+        found += [
+            f"{name}: a counter's name ends with _total by Prometheus's convention"
+            for name, (kind, _) in families.items()
+            if kind == "counter" and not name.endswith("_total")
+        ]
+        found += [f"{name} has no description" for name, (_, about) in families.items() if not about]
+        if self.refused:
+            found.append(f"{self.refused} changes of further series are not kept: there are more than {SERIES}")
+        return found

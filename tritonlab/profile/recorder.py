@@ -132,6 +132,11 @@ class Recorder(Instrument):
         said = reason.partition("\n")[0]
         self._mark(model, now, "state", f"version {version} {state}" + (f": {said}" if said else ""))
 
+    def metric_made(
+        self, name: str, kind: str, description: str, labels: dict[str, str], buckets: Sequence[float], now: int
+    ) -> None:
+        self.recording.metrics.describe(name, kind, description)
+
     def metric(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
         self.recording.metrics.add(name, labels, value, now)
 

@@ -72,6 +72,7 @@ class Recording:
             arrays[f"series.{index}"] = ring.rows()
             series.append([*key, ring.total])
         about = {"format": FORMAT, "wall": self.wall, "events": self.events, "models": models, "series": series}
+        about["families"] = {name: list(told) for name, told in self.metrics.families.items()}
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         with Path(path).open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -122,6 +123,8 @@ def _restored(about: dict[str, Any], arrays: Any) -> Recording:
             if columns != list(ring.columns):
                 raise RecordingError(f"table {table} has other columns than this version")
             ring.restore(total, arrays[f"{index}.{table}"])
+    for name, (kind, description) in about["families"].items():
+        recording.metrics.describe(name, kind, description)
     for index, (name, labels, total) in enumerate(about["series"]):
         ring = recording.metrics.ring((name, tuple(map(tuple, labels))))
         ring.restore(total, arrays[f"series.{index}"])

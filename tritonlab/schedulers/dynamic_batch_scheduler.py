@@ -6,7 +6,6 @@ Without `dynamic_batching` a batch is one request (rule 5.5.1): the same code wi
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -15,18 +14,21 @@ from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
-from ..core.status import CancelledError, ModelError, TritonError, UnavailableError
+from ..core.status import ModelError, TritonError, UnavailableError
 from ..instances.payload import Payload
 from ..instances.rate_limiter import RateLimiter
 from .dynamic_batch import Batch, BatchConfig, WaitUntil, take_batch
 from .instance_roster import InstanceRoster
-from .policy_queue import PolicyQueue, QueuePolicies
+from .policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
 from .rejections import Rejections, refusal_of
 from .response_order import ResponseOrder
 from .scheduler import STOPPING, Instance, WakeUp
 
 _CANCEL = Batch(0, 0, "cancel")
 _TIMEOUT = Batch(0, 0, "timeout")
+
+#: What a decision wants done: who executes which requests as which batch; nobody: they end, for one of these reasons.
+BatchWork = tuple[Instance | None, Sequence[InferenceRequest], Batch]
 
 
 class DynamicBatchScheduler:
@@ -59,13 +61,11 @@ class DynamicBatchScheduler:
         self._clock = clock
         self._instruments = instruments
         self._timer = timer
-        self._rejections = Rejections(version, stats, clock, instruments)
         self._order = ResponseOrder() if preserve_ordering else None
+        self._rejections = Rejections(version, stats, clock, instruments, self._order)
         self._lock = threading.Lock()  # guards everything below
-        self._policies = PolicyQueue(policies) if policies is not None else None
-        self._queue: deque[InferenceRequest] | PolicyQueue = deque() if self._policies is None else self._policies
+        self._queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
         self._instances = InstanceRoster(limiter, self.wake)
-        self._idle = self._instances.idle
         if hold_until:
             self._instances.take = partial(self._take_when_queued, hold_until, self._instances.take)
         self._wake_at = 0
@@ -105,7 +105,7 @@ class DynamicBatchScheduler:
         with self._lock:
             if not any(queued is request for queued in self._queue):
                 return False
-            self._remove([request])
+            self._queue.take_out([request])
             if not self._queue:
                 self._empty.notify_all()
         if self._order is not None:
@@ -180,34 +180,13 @@ class DynamicBatchScheduler:
             while self._instances and (self._queue or not self._instances.settled):
                 self._empty.wait()
 
-    def _decide(self, now: int) -> list[tuple[Instance | None, Sequence[InferenceRequest], Batch]]:
-        """Under the lock: what to do, without doing it. A batch without an instance is dropped."""
-        work: list[tuple[Instance | None, Sequence[InferenceRequest], Batch]] = []
-        queue = self._queue
-        while queue and self._idle:
-            # Timeouts are looked at when something could be executed, as Triton does (rule 5.5.10).
-            if self._policies is not None and (late := self._policies.expire(now)):
-                work.append((None, late, _TIMEOUT))
-                continue
-            decision = take_batch(queue, self.config, now)
-            if isinstance(decision, WaitUntil):
-                self._wait(decision.until)
-                break
-            assert decision is not None
-            requests = list(islice(queue, decision.count))
-            cancelled = [request for request in requests if request.cancelled] if self.config.dynamic else None
-            if cancelled:
-                work.append((None, cancelled, _CANCEL))
-                self._remove(cancelled)
-                queue = self._queue
-                continue
-            instance = self._instances.take()
-            if instance is None:
-                break
-            for _ in requests:
-                queue.popleft()
-            work.append((instance, requests, decision))
-        if self._refusal is not None and not queue:  # else nobody waits for that
+    def _decide(self, now: int) -> list[BatchWork]:
+        """Under the lock."""
+        work, look = decide(self._queue, self._instances, self.config, now)
+        if look and look != self._wake_at:
+            self._wake_at = look
+            self._timer.call_at(look, self.wake)
+        if self._refusal is not None and not self._queue:  # else nobody waits for that
             self._empty.notify_all()
         return work
 
@@ -217,56 +196,61 @@ class DynamicBatchScheduler:
         self._instances.take = take
         return take()
 
-    def _wait(self, until: int) -> None:
-        if self._policies is not None:
-            deadline = self._policies.next_deadline()
-            until = until if deadline is None else min(until, deadline)
-        if until != self._wake_at:
-            self._wake_at = until
-            self._timer.call_at(until, self.wake)
-
-    def _remove(self, requests: Sequence[InferenceRequest]) -> None:
-        if self._policies is not None:
-            self._policies.remove(requests)
-        else:
-            gone = {id(request) for request in requests}
-            self._queue = deque(request for request in self._queue if id(request) not in gone)
-
-    def _do(self, work: list[tuple[Instance | None, Sequence[InferenceRequest], Batch]], now: int) -> None:
+    def _do(self, work: list[BatchWork], now: int) -> None:
         for instance, requests, batch in work:
             if instance is None:
-                self._drop(requests, batch, now)
+                (self._rejections.cancel if batch is _CANCEL else self._rejections.time_out)(requests, now)
                 continue
             hook = self._instruments.batch_formed
             if hook is not None:
                 hook(self.name, self.version, requests, batch.size, batch.reason, now)
             payload = Payload(requests, batch.size, batch.reason)
-            if self._policies is not None and self._policies.refuses:
+            if self._queue.refuses:
                 payload.late = self._drop_late
             instance.execute(payload)
 
     def _drop_late(self, requests: Sequence[InferenceRequest]) -> Sequence[InferenceRequest]:
         """Ends those whose time was up when they were to go out: the decision is as old as they were when they came,
         and a timeout may be shorter than the way to the stub (rule 5.5.10)."""
-        assert self._policies is not None
         now = self._clock.now()
-        late = self._policies.late(requests, now)
-        self._drop(late, _TIMEOUT, now)
+        late = self._queue.late(requests, now)
+        self._rejections.time_out(late, now)
         return late
-
-    def _drop(self, requests: Sequence[InferenceRequest], why: Batch, now: int) -> None:
-        for request in requests:
-            if self._order is not None:
-                self._order.leave(request)
-            if why is _CANCEL:
-                error: TritonError = CancelledError(request.prefix + "Request cancelled")  # rule 3.10.2
-            else:
-                error = UnavailableError("Request timeout expired")  # rule 5.5.9
-            self._rejections.reject(request, error, now)
 
     def __repr__(self) -> str:
         delay = f" | delay {self.config.delay // 1000}us" if self.config.delay else ""
         return (
             f"<DynamicBatchScheduler {self.name}/{self.version} "
-            f"[{len(self._queue)} queued | {len(self._instances) - len(self._idle)} busy{delay}]>"
+            f"[{len(self._queue)} queued | {len(self._instances) - len(self._instances.idle)} busy{delay}]>"
         )
+
+
+def decide(
+    queue: ArrivalQueue | PolicyQueue, instances: InstanceRoster, config: BatchConfig, now: int
+) -> tuple[list[BatchWork], int]:
+    """Takes from the queue what is to be done now, without doing it; and when to look again, 0 if not for the time's
+    sake."""
+    work: list[BatchWork] = []
+    while queue and instances.idle:
+        # Timeouts are looked at when something could be executed, as Triton does (rule 5.5.10).
+        if queue.timed and (late := queue.expire(now)):
+            work.append((None, late, _TIMEOUT))
+            continue
+        decision = take_batch(queue, config, now)
+        if isinstance(decision, WaitUntil):
+            deadline = queue.next_deadline()
+            return work, decision.until if deadline is None else min(decision.until, deadline)
+        assert decision is not None
+        requests = list(islice(queue, decision.count))
+        cancelled = [request for request in requests if request.cancelled] if config.dynamic else None
+        if cancelled:
+            work.append((None, cancelled, _CANCEL))
+            queue.take_out(cancelled)
+            continue
+        instance = instances.take()
+        if instance is None:
+            break
+        for _ in requests:
+            queue.popleft()
+        work.append((instance, requests, decision))
+    return work, 0

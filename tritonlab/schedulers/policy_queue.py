@@ -1,7 +1,7 @@
 """The policy queue orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): who waits, who may not, who
 goes first. It has no lock and no clock.
 
-A plain dynamic batcher keeps its requests in a deque and never comes here.
+A plain dynamic batcher keeps its requests in an `ArrivalQueue`.
 """
 
 from __future__ import annotations
@@ -91,12 +91,35 @@ class _Level:
         yield from self.delayed
 
 
+class ArrivalQueue(deque[InferenceRequest]):
+    """A queue in the order of arrival, whose requests wait as long as it takes; the same verbs as `PolicyQueue`."""
+
+    timed = refuses = False
+
+    def expire(self, now: int) -> list[InferenceRequest]:
+        return []
+
+    def late(self, requests: Iterable[InferenceRequest], now: int) -> list[InferenceRequest]:
+        return []
+
+    def next_deadline(self) -> int | None:
+        return None
+
+    def take_out(self, requests: Collection[InferenceRequest]) -> None:
+        gone = {id(request) for request in requests}
+        kept = [request for request in self if id(request) not in gone]
+        self.clear()
+        self.extend(kept)
+
+
 class PolicyQueue:
     """A queue in the order of execution: higher levels first; within one by arrival, then those that were delayed."""
 
     def __init__(self, policies: QueuePolicies) -> None:
         self._policies = policies
         self._levels = [_Level(policy) for policy in policies.levels]
+        #: whether requests wait for a limited time
+        self.timed = any(policy.timeout for policy in policies.levels)
         #: whether a timeout may end a request
         self.refuses = any(policy.timeout and not policy.delay for policy in policies.levels)
 
@@ -145,7 +168,7 @@ class PolicyQueue:
         """Returns when `expire` has something to do at the earliest."""
         return min((until for level in self._levels for until, _ in level.waiting if until is not None), default=None)
 
-    def remove(self, requests: Collection[InferenceRequest]) -> None:
+    def take_out(self, requests: Collection[InferenceRequest]) -> None:
         """Takes these out, wherever they stand."""
         gone = {id(request) for request in requests}
         for level in self._levels:

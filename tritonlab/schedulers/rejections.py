@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 
 from ..core.clock import Clock
 from ..core.delivery import deliver_error
@@ -10,19 +11,41 @@ from ..core.infer_request import InferenceRequest
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.status import CancelledError, TritonError, UnavailableError
+from .response_order import ResponseOrder
 
 
 class Rejections:
-    """Of one model version. `stats` counts those that were cancelled or had no more time."""
+    """Of one model version. `stats` counts those that were cancelled or had no more time; `order` does not hold them
+    back."""
 
-    def __init__(self, version: int, stats: InferStats | None, clock: Clock, instruments: Instruments) -> None:
+    def __init__(
+        self,
+        version: int,
+        stats: InferStats | None,
+        clock: Clock,
+        instruments: Instruments,
+        order: ResponseOrder | None = None,
+    ) -> None:
         self._version = version
         self._stats = stats
         self._clock = clock
         self._instruments = instruments
+        self._order = order
+
+    def cancel(self, requests: Iterable[InferenceRequest], now: int) -> None:
+        """Ends requests that their clients have cancelled (rule 3.10.2)."""
+        for request in requests:
+            self.reject(request, CancelledError(request.prefix + "Request cancelled"), now)
+
+    def time_out(self, requests: Iterable[InferenceRequest], now: int) -> None:
+        """Ends requests whose time is up (rule 5.5.9)."""
+        for request in requests:
+            self.reject(request, UnavailableError("Request timeout expired"), now)
 
     def reject(self, request: InferenceRequest, error: TritonError, now: int) -> None:
         """Ends a request that waited; what is no fault of an execution counts as a failure of its kind."""
+        if self._order is not None:
+            self._order.leave(request)
         if self._stats is not None and isinstance(error, (CancelledError, UnavailableError)):
             reason = "CANCELED" if isinstance(error, CancelledError) else "REJECTED"
             self._stats.record_rejected(reason, now - request.request_start)

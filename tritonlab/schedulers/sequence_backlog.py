@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from ..core.infer_request import SEQUENCE_END, InferenceRequest
 
@@ -80,9 +81,9 @@ class SequenceBacklog:
         """What waits, the oldest sequence first."""
         return [request for entry in self._sequences for request in entry.queue]
 
-    def deadline(self) -> int | None:
-        """Returns when `expire` has something to do at the earliest."""
-        return min((entry.expires for entry in self._sequences if entry.expires is not None), default=None)
+    def deadlines(self) -> Iterable[int]:
+        """When `expire` has something to do."""
+        return [entry.expires for entry in self._sequences if entry.expires is not None]
 
     def _close(self, entry: Backlogged) -> bool:
         if self._open.get(entry.sequence) is not entry:

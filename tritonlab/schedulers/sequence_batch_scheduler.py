@@ -7,7 +7,8 @@ lock, the clock and the instances.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest, RequestEvent
@@ -21,6 +22,27 @@ from .sequence_config import SequenceConfig
 from .sequence_hosts import SequenceHosts, SequenceWork
 from .sequence_inputs import SequenceInputs
 from .sequence_table import SequenceTable, Slot
+
+
+class NextLook:
+    """The earliest time that the scheduler has asked its timer for; its lock guards it."""
+
+    def __init__(self, timer: WakeUp) -> None:
+        self.at: int | None = None
+        self._timer = timer
+
+    def by(self, when: int | None, wake: Callable[[], None]) -> None:
+        """Has `wake` called then, if there is something to do at all."""
+        if when is not None and (self.at is None or when < self.at):
+            self.at = when
+            self._timer.call_at(when, wake)
+
+    def due(self, now: int) -> bool:
+        """Whether it is time. It is not for a later deadline that was asked for before an earlier one."""
+        if self.at is None or now < self.at:
+            return False
+        self.at = None
+        return True
 
 
 class SequenceBatchScheduler:
@@ -49,7 +71,6 @@ class SequenceBatchScheduler:
         self.config = config
         self._clock = clock
         self._instruments = instruments
-        self._timer = timer
         self._rejections = Rejections(version, stats, clock, instruments)
         self._warn = warn
         self._inputs = inputs
@@ -57,7 +78,7 @@ class SequenceBatchScheduler:
         self._lock = threading.Lock()  # guards everything below
         self._table = SequenceTable(name, config)
         self._hosts = SequenceHosts(self._table, config, inputs, admitted)
-        self._wake_at: int | None = None
+        self._next_look = NextLook(timer)
         self._refusal: TritonError | None = None
         self._settled = threading.Condition(self._lock)
 
@@ -86,18 +107,14 @@ class SequenceBatchScheduler:
         with self._lock:
             if self._refusal is not None:
                 raise refusal_of(request, self._refusal)
-            conflict = self._table.conflicts(request)
+            conflict = self._table.conflict(request)
             slot = self._table.admit(request, now)
             self._inputs.complete(request)
             request.advance(RequestEvent.ENQUEUE)
             work = self._queued(slot, now)
         if conflict:
-            self._warn(
-                f"sequence {request.correlation_id} for model '{self.name}' has a conflict. The previous sequence did "
-                "not end before this sequence start. Previous sequence will be terminated early."
-            )
-        self._tell_queued(request, now)
-        self._do(work, now)
+            self._warn(conflict)
+        self._do(work, now, request)
 
     def reschedule(self, request: InferenceRequest) -> bool:
         """A later iteration of an iterative sequence (rule 3.9); it waits until its instance is idle. Raises
@@ -113,43 +130,42 @@ class SequenceBatchScheduler:
             self._inputs.complete(request)
             self._hosts.came_back(slot, request)
             work = self._queued(slot, now)
-        self._tell_queued(request, now)
-        self._do(work, now)
+        self._do(work, now, request)
         return True
 
     def _queued(self, slot: Slot | None, now: int) -> SequenceWork:
         work = SequenceWork()
         if slot is not None:
             self._hosts.offer(slot, now, work)
-        if slot is None or self._wake_at is None:
+        if slot is None or self._next_look.at is None:
             work.wake_by(self._table.deadline())
         return self._decided(work)
 
+    @contextmanager
+    def _deciding(self) -> Iterator[tuple[SequenceWork, int]]:
+        """With the lock held; what is put into the work meanwhile is done after it."""
+        now, work = self._clock.now(), SequenceWork()
+        with self._lock:
+            yield work, now
+            self._decided(work)
+        self._do(work, now)
+
     def _decided(self, work: SequenceWork) -> SequenceWork:
         """Under the lock, after a decision: asks for the next look, and tells `stop` what it waits for."""
-        if work.wake_at is not None and (self._wake_at is None or work.wake_at < self._wake_at):
-            self._wake_at = work.wake_at
-            self._timer.call_at(work.wake_at, self.wake)
+        self._next_look.by(work.wake_at, self.wake)
         if self._refusal is not None:
             self._settled.notify_all()
         return work
-
-    def _tell_queued(self, request: InferenceRequest, now: int) -> None:
-        hook = self._instruments.request_queued
-        if hook is not None:
-            hook(request, now)
 
     # -- instances
 
     def instance_ready(self, instance: Instance) -> None:
         """A new instance takes part, or one that was gone, with slots of its own."""
-        now = self._clock.now()
-        with self._lock:
+        with self._deciding() as (work, now):
             if isinstance(self._refusal, UnavailableError):
                 return  # `stop` waits for those that there are
             self._refusal = None
-            work = self._decided(self._hosts.add(instance, now))
-        self._do(work, now)
+            self._hosts.add(instance, now, work)
         self.instance_idle(instance)
 
     def instance_idle(self, instance: Instance) -> None:
@@ -166,66 +182,48 @@ class SequenceBatchScheduler:
 
     def instance_away(self, instance: Instance) -> bool:
         """The stub died, and with it what the model knew of its sequences: those that had started end."""
-        now = self._clock.now()
-        with self._lock:
+        with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
                 return False
             was_idle = host.idle
             error = ModelError(f"The sequence's state was lost when a stub process of model '{self.name}' ended.")
-            work = self._decided(self._hosts.lost(host, error, now))
-        self._do(work, now)
+            self._hosts.lost(host, error, now, work)
         return was_idle
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
         """The instance's slots are gone; with the last instance, so is the backlog."""
-        now = self._clock.now()
-        with self._lock:
+        with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
                 return
-            work = self._hosts.remove(host, error, now)
+            self._hosts.remove(host, error, now, work)
             if not self._hosts:
                 self._refusal = self._refusal or error
-            self._decided(work)
-        self._do(work, now)
 
     # -- time
 
     def wake(self) -> None:
         """Looks at idle sequences, timeouts and delays; the timer calls it, and tests do."""
-        now = self._clock.now()
-        work = SequenceWork()
-        with self._lock:
-            if self._wake_at is None or now < self._wake_at:
-                return  # a later deadline that was asked for before an earlier one
-            self._wake_at = None
+        with self._deciding() as (work, now):
+            if not self._next_look.due(now):
+                return
             work.failures += self._table.reap(now)
             self._hosts.fill_all(now, work)
             work.wake_by(self._table.deadline())
-            self._decided(work)
-        self._do(work, now)
 
     def _retry(self) -> None:
         """The rate limiter has resources for an instance that was refused them."""
-        now = self._clock.now()
-        work = SequenceWork()
-        with self._lock:
+        with self._deciding() as (work, now):
             self._hosts.fill_all(now, work)
-            self._decided(work)
-        self._do(work, now)
 
     def stop(self) -> None:
         """Refuses new requests and waits until all that were taken are executed. Triton keeps backlogged sequences
         waiting until those before them are idle for long enough; here sequences that can only wait end at once."""
-        now = self._clock.now()
-        work = SequenceWork()
-        with self._lock:
+        with self._deciding() as (work, now):
             self._refusal = UnavailableError(STOPPING)
             self._table.end_idle(now)
             self._hosts.fill_all(now, work)
-            self._decided(work)
-        self._do(work, now)
         with self._lock:
             while not self._hosts.settled:
                 self._settled.wait()
@@ -233,7 +231,9 @@ class SequenceBatchScheduler:
 
     # -- after the lock
 
-    def _do(self, work: SequenceWork, now: int) -> None:
+    def _do(self, work: SequenceWork, now: int, queued: InferenceRequest | None = None) -> None:
+        if queued is not None and self._instruments.request_queued is not None:
+            self._instruments.request_queued(queued, now)
         for request, error in work.failures:
             self._rejections.reject(request, error, now)
         for instance, payload in work.payloads:

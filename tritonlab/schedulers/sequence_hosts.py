@@ -111,12 +111,13 @@ class SequenceHosts:
 
     # -- instances come, execute and go
 
-    def add(self, instance: Instance, now: int) -> SequenceWork:
+    def add(self, instance: Instance, now: int, work: SequenceWork) -> None:
+        """It takes part, with slots of its own."""
         host = SequenceHost(self._next_index, instance, ResponseOrder() if self._config.preserve_ordering else None)
         self._next_index += 1
         self._hosts[host.index] = host
         self._table.add_host(host.index, now)
-        return self._nominate_all(host, now, SequenceWork())
+        self._nominate_all(host, now, work)
 
     def idle(self, host: SequenceHost, now: int) -> SequenceWork:
         """It executed its payload: the next requests of those sequences may go."""
@@ -130,23 +131,21 @@ class SequenceHosts:
         self._fill(host, now, work)
         return work
 
-    def lost(self, host: SequenceHost, error: TritonError, now: int) -> SequenceWork:
+    def lost(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
         """It knows nothing of its sequences any more: those that had started end with `error`."""
-        work = SequenceWork()
         host.idle, host.away = False, True
         started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
         work.failures += [(candidate.request, error) for candidate in started]
         host.candidates = deque(c for c in host.candidates if c.request.flags & SEQUENCE_START)
         host.executing.clear()
         work.failures += self._table.abandon(host.index, {c.slot for c in host.candidates}, error, now)
-        return self._nominate_all(host, now, work)
+        self._nominate_all(host, now, work)
 
-    def remove(self, host: SequenceHost, error: TritonError, now: int) -> SequenceWork:
+    def remove(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
         """It takes no more payloads: what it had fails with `error`."""
-        work = SequenceWork(failures=[(candidate.request, error) for candidate in host.candidates])
+        work.failures += [(candidate.request, error) for candidate in host.candidates]
         work.failures += self._table.remove_host(host.index, error, now)
         del self._hosts[host.index]
-        return work
 
     # -- what they get
 
@@ -177,10 +176,9 @@ class SequenceHosts:
                 host.order.admit(request)  # once, at its first iteration
             host.candidates.append(Candidate(slot, request, now))
 
-    def _nominate_all(self, host: SequenceHost, now: int, work: SequenceWork) -> SequenceWork:
+    def _nominate_all(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
         for slot in self._table.slots(host.index):
             self._nominate(slot, now, work)
-        return work
 
     def _fill(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
         """Gives the instance its next payload, if it is idle and there is one."""

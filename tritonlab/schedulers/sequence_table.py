@@ -22,6 +22,12 @@ from .sequence_config import SequenceConfig
 #: A sequence that went idle in the backlog is looked at this long after it got its slot: Triton's period.
 _BACKLOG_LOOK = 50_000_000
 
+#: Triton's words.
+_CONFLICT = (
+    "sequence {} for model '{}' has a conflict. The previous sequence did not end before this sequence start. Previous "
+    "sequence will be terminated early."
+)
+
 #: Requests that end without an execution, each with its error.
 Failures = list[tuple[InferenceRequest, TritonError]]
 
@@ -134,10 +140,12 @@ class SequenceTable:
             self._close(slot)
         return slot
 
-    def conflicts(self, request: InferenceRequest) -> bool:
-        """Whether the request starts a sequence whose predecessor of the same id has not ended (rule 5.6.2)."""
+    def conflict(self, request: InferenceRequest) -> str:
+        """What to warn of if the request starts a sequence whose predecessor of the same id has not ended (rule 5.6.2);
+        else empty."""
         ident = request.correlation_id
-        return bool(request.flags & SEQUENCE_START) and (ident in self._by_id or ident in self._backlog)
+        conflict = request.flags & SEQUENCE_START and (ident in self._by_id or ident in self._backlog)
+        return _CONFLICT.format(ident, self._model) if conflict else ""
 
     def taken(self, slot: Slot, now: int) -> InferenceRequest:
         """Takes the slot's first request for execution. With its END the slot is free for the next sequence; of an
@@ -210,9 +218,8 @@ class SequenceTable:
 
     def deadline(self) -> int | None:
         """Returns when `reap` has something to do at the earliest."""
-        times = [slot.last_seen + self.config.max_idle for slot in self._by_id.values()]
-        expires = self._backlog.deadline()
-        return min(times if expires is None else [*times, expires], default=None)
+        idle = (slot.last_seen + self.config.max_idle for slot in self._by_id.values())
+        return min((*idle, *self._backlog.deadlines()), default=None)
 
     def reap(self, now: int) -> Failures:
         """Ends sequences that were idle too long, executing or not: what waits of them still runs (rule 5.6.4).

@@ -97,7 +97,7 @@ def build(
     repository = _repository(repositories, options)
     clock, instruments = options.clock or SystemClock(), Instruments()
     announcer = Announcer(clock, instruments)
-    metrics = metrics if metrics is not None else MetricRegistry(announcer.metric)
+    metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = ServerMetrics(options.metrics_config or MetricsConfig(), metrics, clock)
     if options.metrics_config is not None and options.metrics_config.histogram_latencies:
         instruments.add(FirstResponses(server.find))

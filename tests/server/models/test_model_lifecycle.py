@@ -15,6 +15,7 @@ import pytest
 from tests.serving import Lab, config, eventually, in_threads, instances
 from tritonlab.core.model_config import from_json
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
+from tritonlab.ipc.stub_log import LogBook
 from tritonlab.server.api.model import Model
 from tritonlab.server.models.model_lifecycle import TRANSITIONS, ModelEvent, ModelState, ModelVersion
 from tritonlab.testing import MockClock
@@ -275,7 +276,7 @@ def test_a_version_whose_load_failed_can_be_aborted(tmp_path: Path) -> None:
         raise UnavailableError("no")
 
     services = SimpleNamespace(
-        instances=SimpleNamespace(clock=MockClock()),
+        instances=SimpleNamespace(clock=MockClock(), log=LogBook()),
         metrics=SimpleNamespace(stats=lambda: None),
         backends=SimpleNamespace(resolve=resolve),
     )

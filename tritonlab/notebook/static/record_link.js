@@ -10,11 +10,11 @@ const PROTOCOL = 1;
 const links = new Map();
 
 /** The record of a view's model; null for a saved state of another version. All drawings of the view have the same. */
-export function recordOf(model) {
+export function recordOf(model, Record = RecordStore) {
   const { protocol, columns, capacity } = model.get("state");
   if (protocol !== PROTOCOL || !columns) return null;
   const id = model.get("view");
-  if (!links.has(id)) links.set(id, { record: new RecordStore(columns, capacity), drawings: 0 });
+  if (!links.has(id)) links.set(id, { record: new Record(columns, capacity), drawings: 0 });
   return links.get(id).record;
 }
 
@@ -23,8 +23,8 @@ export function recordOf(model) {
  * with what has gone wrong, or "". Returns what ends it.
  */
 export function connect(model, heard, say) {
-  const record = recordOf(model);
   const link = links.get(model.get("view"));
+  const { record } = link;
   const open = () => ask(model, { do: "open", known: record.known });
   let asked = 0;
   const listen = (message, buffers) => {

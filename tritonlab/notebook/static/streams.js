@@ -141,14 +141,16 @@ class Streams extends TimeCanvas {
       hanging(stream),
       stopping(stream, this.now(), duration),
     ].filter(Boolean);
-    if (this.told === told.join() + stream.open) return; // or a button would vanish below the pointer
-    this.told = told.join() + stream.open;
-    detail.replaceChildren(...told.map((line) => element("div", line)));
-    if (stream.open && !stream.asked) {
-      const button = element("button", "Cancel it");
-      button.dataset.do = "cancel";
-      detail.append(button);
+    if (!this.words) {
+      this.words = element("div");
+      this.button = element("button", "Cancel it");
+      this.button.dataset.do = "cancel";
     }
+    this.words.replaceChildren(...told.map((line) => element("div", line)));
+    this.button.hidden = !stream.open;
+    this.button.disabled = stream.asked > 0;
+    // the button stays the same one, or it would vanish below the pointer
+    if (this.button.parentNode !== detail) detail.replaceChildren(this.words, this.button);
   }
 
   rows() {

@@ -9,12 +9,12 @@ export const LEFT = 8; // and right: empty
 const COLOURS = ["text", "dim", "line", "soft", "good", "warn", "bad", "accent"];
 const FACTS_MS = 250;
 
-/** anywidget's `render` of a view: `View` is a subclass of TimeCanvas, `Store` one of TimeWindow. */
-export function renderer(View, Store) {
+/** anywidget's `render` of a view: `View` is a subclass of TimeCanvas, `Store` one of TimeWindow; `Record` keeps the data. */
+export function renderer(View, Store, Record) {
   return function render({ model, el }) {
     const stop = goLive(model, el);
     const page = build(el, model.get("state"));
-    const record = recordOf(model);
+    const record = recordOf(model, Record);
     if (!record) {
       page.canvas.hidden = page.twin.hidden = true;
       page.say("This view is of another version of tritonlab. Run its cell again.");

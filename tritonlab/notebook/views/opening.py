@@ -14,6 +14,7 @@ from ...profile.triton_trace import read_trace
 from ...schedulers.dynamic_batch import BatchConfig
 from ...server.api.model import Model
 from ...server.models.model_lifecycle import ModelVersion
+from .metrics import Metrics
 from .record_view import RecordView
 from .streams import Streams
 from .timeline import Timeline
@@ -54,9 +55,15 @@ def _of_model(model: Model, kind: str) -> RecordView:
 
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
+    if kind == "metrics":
+        return Metrics(recording, name, core.metrics_text)
     return Timeline(recording, name, lambda: live_state(versions()), lambda: BatchConfig.of(core.find(name).config))
 
 
-_VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {"timeline": Timeline, "streams": Streams}
+_VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
+    "timeline": Timeline,
+    "streams": Streams,
+    "metrics": Metrics,
+}
 #: What there is to see.
 KINDS = tuple(_VIEWS)

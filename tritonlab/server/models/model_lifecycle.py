@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable
+from functools import partial
 
 from ...core.delivery import deliver_error
 from ...core.infer_request import InferenceRequest
@@ -21,7 +22,7 @@ from ...core.request_rules import RequestRules
 from ...core.status import TritonError, UnavailableError
 from ...instances.instance_state import InstanceState
 from ...instances.model_instance import ModelInstance
-from ...ipc.stub_log import LogRecord
+from ...ipc.stub_log import LogBook, LogRecord
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
 from .label_provider import Labels
@@ -81,6 +82,8 @@ class ModelVersion:
         self.scheduler: Scheduler
         self.stats = services.metrics.stats()
         self.first_response: Histogram | None = None
+        self._say = partial(_say, services.instances.log, self.name, version)
+        self._warn = partial(self._say, "WARNING")
         self._load = VersionLoad(files, version, services, self.stats, self._warn)
         self._services = services
         self._on_state = on_state
@@ -178,13 +181,6 @@ class ModelVersion:
             f"{request.prefix}all instance groups of model '{self.name}' are passive: nothing executes its requests"
         )
 
-    def _warn(self, text: str) -> None:
-        self._say("WARNING", text)
-
-    def _say(self, level: str, text: str) -> None:
-        log = self._services.instances.log
-        log.add(LogRecord(time.time_ns(), self.name, self.version, "", "server", level, text))
-
     # -- use
 
     def enqueue(self, request: InferenceRequest) -> None:
@@ -254,3 +250,8 @@ class ModelVersion:
 
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name}/{self.version} [{self.state.value} | {len(self.instances)} instances]>"
+
+
+def _say(log: LogBook, name: str, version: int, level: str, text: str) -> None:
+    """Adds a line to the server's log, in the version's name."""
+    log.add(LogRecord(time.time_ns(), name, version, "", "server", level, text))

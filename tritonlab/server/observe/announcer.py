@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...core.clock import Clock
 from ...core.infer_request import InferenceRequest
@@ -29,6 +29,13 @@ class Announcer:
     def say(self, level: str, text: str) -> None:
         """A word of the server's own for the log."""
         self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
+
+    def metric_made(
+        self, name: str, kind: str, description: str, labels: Mapping[str, str], buckets: Sequence[float]
+    ) -> None:
+        hook = self._instruments.metric_made
+        if hook is not None:
+            hook(name, kind, description, labels, buckets, self._clock.now())
 
     def metric(self, name: str, labels: Mapping[str, str], value: float) -> None:
         hook = self._instruments.metric

@@ -2,9 +2,9 @@
 
 FIGURES
 
-One thread, which waits for the kernel. What it forks is a stub that its kernel has no link to but the one it brought,
-or another zygote, which imports more. It waits for the end of a child when it is told to: until then the process id
-cannot be another's.
+One thread, which waits for the kernel. What it forks is a stub, or another zygote, which imports more. Either is the
+kernel's child, as a process is that the kernel starts: the process between them ends at once, and the kernel, which is
+a child subreaper meanwhile (`man 2 prctl`), inherits what that forked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
-from ..wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep, Reap, Reaped
+from ..wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.serialization import decode_body, encode_body
 from .preload import Bearings, LeftOut, Preload
 
@@ -61,13 +61,10 @@ class Zygote:
         self._grow(())
         while True:
             body, fds = self._receive()
-            if isinstance(body, Reap):
-                _, status, usage = os.wait4(body.pid, 0)
-                self._tell(Reaped(status, usage.ru_maxrss * 1024))
-            elif isinstance(body, Grow):
-                if self._fork(fds) == 0:
+            if isinstance(body, Grow):
+                if self._fork(fds):
                     self._become(body, fds)
-            elif self._may_fork(body, fds) and self._fork(fds) == 0:
+            elif self._may_fork(body, fds) and self._fork(fds):
                 return self._become_stub(body, fds)
 
     def _receive(self) -> Tuple[Any, List[int]]:
@@ -94,24 +91,25 @@ class Zygote:
             self._tell(Forked(0, refused, bool(stale)))
         return not refused
 
-    def _fork(self, fds: List[int]) -> int:
-        """0 in the child, which leads a session of its own; else the kernel is told."""
+    def _fork(self, fds: List[int]) -> bool:
+        """True in the new process, which leads a session of its own; here the kernel is told."""
+        read, write = os.pipe()
         try:
-            pid = os.fork()
+            between = os.fork()
         except OSError as error:
-            _close(fds)
             self._tell(Forked(0, str(error), False))
-            return -1
-        if pid == 0:
-            os.setsid()
-            self._socket.close()
-            os.close(self._life)
-            # Python before 3.13 keeps the number that the main thread had in the parent
-            getattr(threading.main_thread(), "_set_native_id", int)()
-            return 0
-        _close(fds)
-        self._tell(Forked(pid, "", False))
-        return pid
+        else:
+            if between == 0 and _forked_again(write):
+                _close([read, write, self._life])
+                self._socket.close()
+                return True
+            os.close(write)
+            os.waitpid(between, 0)
+            said = os.read(read, 20)
+            write = -1
+            self._tell(Forked(int(said), "", False) if said else Forked(0, "no process was forked", False))
+        _close([fd for fd in (read, write, *fds) if fd >= 0])
+        return False
 
     def _become(self, body: Grow, fds: List[int]) -> None:
         """The zygote that imports more."""
@@ -187,6 +185,21 @@ def _seed() -> None:
     torch: Optional[Any] = sys.modules.get("torch")
     if torch is not None:
         torch.default_generator.seed()
+
+
+def _forked_again(write: int) -> bool:
+    """Ends this process, having forked another and written which; True in that."""
+    try:
+        pid = os.fork()
+    except OSError:
+        os._exit(1)
+    if pid:
+        os.write(write, b"%d" % pid)
+        os._exit(0)
+    os.setsid()
+    # Python before 3.13 keeps the number that the main thread had in the parent
+    getattr(threading.main_thread(), "_set_native_id", int)()
+    return True
 
 
 def _close(fds: List[int]) -> None:

@@ -3,7 +3,9 @@ them.
 
 Waiting is spin, then block: most of a round trip on a small virtual machine is the wake-up of a sleeping process
 (measured with a bare prototype on 2 cores: 90-125 us blocking, 16 us with up to 200 us of non-blocking receives first).
-So `receive` polls for as long as its caller allows and then sleeps in the kernel.
+So `receive` polls for as long as its caller allows and then sleeps in the kernel. It sleeps in poll, not in recv: recv
+also wakes when the other side takes a message out of the socket. A stub that is asked 100 times a second slept twice
+per request for that, and once with poll; all processes together used 1-4 % less processor time.
 
 Guarantees: `send` may be called from any thread, and messages never interleave. `receive` and `try_receive` are for one
 thread at a time; the caller sees to that (leader / follower on both sides).
@@ -163,10 +165,9 @@ class Connection:
                 return message
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            if deadline is not None:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._poll.poll(left * 1000):
-                    return None
+            left = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
+            if not self._poll.poll(left):
+                return None
             self._fill(0)
             message = self._parse()
             if message is not None:

@@ -152,13 +152,11 @@ COMMANDS = (
     _row(65, "FORK_LINK", TO_STUB, DOOR, bodies.ForkLink),
     # the number is not that of the signal, which differs between systems
     _row(72, "STACKS", TO_STUB, SIGNAL, bodies.Stacks, str),
-    # with descriptors, but for REAP; a new zygote says GROWN over its own socket
+    # with descriptors; a new zygote says GROWN over its own socket
     _row(80, "GROW", TO_STUB, ZYGOTE, bodies.Grow, bodies.Forked),
     _row(81, "FORK", TO_STUB, ZYGOTE, bodies.Fork, bodies.Forked),
-    _row(82, "REAP", TO_STUB, ZYGOTE, bodies.Reap, bodies.Reaped),
-    _row(83, "GROWN", TO_KERNEL, ZYGOTE, bodies.Grown),
-    _row(84, "FORKED", TO_KERNEL, ZYGOTE, bodies.Forked),
-    _row(85, "REAPED", TO_KERNEL, ZYGOTE, bodies.Reaped),
+    _row(82, "GROWN", TO_KERNEL, ZYGOTE, bodies.Grown),
+    _row(83, "FORKED", TO_KERNEL, ZYGOTE, bodies.Forked),
 )
 
 BY_NUMBER: Dict[int, CommandRow] = {command.number: command for command in COMMANDS}

@@ -375,24 +375,12 @@ class Fork(NamedTuple):
 
 
 class Forked(NamedTuple):
-    """The process that was forked, or 0 and why there is none. `stale`: the zygote will never fork again."""
+    """The process that was forked, which is the kernel's child, or 0 and why there is none. `stale`: the zygote will
+    never fork again."""
 
     pid: int
     refused: str
     stale: bool
-
-
-class Reap(NamedTuple):
-    """Wait for the end of a process that was forked."""
-
-    pid: int
-
-
-class Reaped(NamedTuple):
-    """How it ended, as `wait` says it, and the most memory it had, in bytes."""
-
-    status: int
-    peak: int
 
 
 class Stacks(NamedTuple):

@@ -1,0 +1,69 @@
+"""Custom metrics in JupyterLab."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+MODEL = """%%triton_model scorer --max-batch-size 4 --input X:FP32[1] --output Y:FP32[1]
+import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        family = pb_utils.MetricFamily
+        self.rows = family(name="scored_rows_total", description="rows that were scored", kind=family.COUNTER)
+        self.last = family(name="last_score", description="the last score", kind=family.GAUGE)
+        self.scores = family(name="score", description="all scores", kind=family.HISTOGRAM)
+        self.metrics = {
+            part: (self.rows.Metric(labels={"part": part}), self.last.Metric(labels={"part": part}))
+            for part in ("low", "high")
+        }
+        self.histogram = self.scores.Metric(labels={}, buckets=[0.2, 0.5, 0.8])
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+            rows, last = self.metrics["low" if x[0, 0] < 0.5 else "high"]
+            rows.increment(len(x))
+            last.set(float(x[0, 0]))
+            self.histogram.observe(float(x[0, 0]))
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]))
+        return responses
+"""
+LOAD = """import random, time
+for n in range(300):
+    scorer(X=[[random.betavariate(2, 3)]])
+    time.sleep(0.01)
+print("scored")"""
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: Any, jupyter: Any) -> str:
+    jupyter.theme(request.param)
+    return str(request.param)
+
+
+def test_metrics_move(lab: Any, theme: str) -> None:
+    cells = ["%load_ext tritonlab", MODEL, "%triton view scorer metrics", LOAD]
+    lab.jupyter.write(f"metrics_{theme}.ipynb", cells)
+    lab.open(f"metrics_{theme}.ipynb")
+    lab.run(0)
+    lab.run(1)
+    view = lab.run(2).locator(".tl-view")
+    canvas = view.locator("canvas")
+    canvas.wait_for()
+    lab.run(3)
+    lab.page.wait_for_function("c => +c.dataset.series >= 9 && +c.dataset.kept > 600", arg=canvas.element_handle())
+    lab.wait_text(view.locator(".tl-facts"), "scored_rows_total {part=low}")
+    canvas.focus()
+    canvas.press("Enter")
+    lab.wait_text(view.locator(".tl-twin"), "nv_inference_exec_count")
+    lab.shot(f"metrics_{theme}", view)
+    assert "score: 300 observed" in canvas.get_attribute("aria-label")
+    assert lab.foreign == []
+    assert lab.errors == []

@@ -1,0 +1,57 @@
+"""For moments this process inherits what its descendants' children leave behind (`man 2 prctl`, child subreaper): so it
+becomes the parent of what a zygote forks for it, and learns how that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+try:
+    import ctypes
+except ImportError:  # a Python that was built without it
+    ctypes = None  # type: ignore[assignment]
+
+_SET, _GET = 36, 37  # PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER
+
+_lock = threading.Lock()  # guards what follows
+_users = 0
+_before = 0
+
+
+def can_inherit() -> bool:
+    """Whether this system has that; nothing is inherited yet."""
+    try:
+        _is_subreaper()
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def inheriting() -> Iterator[None]:
+    """Children of descendants that end become children of this process. Raises OSError."""
+    global _users, _before
+    with _lock:
+        if _users == 0:
+            _before = _is_subreaper()
+            _prctl(_SET, 1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _prctl(_SET, _before)
+
+
+def _is_subreaper() -> int:
+    value = ctypes.c_int()
+    _prctl(_GET, ctypes.byref(value))
+    return value.value
+
+
+def _prctl(option: int, argument: object) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")

@@ -1,0 +1,106 @@
+"""The metrics of a server's models as they change: custom ones from the record, and Triton's own of one model."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+from ...profile.metric_record import CHANGES, Key, MetricRecord
+from ...profile.recording import Recording
+from .metrics_figure import label_text, metrics_figure, told
+from .record_view import RecordView
+
+#: Of Triton's own, which change all the time, the ones that say how a model does.
+_OWN = (
+    "nv_inference_request_success",
+    "nv_inference_exec_count",
+    "nv_inference_queue_duration_us",
+    "nv_inference_compute_infer_duration_us",
+    "nv_inference_pending_request_count",
+)
+_LINE = re.compile(r"^(\w+)\{([^}]*)\} (\S+)$")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+#: Seconds between two readings of Triton's own.
+_READ = 1.0
+#: Lines of the text.
+_SHOWN = 30
+
+
+class Metrics(RecordView):
+    """`own` returns the server's metrics text; None of a recording from a file. Triton's own are read while a view is
+    open; custom ones are all there."""
+
+    MODULE = "metrics.js"
+    LABEL = "Metrics"
+
+    def __init__(self, recording: Recording, name: str, own: Callable[[], str] | None = None) -> None:
+        super().__init__(recording, name, (lambda: {}) if own is not None else None)
+        self.update(capacity=CHANGES)
+        self._text_of = own
+        self._own = MetricRecord()
+        self._read_at = 0.0
+        self._numbers: dict[Key, int] = {}
+        self._rows_sent: dict[Key, int] = {}
+        self._families_sent: dict[str, Any] = {}
+
+    def _resume(self, known: Mapping[str, Any]) -> None:
+        rows = {int(number): int(row) for number, row in known.get("rows", {}).items()}
+        again = known.get("epoch") == id(self)
+        self._rows_sent = {key: rows.get(number, 0) for key, number in self._numbers.items()} if again else {}
+        self._families_sent = {}
+
+    def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
+        now = time.monotonic()
+        if self._text_of is not None and now - self._read_at >= _READ:
+            self._read_at = now
+            self._read(self._text_of(), time.monotonic_ns())
+        rows, buffers = [], []
+        for record in (self.recording.metrics, self._own):
+            for key, (at, oldest, data) in record.since(self._rows_sent).items():
+                if not data:
+                    continue
+                number = self._numbers.setdefault(key, len(self._numbers))
+                name, labels = key
+                rows.append({"number": number, "name": name, "labels": labels, "at": at, "oldest": oldest})
+                buffers.append(data)
+                self._rows_sent[key] = at + len(data) // 16
+        families = {**self.recording.metrics.families, **self._own.families}
+        message: dict[str, Any] = {"kind": "record", "epoch": id(self), "now": time.monotonic_ns(), "rows": rows}
+        if families != self._families_sent:
+            self._families_sent = message["families"] = families
+            message["warnings"] = self.recording.metrics.warnings()
+        return (message, buffers) if rows or "families" in message else (None, [])
+
+    def _read(self, text: str, now: int) -> None:
+        """Triton's own of the model, from the text of /metrics."""
+        kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
+        for line in text.splitlines():
+            found = _LINE.match(line)
+            if found is None or found[1] not in _OWN:
+                continue
+            labels = dict(_LABEL.findall(found[2]))
+            if labels.pop("model", None) == self.name:
+                kind = kinds.get(found[1], "gauge")
+                # one that is read now and then: not a jump at each reading, but a slope between two
+                self._own.describe(found[1], "sampled" if kind == "counter" else kind, "Triton's own")
+                self._own.add(found[1], {"version": labels.get("version", "")}, float(found[3]), now)
+
+    def text(self) -> str:
+        record = self.recording.metrics
+        lines = [
+            f"  {name}{label_text(labels)} {told(record, (name, labels), ring)}"
+            for (name, labels), ring in sorted(record.series().items())
+        ]
+        more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        first = f"Custom metrics: {len(lines)} label sets." if lines else "Custom metrics: none has changed yet."
+        return "\n".join([first, *lines[:_SHOWN], *more, *(f"  warning: {text}" for text in record.warnings()[:5])])
+
+    def figure(self) -> str:
+        """The custom metrics as SVG text."""
+        return metrics_figure(self.recording.metrics)
+
+    def html(self) -> str:
+        return f"<div class='tl-panel'><div class='tl-text'>{escape(self.text())}</div>{self.figure()}</div>"
