@@ -170,7 +170,10 @@ class StubProcess:
             raise StubStartError(f"the stub ({program}) {what}" + (f":\n{printed}" if printed else ""))
         if hello.wire_version != WIRE_VERSION:
             self.kill()
-            raise StubStartError(f"the stub ({program}) speaks wire version {hello.wire_version}, not {WIRE_VERSION}")
+            raise StubStartError(
+                f"the stub ({program}) speaks wire version {hello.wire_version}, not {WIRE_VERSION}: it is of another "
+                "release of tritonlab than this process, which must be restarted after an installation"
+            )
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
         """Gives the stub's lines to a model that takes it: `emit(stream, text)` gets each, those printed before too."""

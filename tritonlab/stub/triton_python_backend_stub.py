@@ -23,7 +23,7 @@ def main() -> None:
     environment = dict(os.environ)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    faulthandler.enable(all_threads=False)  # a crash leaves the Python stack it happened on in the log
+    faulthandler.enable(all_threads=False)  # after a crash the log has the Python stack of the thread that crashed
     _die_with_parent(numbers[1] if forks else numbers[7])
 
     import socket

@@ -95,7 +95,7 @@ def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.An
     try:
         return _serialization.decode_bytes_tensor(encoded_tensor)
     except ValueError:
-        # the element that is cut off, unpacked once more for the text of struct (rule 1.6.4)
+        # unpacks the cut-off element once more, for struct's own text (rule 1.6.4)
         data = bytes(encoded_tensor)
         offset = 0
         while offset < len(data):
@@ -107,7 +107,7 @@ def deserialize_bytes_tensor(encoded_tensor: _t.Any) -> np.ndarray[_t.Any, _t.An
 
 def get_input_tensor_by_name(inference_request: _t.Any, name: str) -> _t.Union[Tensor, _t.Any]:
     """Returns the first input of that name, or None."""
-    # `Any`, not `None`: models need not look at what their configuration requires
+    # `Any`, not `None`, for type checkers: a model's configuration may require the tensor
     for tensor in inference_request.inputs():
         if tensor.name() == name:
             return tensor

@@ -123,7 +123,7 @@ def test_what_is_restricted_reaches_its_frontend() -> None:
     assert not options.http_options.reuse_port and not options.grpc_options.reuse_port
     options = endpoints("--reuse-http-port=true", "--reuse-grpc-port=true")
     assert options.http_options.reuse_port and options.grpc_options.reuse_port
-    with pytest.raises(CommandLineError, match="is no regular expression"):
+    with pytest.raises(CommandLineError, match="is not a regular expression"):
         endpoints("--http-header-forward-pattern=(")
 
 

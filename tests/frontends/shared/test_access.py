@@ -185,7 +185,7 @@ def test_the_token_is_not_shown() -> None:
 
 @pytest.mark.parametrize("token", ["two words", "line\n", "\u00fc", " "])
 def test_a_token_that_no_header_could_hold_is_refused(token: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="a token is made of"):
+    with pytest.raises(InvalidArgumentError, match="a token must consist of"):
         AccessRules(token=token)
 
 

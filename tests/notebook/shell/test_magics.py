@@ -98,7 +98,7 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
         ("%triton serve --htpp-port 1", "'--http-port'"),
         ("%triton logs 'x", "UsageError: \"'x\" cannot be read: No closing quotation"),
-        ("%triton infer", "OptionError: %triton infer NAME INPUT0=expression"),
+        ("%triton infer", "OptionError: name a model: %triton infer NAME INPUT0=expression"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line_and_fails_the_cell(notebook: Any, cell: str, text: str) -> None:

@@ -89,7 +89,7 @@ def _pattern(flag: str, text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise CommandLineError(f"{flag} is no regular expression: {error}. Got {text}") from None
+        raise CommandLineError(f"{flag} is not a regular expression: {error}. Got {text}") from None
     return text
 
 

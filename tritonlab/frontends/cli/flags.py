@@ -366,7 +366,7 @@ GROUPS = (
     ),
 )
 
-#: What `%triton serve` knows besides: its ports ask for a token that it makes.
+#: The flags that only `%triton serve` has: its ports ask for a token that it makes.
 NOTEBOOK = Group(
     "Notebook",
     (Flag("no-token", SWITCH, "access.no_token", None, "Let in whoever reaches the ports, token or not."),),

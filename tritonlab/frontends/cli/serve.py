@@ -54,7 +54,7 @@ def serve(arguments: Sequence[str]) -> int:
     # nothing was served yet: the status says what ended it, as where no handler is installed
     signal.signal(signals.first, signal.SIG_DFL)
     os.kill(os.getpid(), signals.first)
-    return 128 + signals.first  # the first process of a container is not ended by a signal without handler
+    return 128 + signals.first  # needed in a container, whose first process is not ended by a signal without a handler
 
 
 def _run(options: ServerOptions, signals: EndSignals) -> int:
@@ -78,7 +78,7 @@ def _run(options: ServerOptions, signals: EndSignals) -> int:
 def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
     """Returns the server with its start-up models, and what writes its log."""
     with _creating_server():
-        # one that is named twice is one, as on Triton
+        # a model that is named twice is loaded once, as on Triton
         options.server["repositories"] = list(dict.fromkeys(options.server["repositories"]))
         if not options.server["repositories"]:
             raise InvalidArgumentError("--model-repository must be specified")

@@ -28,7 +28,7 @@ import grpc
 
 from . import public_floor
 
-#: Bytes of responses that a client has not taken yet and beyond which its stream is ended. From a quarter of it on no
+#: Bytes of responses not yet read by the client, beyond which its stream is ended. From a quarter of it on no
 #: more of its requests are read.
 MAX_UNSENT = 256 << 20
 
@@ -38,7 +38,7 @@ _SLOW = f"the client has left more than {MAX_UNSENT >> 20} MB of responses unrea
 
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
-#: What this module uses of the floor: each name, and what is used of that.
+#: Every name of `cygrpc` that this module uses, and the attributes it uses of each.
 _USED = {
     "Server": ("register_completion_queue", "add_http2_port", "start", "request_call", "shutdown", "destroy"),
     "CompletionQueue": ("poll", "shutdown"),
@@ -60,7 +60,7 @@ def _private_floor() -> tuple[Any, str]:
             found = getattr(cygrpc, name)
             for part in parts:
                 getattr(found, part)
-        # those that are made here are tried, as their arguments may be others
+        # objects that this module makes are made once, as a release may want other arguments
         cygrpc.ReceiveCloseOnServerOperation(0)
         cygrpc.ReceiveMessageOperation(0).message()
         cygrpc.SendMessageOperation(b"", 0)
@@ -71,7 +71,7 @@ def _private_floor() -> tuple[Any, str]:
     return cygrpc, ""
 
 
-#: `MISSING`: what is not as it was in this grpcio's private parts; "" where all is.
+#: `MISSING` says which private part this grpcio lacks or has changed; "" if none.
 cygrpc, MISSING = _private_floor()
 if MISSING:
     cygrpc = public_floor

@@ -25,10 +25,10 @@ from .traced_infer_handler import TracedModelInferCall
 SERVICE = "/inference.GRPCInferenceService/"
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 
-#: What a client must send its key for a restricted protocol as (rule 6.1.3).
+#: What the metadata key for a restricted protocol begins with (rule 6.1.3).
 RESTRICTED_PREFIX = "triton-grpc-protocol-"
 
-#: Loads and other calls that may block, at the same time.
+#: How many loads and other calls that may block run at the same time.
 CONTROL_THREADS = 16
 
 #: --grpc-infer-response-compression-level: gRPC's levels are these algorithms.

@@ -60,7 +60,7 @@ class ModelInferCall(UnaryCall):
         self._request: InferenceRequest | None = None
         self._wanted: OutputsWanted | None = None
         self._gone = False
-        self._earlier: OneResponse | None = None  # what came before the final one, which may be empty
+        self._earlier: OneResponse | None = None  # the response before the final one, which may be empty
         super().__init__(event)
 
     def handle(self, message: bytes) -> None:
@@ -83,7 +83,7 @@ class ModelInferCall(UnaryCall):
         try:
             service.exchange.submit_single(asked.found, request)
         except TritonError as error:
-            self._request = None  # it leads back here
+            self._request = None  # the request refers back to this call
             self._fail(error)
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:

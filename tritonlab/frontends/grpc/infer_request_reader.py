@@ -132,7 +132,7 @@ class GrpcParameters:
     def correlation_id(self, value: Any) -> int | str:
         kind = value.WhichOneof("parameter_choice")
         if kind == "int64_param":
-            return int(value.int64_param) & _UINT64  # a negative one is taken for the large number it looks like
+            return int(value.int64_param) & _UINT64  # negative ones wrap around, as for Triton
         if kind == "string_param":
             return str(value.string_param)
         raise _wrong_type("sequence_id", "int64_param or string_param.")

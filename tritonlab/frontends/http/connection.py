@@ -23,7 +23,7 @@ from .reply import TEXT, CutOffError, HttpReply
 from .reply_writer import ReplyWriter
 from .request_parser import BadRequestError, Request, RequestParser
 
-#: What a request is answered with where its head is known, or what gives that later; None has it parsed after all.
+#: Answers a request with a known head, given its body: by a reply, or what returns one later. None: it must be parsed.
 Direct: TypeAlias = Callable[[memoryview], HttpReply | Coroutine[Any, Any, HttpReply] | None]
 
 _END = b"\r\n\r\n"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from ...core.status import InvalidArgumentError, UnsupportedError
 
-_EITHER = zlib.MAX_WBITS | 32  # reads zlib's and gzip's header, whichever is there, as Triton does
+_EITHER = zlib.MAX_WBITS | 32  # reads zlib's or gzip's header, as Triton does
 _STEP = 1 << 16  # bytes that become 64 MB at most
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 

@@ -20,7 +20,7 @@ from .large_json import LargeArray
 #: The one key whose object is unpacked.
 _NESTED = "parameters"
 
-#: Said with status 200 (rule 6.8.6).
+#: The error text of an answer with status 200 (rule 6.8.6).
 NOT_ONE_RESPONSE = (
     "generate expects model to produce exactly 1 response, use generate stream for model that generates various number "
     "of responses"

@@ -191,4 +191,4 @@ def _forwarded(options: HTTPOptions) -> Forwarded | None:
         return options.access.forwarded(options.header_forward_pattern)
     except re.error as error:
         pattern = options.header_forward_pattern
-        raise InvalidArgumentError(f"'{pattern}' is no regular expression for header names: {error}") from None
+        raise InvalidArgumentError(f"'{pattern}' is not a regular expression for header names: {error}") from None

@@ -72,7 +72,7 @@ def model_parameter(key: str, value: Any) -> ParameterValue:
     """Returns the value of a parameter for the model. Doubles are accepted although the text of the error omits them;
     integers of more than 64 bits become doubles (measured)."""
     start, nul, _ = key.partition("\0")
-    if nul:  # looked for up to there (measured)
+    if nul:  # Triton looks for the key up to the NUL (measured)
         raise InternalError(f"parameter key '{start}' was not found in the JSON")
     kind = type(value)
     if kind is int:
@@ -195,7 +195,7 @@ class InferDecoder:
                 raw = json_tensor.elements(name, datatype, _as_data(data), count)
                 if json_tensor.has_infinity(raw):
                     refuse_large_numbers(json_part)
-            else:  # whatever the data says (measured)
+            else:  # whatever the data is (measured)
                 raw = wire_elements(memoryview(b""), datatype)
         request.inputs[name] = Tensor(datatype, shape, raw)
 
@@ -323,7 +323,7 @@ def _wrong_content(has_data: bool, has_binary: bool, in_region: bool) -> Invalid
     )
 
 
-# Each says of which field it could not read what.
+# Each of these adds to an error which field could not be read.
 
 
 def _member(name: str, entry: Any) -> Any:

@@ -61,7 +61,7 @@ class InferEncoder:
                 dims_text(tensor.shape).encode(),
             )
             if placed is None:
-                entries.append(head + b"}")  # where it is, the client knows (measured)
+                entries.append(head + b"}")  # Triton does not say where it is (measured)
             elif info.binary:
                 data = wire_data(tensor)
                 entries.append(head + b',"parameters":{"binary_data_size":%d}}' % len(data))

@@ -85,7 +85,7 @@ class InferHead:
         self.json_size = header(headers, _JSON_SIZE)
         self.encoding = header(headers, _ENCODING)
         self.accepts = header(headers, _ACCEPTS)
-        #: whether of a large body much is JSON
+        #: whether the body is large and much of it is JSON
         self.json_is_large = self.json_size is None or len(self.json_size) >= len(str(large_work.JSON_AT_ONCE))
         self._forwarded: dict[str, ParameterValue] | None = None
 
@@ -282,7 +282,7 @@ def _json_size(given: str | None, size: int) -> int:
         return size
     try:
         number = int(given)
-    except ValueError:  # since 2025-10; 2.51 reads what digits there are
+    except ValueError:  # since 2025-10; 2.51 reads the digits that are there
         raise InvalidArgumentError(f"Unable to parse Inference-Header-Content-Length, got: {given}") from None
     if not 0 <= number <= size:
         raise InvalidArgumentError(f"inference header size should be in range (0, {size}), got: {given}")

@@ -44,7 +44,7 @@ def parse(body: bytes | bytearray | memoryview) -> Any:
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH or not _may_be_deep(text):
         try:
             value = _loads(text.decode())
-        except (ValueError, RecursionError):  # a document that is none, no UTF-8, or a number of thousands of digits
+        except (ValueError, RecursionError):  # not JSON, not UTF-8, or a number of thousands of digits
             pass
         else:
             if b"\\u" not in text or _SURROGATE.search(text) is None:

@@ -34,7 +34,7 @@ _STEPS = np.zeros(256, np.int8)
 _STEPS[[*b"[{"]] = 1
 _STEPS[[*b"]}"]] = -1
 _COMMA, _QUOTE = b',"'
-#: What a piece of elements of one type becomes.
+#: The array that a piece of elements of one type becomes.
 _ARRAYS: dict[type, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
@@ -121,7 +121,7 @@ class LargeReader:
         """Returns the value; large arrays are LargeArrays. Raises NotPlainError."""
         try:
             value, at = self._value(self._skip(0), 0)
-        except (ValueError, StopIteration, RecursionError, IndexError) as error:  # it ends too early, or is none
+        except (ValueError, StopIteration, RecursionError, IndexError) as error:  # it is cut off, or not JSON
             raise NotPlainError from error
         if self._skip(at) != len(self._body):
             raise NotPlainError

@@ -19,7 +19,7 @@ from typing import ParamSpec, TypeVar
 #: may become a thousand times as many.
 JSON_AT_ONCE = 1 << 14
 PACKED_AT_ONCE = 512
-#: Bytes that are only copied.
+#: The same for bytes that are only copied.
 COPY_AT_ONCE = 1 << 20
 
 #: More would not be quicker: most of it needs the interpreter lock, and each that waits for it comes before the event

@@ -14,7 +14,7 @@ from typing import Any, Final
 #: Rule 6.3.5.
 MAX_DEPTH: Final = 100
 
-_BOM = re.compile(rb"\xef?\xbb?\xbf?")  # of the mark of byte order, what is there (measured)
+_BOM = re.compile(rb"\xef?\xbb?\xbf?")  # as much of a byte-order mark as is there (measured)
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _NUMBER = re.compile(rb"(-?)(0|[1-9][0-9]*)")
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')

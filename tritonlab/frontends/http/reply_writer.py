@@ -8,7 +8,7 @@ from . import errors
 from .reply import LAST_CHUNK, HttpReply, chunk
 from .request_parser import Request
 
-#: Bytes that are skipped, and seconds, after what was no HTTP.
+#: How many bytes are skipped, and for how many seconds, after bytes that were not HTTP.
 _SKIPPED, _SKIPPING = 1 << 20, 2.0
 
 
@@ -20,7 +20,7 @@ class ReplyWriter:
         self._transport = transport
         self._readable: asyncio.Event | None = None  # there while the client reads too slowly
         self._left = _SKIPPED
-        #: the client has sent what is no HTTP
+        #: whether the client has sent bytes that are not HTTP
         self.refused = False
 
     @property

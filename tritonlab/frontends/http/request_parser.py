@@ -59,15 +59,15 @@ class Request:
         self.keep_alive = keep_alive
         self.body: bytes | bytearray = b""
         self.chunked = False
-        #: whether the client waits for a word before it sends the body
+        #: whether the client waits for "100 Continue" before it sends the body
         self.expects = False
         #: when head and body were complete, in monotonic nanoseconds
         self.begun = self.ended = 0
         #: whether its reply is on its way
         self.answered = False
-        #: what the access rules say, in place of the application
+        #: the answer of the access rules, which replaces the application's
         self.refusal: Any = None
-        #: what they add to its reply
+        #: headers that the access rules add to its reply
         self.reply_headers: Any = ()
         #: has the next requests with the same head answered by what is given; None where that cannot be
         self.remember: Callable[[Any], None] | None = None

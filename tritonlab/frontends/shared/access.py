@@ -55,13 +55,13 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 #: Says of a header's name whether it becomes a parameter of the request (rule 6.14).
 Forwarded: TypeAlias = Callable[[str], object]
 
-#: What is told without a token.
+#: The path that is answered without a token.
 _LIVE = b"/v2/health/live"
 _OF_AUTHORIZATION = AUTHORIZATION.encode()
 _TOKEN = re.compile(r"[!-~]+")
 _ASKED = (
-    "a token is asked for: send '{}: Bearer <token>' with every request, the token being the one that was given out "
-    "when the ports were opened"
+    "a token is asked for: send '{}: Bearer <token>' with every request; the token was given out when the ports were "
+    "opened"
 )
 _OTHER = "the token that was sent is not the one that was given out when the ports were opened"
 
@@ -89,7 +89,7 @@ class AccessRules:
 
     def __post_init__(self) -> None:
         if self.token and not _TOKEN.fullmatch(self.token):
-            raise InvalidArgumentError("a token is made of letters, digits and signs of ASCII, without a space")
+            raise InvalidArgumentError("a token must consist of ASCII letters, digits and signs, without spaces")
 
     def refuses(self, authorizations: Iterable[bytes | str], key: str = "Authorization") -> str:
         """Says why a client with these values of `key` may not ask; "" if it may. Comparing a wrong token takes as long
@@ -120,7 +120,7 @@ class AccessRules:
         return (lambda name: name.lower() != AUTHORIZATION and found(name)) if self.token else found
 
 
-#: As Triton says it of clients' shared memory.
+#: The form of Triton's text about clients' shared memory.
 _DISABLED = "{} over the network is disabled. Start the server with '--allow-{}=true' to enable."
 
 

@@ -152,7 +152,7 @@ def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | E
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
     name, _, rest = arguments.rest.strip().partition(" ")
     if not name:
-        raise OptionError("%triton infer NAME INPUT0=expression, INPUT1=expression")
+        raise OptionError("name a model: %triton infer NAME INPUT0=expression, INPUT1=expression")
     model = context.model(name)
     try:
         inputs = eval(f"dict({rest})", dict(user_namespace()))
@@ -179,7 +179,7 @@ def _view(context: Context, arguments: argparse.Namespace) -> RecordView:
     if name is None:
         names = context.workspace.names()
         if len(names) != 1:
-            raise OptionError(f"which model? {', '.join(names) or 'None is loaded'}")
+            raise OptionError(f"name a model: {', '.join(names)}" if names else "no model is loaded")
         name = names[0]
     return open_view(context.model(name), kind or KINDS[0])
 
@@ -208,7 +208,7 @@ def _trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | Non
     running, workspace.tracing = workspace.tracing, None
     if arguments.file is None:
         if running is None:
-            raise OptionError("nothing is traced: %triton trace FILE begins")
+            raise OptionError("nothing is traced; '%triton trace FILE' begins a trace")
         running.stop()
         return running
     if running is not None:

@@ -15,7 +15,7 @@ UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 INT64_MAX = (1 << 63) - 1
 
-#: What a conversion inside a function of Triton's says; an argument's own conversion is a TypeError.
+#: Triton's text where a function converts a value itself; an argument of the wrong type is a TypeError.
 CAST_ERROR = (
     "Unable to cast Python instance to C++ type (#define PYBIND11_DETAILED_ERROR_MESSAGES or compile in debug mode for "
     "details)"

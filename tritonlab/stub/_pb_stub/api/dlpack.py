@@ -35,7 +35,7 @@ _NOT_CONTIGUOUS = (
 
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 
-#: (type code, bits) -> Triton's datatype (rule 1.5.7); BF16 apart, for its own message
+#: (type code, bits) -> Triton's datatype (rule 1.5.7); BF16 is missing, as it has a message of its own
 _DATATYPE = {
     (_BOOL, 8): 1,
     (_UINT, 8): 2,
@@ -86,7 +86,7 @@ _Deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 _FRESH = b"dltensor"
 _USED = b"used_dltensor"
-# a capsule keeps the pointer to its name, and may outlive this module
+# a capsule keeps the pointer to its name and may outlive this module, so the name is never freed
 _used_name = ctypes.create_string_buffer(_USED)
 _keep_for_ever(_used_name)
 
@@ -108,7 +108,7 @@ class Imported:
         _check_layout(tensor, self.shape, elements)
         self.nbytes = elements * (tensor.bits // 8)
         self.pointer = (tensor.data or 0) + tensor.byte_offset
-        # refused capsules stay their producer's; from here on the memory is ours to release
+        # only now, as a capsule that was refused stays its producer's: from here on we release the memory
         _rename(capsule, ctypes.addressof(_used_name))
         self._address = address
 
@@ -152,7 +152,7 @@ class _Memory:
         }
 
 
-#: by the address of the capsule's structure: a capsule that was consumed here may be consumed again (rule 1.5.4)
+#: address of a capsule's structure -> its memory: a capsule that was consumed here may be consumed again (rule 1.5.4)
 _imported: "weakref.WeakValueDictionary[int, Imported]" = weakref.WeakValueDictionary()
 
 
@@ -177,7 +177,9 @@ def import_tensor(source: Any) -> Imported:
         raise TritonModelException(_NOT_DLPACK)
     again = _imported.get(_pointer_of(capsule, _USED))
     if again is None:
-        raise TritonModelException("The DLPack capsule was already consumed and its memory released.")
+        raise TritonModelException(
+            "The DLPack capsule was already consumed and its memory released. Make a new capsule of the tensor."
+        )
     return again
 
 
@@ -191,7 +193,9 @@ def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> An
     """Makes a capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 an array of uint16 bit patterns.
     `owner` lives as long as anyone uses the memory (rule 1.5.10)."""
     if not hasattr(data, "__dlpack__"):
-        raise TritonModelException("DLPack needs numpy 1.22 or later, this is %s." % np.__version__)
+        raise TritonModelException(
+            "to_dlpack() needs numpy 1.22 or later; the model's Python environment has %s." % np.__version__
+        )
     if datatype == 1:
         data = data.view(np.uint8)  # numpy exports bool from 1.25 on only
     exported = data.view(_Exported)

@@ -75,7 +75,7 @@ class TritonError(NativeObject):
         return cls(message, ErrorCode(code))
 
 
-setattr(TritonError, "__ErrorCode", ErrorCode)  # Triton's name of it, which no class body can spell
+setattr(TritonError, "__ErrorCode", ErrorCode)  # Triton's name of the class, which a class body would mangle
 
 
 def code_of(error: TritonError) -> int:

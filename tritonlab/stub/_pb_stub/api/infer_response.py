@@ -62,7 +62,7 @@ class InferenceResponse(NativeObject):
 
     def error(self) -> Union[TritonError, Any]:
         """The error, or None."""
-        # `Any`, not `None`, for type checkers: has_error() was asked before
+        # `Any`, not `None`, for type checkers: callers have asked has_error() before
         return self._error
 
     def parameters(self) -> str:
@@ -79,7 +79,7 @@ def _check_tensors(tensors: Any, error: Any, parameters: Any) -> None:
             missing = True
         elif not isinstance(tensor, Tensor):
             raise _mismatch(tensors, error, parameters)
-    # an argument of the wrong type goes first: that is the binding's check, before the constructor runs
+    # a wrong type is reported first: the binding checks types before the constructor runs
     if missing and (error is None or isinstance(error, TritonError)):
         raise TritonModelException("Output tensor for inference response should not be empty.")
 

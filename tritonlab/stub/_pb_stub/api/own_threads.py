@@ -36,4 +36,4 @@ def without_authors() -> FrozenSet[int]:
     return frozenset(ident for ident, runs_authors in _running.copy().items() if not runs_authors)
 
 
-os.register_at_fork(after_in_child=_running.clear)  # a forked process has none of them, and may use their idents again
+os.register_at_fork(after_in_child=_running.clear)  # a forked process has none of them; idents come again

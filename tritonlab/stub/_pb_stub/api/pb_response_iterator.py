@@ -46,7 +46,7 @@ class ResponseIterator(NativeObject):
         return self
 
     def _is_over(self) -> bool:
-        # a call that knows that its last response was the final one says so before it is asked for another
+        # a call may know already that its last response was the final one; then it is not asked for another
         return self._over or getattr(self._call, "done", False)
 
     def __next__(self) -> InferenceResponse:

@@ -31,7 +31,7 @@ _DATATYPE: Dict[Any, int] = {
 }
 _DATATYPE[np.dtype(np.object_)] = _BYTES
 
-#: From here on a private copy is a copy-on-write mapping, which the lease makes.
+#: Bytes from which on a private copy is a copy-on-write mapping, which the lease makes.
 _LARGE = 1 << 20
 
 _ndarray = np.ndarray
@@ -109,9 +109,7 @@ class Tensor(NativeObject):
         """Returns datatype, shape and the bytes to send: of a received tensor the bytes it came with, not the author's
         copy (rule 1.4.11). Raises TritonModelException for a GPU tensor."""
         if self._memory_type == MEMORY_GPU:
-            raise TritonModelException(
-                "Tensor '%s' is in the memory of GPU %d and cannot be sent." % (self._name, self._device_id)
-            )
+            raise _on_gpu(self, "sent")
         return self._datatype, self._shape, self._data
 
     def name(self) -> str:
@@ -207,8 +205,7 @@ class Tensor(NativeObject):
         if datatype == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
         if self._memory_type == MEMORY_GPU:
-            # nothing of ours exports device memory yet; the object it came from does
-            raise TritonModelException("Tensor '%s' is in GPU memory and cannot be exported." % self._name)
+            raise _on_gpu(self, "exported")  # nothing of ours exports device memory yet
         return dlpack.export_tensor(datatype, self._exportable(), self)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
@@ -244,3 +241,8 @@ def _checked_arguments(name: Any, ndarray: Any) -> str:
     if text is None or not isinstance(ndarray, _ndarray):
         raise mismatch("__init__", "c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)", (name, ndarray))
     return text
+
+
+def _on_gpu(tensor: Tensor, what: str) -> TritonModelException:
+    text = "Tensor '%s' is in the memory of GPU %d and cannot be %s. Copy it to host memory first."
+    return TritonModelException(text % (tensor._name, tensor._device_id, what))

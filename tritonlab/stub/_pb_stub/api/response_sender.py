@@ -54,7 +54,7 @@ class InferenceResponseSender(NativeObject):
         self._sent = False
         self._closed = False
         self._owed = handle != NO_HANDLE
-        self._lock = threading.Lock()  # guards _sent and _closed, and keeps the order on the wire that of the checks
+        self._lock = threading.Lock()  # guards _sent and _closed; what is checked first is sent first
         return self
 
     def send(self, response: Optional[InferenceResponse] = None, flags: int = 0) -> None:
@@ -76,7 +76,7 @@ class InferenceResponseSender(NativeObject):
             try:
                 bridge.current().send_response(self._handle, response, number)
             except BridgeError as error:
-                # nothing went out: the author may send something else. Triton counts it as sent
+                # nothing went out, so the author may send something else; Triton counts it as sent
                 raise TritonModelException(error.text) from None
             self._sent = self._sent or response is not None
             if number == FINAL:

@@ -13,7 +13,7 @@ from ..wire.serialization import MAX_TEXT, bounded
 
 #: `tritonlab/stub`: everything of ours that runs in a stub.
 STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: Frames of one exception that are told, the innermost; Python raises RecursionError after a thousand.
+#: How many frames of one exception are reported, the innermost; Python raises RecursionError after a thousand.
 _MAX_FRAMES = 4096
 
 
@@ -41,12 +41,12 @@ def _frames(error: BaseException) -> str:
     try:
         trace = error.__traceback__
     except BaseException:
-        return ""  # a __getattribute__ of the author's
+        return ""  # the author's class has a __getattribute__ that raises
     if trace is None:
         return ""
     while trace.tb_next is not None:
         trace = trace.tb_next
-    # the chain of callers, not the traceback: it still has the frames that importlib cuts from tracebacks
+    # the chain of callers, not the traceback: importlib cuts frames from tracebacks
     frame, line = trace.tb_frame, trace.tb_lineno  # type: Any, int
     lines = []  # type: List[str]
     while frame is not None and len(lines) < _MAX_FRAMES:
@@ -54,7 +54,7 @@ def _frames(error: BaseException) -> str:
         if not _is_ours(code.co_filename):
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
         elif lines:
-            break  # below the author's frames: what called the model; above them: what the model called
+            break  # frames of ours below the author's called the model; those above were called by it
         frame = frame.f_back
         line = frame.f_lineno if frame is not None else 0
     return "".join(lines)
@@ -90,7 +90,7 @@ class _Room:
 
     def take(self, text: str) -> str:
         text = bounded(text, max(self._left, 0))
-        self._left -= len(text) + 4  # quotes and comma, for a million empty notes
+        self._left -= len(text) + 4  # quotes and comma, which would add up for a million empty notes
         return text
 
     def take_each(self, texts: Iterable[Any]) -> List[str]:

@@ -71,7 +71,7 @@ class BatchExecutor:
             keep_sent(self._bridge.region, packed, sent)
         flush_prints()
         done = time.perf_counter_ns()
-        # an Executed, as its row
+        # the row of an Executed
         executed = [called - started, finished - called, done - finished, error, packed, outputs]
         self._bridge.connection.send(_EXECUTED, ident, executed)
 
@@ -101,7 +101,7 @@ class BatchExecutor:
                 number, context = trace
                 request._trace = InferenceTrace._of(context, number)
             if self._decoupled:
-                request.get_response_sender()  # it tells when request and sender are gone without the final flag
+                request.get_response_sender()  # reports it if both are gone without the final flag
             requests.append(request)
             position = end
         return requests
@@ -142,7 +142,7 @@ class BatchExecutor:
             return awaited.future.result()
         finally:
             self._bridge.running.coroutine = None
-            del awaited  # or an exception holds its own frames, and with them the inputs
+            del awaited  # otherwise an exception would hold its own frames, and with them the inputs
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
         """Ends the requests of a decoupled coroutine that raised, with its error. Triton only logs the error, and the

@@ -113,7 +113,7 @@ class ForkGuard:
         os.register_at_fork(after_in_parent=self._in_parent, after_in_child=self._in_child)
 
     def _in_parent(self) -> None:
-        # the child has senders of these too: that the parent drops its own does not mean that they are forgotten
+        # the child has senders of these requests, too: they are not forgotten when the parent drops its own
         self._stub.shared_requests = set(self._stub.open_requests)
 
     def _in_child(self) -> None:

@@ -59,7 +59,7 @@ class MainLoop:
             body = row.read(fields)
             if command == _EXECUTE:
                 longest = body.spin_us * 1e-6
-                # as long as it took this time, and as much again; not at all if polling would have been in vain
+                # twice as long as this command took to come; not at all if polling for it would have been in vain
                 spin = min(max(idle * 2, _LEAST_SPIN), longest) if idle < longest else 0.0
                 assert self._executor is not None
                 self._executor.execute(ident, body)

@@ -50,7 +50,7 @@ class ModelContext:
         sys.path.insert(0, "")  # Triton's embedded interpreter looks into the working directory first
         sys.path.extend([*paths, self._backend_directory])
         if self._utils_directory() != self._backend_directory:
-            # a backend, or a model, that brings its own is given it (rule 2.11.3); a warm stub has imported ours
+            # a backend or a model may bring its own module (rule 2.11.3), but a warm stub has imported ours
             sys.modules.pop("triton_python_backend_utils", None)
         # byte-code is never written into a model repository: a poller would take it for a change
         sys.dont_write_bytecode = True
@@ -62,7 +62,7 @@ class ModelContext:
         __import__(module)
         _warn_of_working_directory(set(sys.modules) - known)
         self._module = sys.modules[module]
-        # what took the module's place in sys.modules has none
+        # an object that took the module's place in sys.modules may have no __file__
         _keep_source(getattr(self._module, "__file__", None) or model_path)
         utils = importlib.import_module("triton_python_backend_utils")
         compiled = importlib.import_module("c_python_backend_utils")
@@ -141,7 +141,7 @@ class ModelContext:
         """Stops the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
         self._bridge.phase = "finalize"
         if self._loop is not None and self._loop_thread is not None:
-            # Triton's stop() comes from this thread and an idle loop sleeps through it (rule 2.8.3)
+            # thread-safe: Triton calls stop() itself from this thread, and an idle loop does not notice (rule 2.8.3)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop_thread.join(_LOOP_END)
         if self._model is not None and hasattr(self._model, "finalize"):
@@ -167,7 +167,7 @@ def _warn_of_working_directory(imported: Set[str]) -> None:
     except OSError:
         return  # it was removed
     for name in sorted(imported):
-        # its own dict: a lazy module, or one like torch.classes, makes something up for any attribute it is asked for
+        # looks into its own dict: a lazy module, or one like torch.classes, invents any attribute it is asked for
         own = getattr(sys.modules.get(name), "__dict__", {})
         path = [own.get("__file__"), *(own.get("__path__") or ())][-1]
         if "." not in name and isinstance(path, str) and os.path.dirname(path) == here:

@@ -26,7 +26,7 @@ Unsent = Tuple[int, "ref[Tensor]"]
 def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
     """Makes Tensor objects over a block of the kernel's region. With the last of them the block goes back, by
     `freed`."""
-    # first of all, so that the block goes back whatever fails
+    # made first, so that the block goes back whatever fails
     lease = None if block is None else Lease(freed, block, reader)
     map_block(reader, rows)
     view = reader.view

@@ -28,7 +28,7 @@ STACKS_SIGNAL = getattr(signal, "SIGRTMAX", 0) - 1 if hasattr(signal, "SIGRTMAX"
 HEADER = struct.Struct("<BBHIQ")
 FREED = struct.Struct("<Q")
 MAX_FREED = 0xFFFF
-#: Bodies hold headers and texts; the largest honest one is a LOAD_MODEL with files.
+#: Bytes of a body at most. Bodies hold headers and texts; the largest is a LOAD_MODEL with files.
 MAX_BODY = 1 << 30
 
 # -- from a body's fields to its type
@@ -71,7 +71,7 @@ def _each(read: Read) -> Read:
 
 _error, _failure, _trace = _reader(bodies.ResponseError), _reader(bodies.Failure), _reader(bodies.TraceRef)
 
-#: Of the types that are more than plain data.
+#: Readers of the types whose fields are more than plain data.
 _READERS: Dict[Type[Any], Read] = {
     bodies.Executed: _reader(bodies.Executed, failure=_failure),
     bodies.Response: _reader(bodies.Response, error=_error),
@@ -161,10 +161,10 @@ COMMANDS = (
 
 BY_NUMBER: Dict[int, CommandRow] = {command.number: command for command in COMMANDS}
 NUMBER: Dict[str, int] = {command.name: command.number for command in COMMANDS}
-#: Of a body's type.
+#: The row of a body's type.
 ROW: Dict[Type[Any], CommandRow] = {command.body: command for command in COMMANDS}
 NUMBER_OF: Dict[Type[Any], int] = {command.body: command.number for command in COMMANDS}
-#: What the author's objects ask the server, and its processes too.
+#: The calls that the author's objects make to the server, also in processes that the model forked.
 CALLS: Tuple[CommandRow, ...] = tuple(command for command in COMMANDS if 48 <= command.number < 64)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
-#: How a warning begins of what Triton lets pass without a word.
+#: How warnings begin of outputs that Triton passes on without a word though they do not fit the config.
 UNCHECKED = "Triton checks no outputs: "
 
 # -- what bodies are made of

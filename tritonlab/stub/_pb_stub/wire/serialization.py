@@ -16,7 +16,7 @@ import numpy as np
 #: First byte of every message; a kernel and a stub of different releases refuse each other instead of misreading.
 WIRE_VERSION = 1
 
-#: Characters of a text of the author's that cross at most (rule 3.5.5).
+#: How many characters of the author's text cross at most (rule 3.5.5).
 MAX_TEXT = 1 << 20
 
 MEMORY_CPU = 0

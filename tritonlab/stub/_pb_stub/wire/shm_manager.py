@@ -51,7 +51,7 @@ def create_region_file(name: str) -> int:
     """Creates an empty file without a name in any directory and returns its descriptor; `name` shows in /proc only."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        # a mapped file that shrinks kills its reader with SIGBUS; nobody may do that to the kernel
+        # sealed against shrinking: a mapped file that shrinks kills its reader, here the kernel, with SIGBUS
         fcntl.fcntl(fd, _ADD_SEALS, _SEAL_SHRINK)
         return fd
     with tempfile.TemporaryFile() as file:
@@ -351,7 +351,7 @@ class Lease:
 
     def private_array(self, view: memoryview) -> "np.ndarray[Any, Any]":
         """Does what RegionReader.private does; `view` is one of this lease's block."""
-        # counted from the map the view belongs to: the region may have been mapped again since
+        # counted from the map that the view belongs to, as the region may have been mapped again since
         return self._reader.private(_address_of(view) - _address_of(view.obj), view.nbytes, self)
 
     def __del__(self) -> None:
