@@ -147,7 +147,7 @@ def test_a_token_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(CommandLineError, match=r"^--token-file: .*No such file"):
         endpoints("--token-file=nowhere")
     path.write_text("two words")
-    with pytest.raises(InvalidArgumentError, match="a token is made of") as refusal:
+    with pytest.raises(InvalidArgumentError, match="a token must consist of") as refusal:
         endpoints(f"--token-file={path}")
     assert "two words" not in str(refusal.value)
 
