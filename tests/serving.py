@@ -1,4 +1,5 @@
-"""A server with real stubs for the tests of several folders, and a model that does what a test tells it.
+"""This module has a server with real stubs, for the tests of several folders, and a model that does what a test tells
+it.
 
 `lab` is one server per test module: a model that a test kills is restarted, so the next test finds it as it was.
 """

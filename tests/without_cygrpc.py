@@ -1,6 +1,7 @@
-"""A pytest plugin (`-p tests.without_cygrpc`): tritonlab finds a grpcio whose private parts are not as they were.
+"""This pytest plugin (`-p tests.without_cygrpc`) shows tritonlab a grpcio whose private parts have changed.
 
-grpcio's own modules, imported before, keep theirs. `MISSING_NAME` in the environment: the one that is not there.
+grpcio's own modules, imported before, keep theirs. The environment variable `MISSING_NAME` names the part that is
+missing.
 """
 
 from __future__ import annotations

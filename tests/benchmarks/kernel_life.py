@@ -1,4 +1,4 @@
-"""A kernel of its own, seen from outside: what it keeps, and what it leaves behind."""
+"""This module watches a kernel from outside: what it keeps, and what it leaves behind."""
 
 from __future__ import annotations
 

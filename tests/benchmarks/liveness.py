@@ -1,4 +1,4 @@
-"""How long `/v2/health/live` takes while other clients of the HTTP endpoint send and get what is much work."""
+"""This module measures how long `/v2/health/live` takes while other clients give the HTTP endpoint much work."""
 
 from __future__ import annotations
 

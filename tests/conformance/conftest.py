@@ -1,7 +1,7 @@
-"""Both sides of a comparison, each on a repository of its own.
+"""The fixtures here start both sides of a comparison, each on a repository of its own.
 
-A test module that says `MODELS = {name: {path: text}}` finds them placed and loaded in the `client` it gets; a test
-that takes `client` runs once per side. One that says `OPTIONS = (flags of tritonserver, arguments of Server)` gets
+If a test module says `MODELS = {name: {path: text}}`, the `client` that its tests get has these models loaded; a test
+that takes `client` runs once per side. If it says `OPTIONS = (flags of tritonserver, arguments of Server)`, it gets
 servers of its own.
 """
 

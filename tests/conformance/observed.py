@@ -1,4 +1,4 @@
-"""A server of either side with settings of its own, for the tests of what a server tells about itself."""
+"""This module starts a server of either side with settings of its own, for tests of what a server says about itself."""
 
 from __future__ import annotations
 

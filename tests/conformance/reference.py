@@ -1,7 +1,7 @@
-"""The judge: a real tritonserver 2.51, taken from nvidia-pytriton's wheel and started on a repository of the test's.
+"""The judge is a real tritonserver 2.51 from nvidia-pytriton's wheel, started on a repository of the test's own.
 
-The wheel lives in a virtual environment of its own (`build/reference/venv`, made by `make test`): its stub needs
-numpy < 2. Everything here is a subprocess and files; nothing of the wheel is imported.
+The wheel lives in a virtual environment of its own (`build/reference/venv`, made by `make test`), as its stub needs
+numpy < 2. This module uses subprocesses and files only; it imports nothing of the wheel.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which rules of `semantics.md` are proved: `make rules` prints them one by one.
+"""This module tells which rules of `semantics.md` are proved; `make rules` prints them one by one.
 
-A test names the rules it proves, `@rule("3.2.1")`. A rule is proved if tests of it ask the real server and ours.
-A number that is not in the book is an error.
+A test names the rules that it proves, `@rule("3.2.1")`. A rule is proved if its tests ask the real server and ours. A
+number that is not in the book is an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What becomes of an answer: which outputs are sent, who is never answered, what is counted (sections 3.1 to 3.11)."""
+"""These tests check what becomes of an answer: which outputs are sent, which requests are never answered, what is
+counted (sections 3.1 to 3.11)."""
 
 from __future__ import annotations
 

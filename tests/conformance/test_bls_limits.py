@@ -1,4 +1,4 @@
-"""BLS to ensembles, along chains of calls, and the memory that its answers take."""
+"""These tests make BLS calls to ensembles and along chains, and measure the memory that their answers take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a BLS call waits for; and what waits for itself, where Triton waits for ever."""
+"""These tests check what a BLS call waits for, and calls that wait for themselves, where Triton waits for ever."""
 
 from __future__ import annotations
 

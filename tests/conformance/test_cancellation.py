@@ -1,4 +1,4 @@
-"""Cancellation (section 3.10): who is told, what is dropped and what runs all the same."""
+"""These tests cancel requests (section 3.10): who hears of it, what is dropped, and what runs all the same."""
 
 from __future__ import annotations
 

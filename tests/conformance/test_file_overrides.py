@@ -1,4 +1,4 @@
-"""Files that come with a load instead of a model directory."""
+"""These tests load models with files that come with the request, in place of files of the model directory."""
 
 from __future__ import annotations
 

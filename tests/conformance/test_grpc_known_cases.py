@@ -1,4 +1,5 @@
-"""Cases of other modules, asked of tritonlab over gRPC. The real server is asked there, over gRPC anyway."""
+"""These tests ask tritonlab the cases of other modules over gRPC. The other modules ask the real server, which they
+reach over gRPC anyway."""
 
 from __future__ import annotations
 

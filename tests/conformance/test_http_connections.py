@@ -1,4 +1,4 @@
-"""What clients do with a connection, beside sending one request after the other (section 6.1)."""
+"""These tests do what clients do with a connection besides sending one request after the other (section 6.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of other modules, asked of tritonlab over HTTP. The real server is asked there."""
+"""These tests ask tritonlab the cases of other modules over HTTP. The other modules ask the real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What depends on the model behind an HTTP request: senders, ensembles, and clients that go away."""
+"""These tests check what an HTTP client sees of the model behind its request: senders, ensembles, and what follows when
+it goes away."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Backends whose names and files Triton knows: which platform, backend and file name a configuration is given. They are
-Python-based backends here, so that both sides can serve them."""
+"""These tests check which platform, backend and file name a configuration gets for backends that Triton knows by name.
+Here they are Python-based backends, so that both sides can serve them."""
 
 from __future__ import annotations
 

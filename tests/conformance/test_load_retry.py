@@ -1,4 +1,4 @@
-"""Servers that try again what fails to load: rule 2.5.9."""
+"""These tests check servers that try again to load a model that failed (rule 2.5.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is loaded, reloaded and unloaded, asked of both servers: rules 5.7.4, 5.11 and 5.12."""
+"""These tests ask both servers what they load, reload and unload (rules 5.7.4, 5.11 and 5.12)."""
 
 from __future__ import annotations
 

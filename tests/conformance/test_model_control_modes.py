@@ -1,4 +1,5 @@
-"""Servers that load by themselves, at the start and by polling, and what a server says of all it has (5.11, 5.12)."""
+"""These tests check servers that load by themselves, at the start and by polling, and what they say of all their models
+(5.11, 5.12)."""
 
 from __future__ import annotations
 

@@ -58,9 +58,7 @@ def letters_with(client: Client, word: str) -> list[str]:
         ("raises_async_flow", "sender().send(flags=1)\nboom()"),
     ],
 )
-def test_an_exception_of_execute_is_an_error_of_the_log(
-    client: Client, name: str, body: str
-) -> None:
+def test_an_exception_of_execute_is_an_error_of_the_log(client: Client, name: str, body: str) -> None:
     word = next(WORDS)
     answers = client.stream(name, script(BOOM + body, word=word)) if "flow" in name else []
     if not answers:
@@ -99,17 +97,12 @@ def run_after(client: Client, name: str) -> None:
         ),
         (
             "raises",
-            "import multiprocessing\n"
-            "p = multiprocessing.get_context('fork').Process(target=boom)\n"
-            "p.start()\n"
-            "p.join()",
+            "import multiprocessing\np = multiprocessing.get_context('fork').Process(target=boom)\np.start()\np.join()",
         ),
         ("raises_async", "asyncio.get_running_loop().call_soon(boom)\nawait asyncio.sleep(0.02)"),
     ],
 )
-def test_what_nobody_waits_for_is_printed_as_python_prints_it(
-    client: Client, name: str, body: str
-) -> None:
+def test_what_nobody_waits_for_is_printed_as_python_prints_it(client: Client, name: str, body: str) -> None:
     word = next(WORDS)
     assert run(client, name, BOOM + body + "\nreturn told(1)", word=word) == 1
     eventually(lambda: lines_with(client, word))

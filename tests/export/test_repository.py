@@ -1,4 +1,4 @@
-"""Through a real server: what is exported is what was served."""
+"""These tests export through a real server, and compare what is exported with what was served."""
 
 from __future__ import annotations
 

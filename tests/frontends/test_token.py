@@ -1,4 +1,5 @@
-"""Ports that ask for a token, and on which what changes the server is off: over real sockets, by real clients."""
+"""These tests ask ports that want a token, and ports on which whatever changes the server is off, over real sockets
+with real clients."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""BLS calls that wait for themselves, in real stubs (rule 4.4.1): refused where it is certain, with the chain of
-models, and never where it is not."""
+"""These tests make BLS calls that wait for themselves, in real stubs (rule 4.4.1): they are refused, with the chain of
+models, only where it is certain that they do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process can do that the model forked, in real stubs (issue: 'BLS from a process the model forked itself')."""
+"""These tests check what a process that the model forked can do, in real stubs."""
 
 from __future__ import annotations
 

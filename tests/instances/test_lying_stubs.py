@@ -1,4 +1,5 @@
-"""A model that gets at its stub's end of the link and sends what no honest stub sends: its requests fail, no more."""
+"""These tests have a model use its stub's end of the link and send what no correct stub sends: its requests fail, and
+nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""BLS on the link: blocks that go back, callees and callers that die, calls from many threads."""
+"""These tests check BLS on the link: blocks that must go back, callees and callers that die, calls from many
+threads."""
 
 from __future__ import annotations
 

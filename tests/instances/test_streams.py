@@ -1,4 +1,4 @@
-"""Responses through senders: order, numbers, threads, and what travels together on the link."""
+"""These tests check responses through senders: order, numbers, threads, and which of them share a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stub asks of the server: metrics and their end, traces; real stubs."""
+"""These tests check what real stubs ask of the server: metrics, the end of metrics, and traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a stub died: what is made of faulthandler's report, and what real stubs leave."""
+"""These tests check what is made of faulthandler's report, and what real stubs leave when they die."""
 
 from __future__ import annotations
 

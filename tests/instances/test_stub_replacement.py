@@ -1,4 +1,4 @@
-"""What follows a death, with an instance and a stub that are none."""
+"""These tests check what follows a stub's death, with stand-ins for the instance and the stub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`import triton_python_backend_utils` in processes that are no stub."""
+"""These tests say `import triton_python_backend_utils` in processes that are not stubs."""
 
 from __future__ import annotations
 

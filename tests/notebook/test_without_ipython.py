@@ -1,4 +1,4 @@
-"""The base install has neither IPython nor ipywidgets: everything but the widgets works."""
+"""These tests run the base install, without IPython and ipywidgets: everything but the widgets works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decisions, without requests: what runs when, and what the client gets."""
+"""These tests check the decisions of an ensemble without requests: what runs when, and what the client gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler with models that answer when the test says so."""
+"""These tests run the ensemble scheduler with models that answer when the test tells them to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The author's module as it is inside a stub, over a fake server."""
+"""The fixtures here show the author's module as it is inside a stub, over a fake server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server for the author's objects, without one: what they ask is recorded and answered from here."""
+"""FakeBridge stands in for the server: it records what the author's objects ask, and answers as the test tells it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A stub's main loop in the test's own process: its sockets and regions are real, the kernel is the test."""
+"""StubSide runs a stub's main loop in the test's own process: its sockets and regions are real, and the test plays the
+kernel."""
 
 from __future__ import annotations
 

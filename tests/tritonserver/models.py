@@ -1,4 +1,4 @@
-"""The models of these tests."""
+"""The models that the tests of `tritonlab.tritonserver` serve."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def one_answer(**more: Any) -> dict[str, str]:
     """Load parameters with which ECHO is not decoupled."""
     config = {"backend": "python", "parameters": {"decoupled": {"string_value": "no"}}, **more}
     return {"config": json.dumps(config)}
+
 
 #: Says what it was told word by word, up to `max_tokens` words; as a stream if it is asked to.
 PARROT = """

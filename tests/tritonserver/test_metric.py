@@ -25,7 +25,7 @@ def test_a_counter_and_a_gauge(server: Server) -> None:
     gauge.increment(-1)
     assert (counter.value, gauge.value, counter.kind, gauge.kind) == (2, 0.5, MetricKind.COUNTER, MetricKind.GAUGE)
     text = server.metrics()
-    assert "# HELP asked_total How often\n# TYPE asked_total counter\n" 'asked_total{who="me"} 2\n' in text
+    assert '# HELP asked_total How often\n# TYPE asked_total counter\nasked_total{who="me"} 2\n' in text
     assert "# TYPE level gauge\nlevel 0.5\n" in text
     with pytest.raises(UnsupportedError, match="TRITONSERVER_METRIC_KIND_COUNTER does not support Set"):
         counter.set_value(1)

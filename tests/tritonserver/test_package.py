@@ -1,4 +1,4 @@
-"""The package by the names under which programs look for it."""
+"""These tests use the package by the names under which programs look for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frontend on a core that needs no model processes: options, what blocks, what is kept."""
+"""These tests run the gRPC frontend on a core without model processes: options, calls that block, and what is kept."""
 
 from __future__ import annotations
 

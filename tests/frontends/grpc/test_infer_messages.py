@@ -1,5 +1,5 @@
-"""Messages to requests and responses to messages: what is written is what protobuf reads, and bad messages, however
-made, end in Triton's error and nothing else."""
+"""These tests turn messages into requests and responses into messages: protobuf reads what is written, and a bad
+message, whatever is wrong with it, gives Triton's error and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Heads that came before on the same connection: their requests are not parsed, and answered as if they were."""
+"""These tests send heads that came before on the same connection: such requests are not parsed, and are answered as if
+they were."""
 
 from __future__ import annotations
 

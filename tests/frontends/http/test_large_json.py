@@ -1,4 +1,5 @@
-"""Documents in pieces: what is read is what Python's parser reads of the whole, in pieces that are small."""
+"""These tests read documents in pieces: the result is what Python's parser makes of the whole, and the pieces are
+small."""
 
 from __future__ import annotations
 

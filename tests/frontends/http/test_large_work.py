@@ -1,4 +1,5 @@
-"""Nobody waits for another one's large request: the event loop is free while it is decoded, encoded or compressed."""
+"""These tests check that nobody waits for another client's large request: the event loop is free while it is decoded,
+encoded or compressed."""
 
 from __future__ import annotations
 

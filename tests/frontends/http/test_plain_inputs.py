@@ -1,4 +1,5 @@
-"""What is not parsed again, and what is: through the decoder, which must say the same of both."""
+"""These tests check, through the decoder, which requests are not parsed again, and that they mean the same as when they
+were parsed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The judge is rapidjson itself, as python-rapidjson binds it (tritonclient brings it); what was measured on the real
-server is in the table."""
+"""These tests compare with rapidjson itself, as python-rapidjson binds it (tritonclient depends on it). What only the
+real server showed is in the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients do with a connection: over a socket, with the application that says what it was asked."""
+"""These tests do over a socket what clients do with a connection; the application answers with what it was asked."""
 
 from __future__ import annotations
 

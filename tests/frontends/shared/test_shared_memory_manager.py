@@ -1,4 +1,5 @@
-"""Regions of clients: registration, bounds, and keys that cannot leave their place. Texts were asked of 2.51."""
+"""These tests check regions of clients: registration, bounds, and keys that must not lead out of /dev/shm. The texts
+are those of 2.51."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Through the real server and its stubs."""
+"""These tests use a workspace through the real server and its stubs."""
 
 from __future__ import annotations
 

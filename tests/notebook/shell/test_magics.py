@@ -1,4 +1,4 @@
-"""A real IPython shell, the real server and its stubs."""
+"""These tests run magics in a real IPython shell, with the real server and its stubs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%%triton_model m --instanses 2\npass\n", "arguments: --instanses 2: did you mean '--instances'?"),
         ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
         ("%triton serve --htpp-port 1", "'--http-port'"),
-        ("%triton logs 'x", "UsageError: \"'x\" cannot be read: No closing quotation"),
+        ("%triton logs 'x", 'UsageError: "\'x" cannot be read: No closing quotation'),
         ("%triton infer", "OptionError: name a model: %triton infer NAME INPUT0=expression"),
     ],
 )
@@ -188,7 +188,17 @@ def test_help_says_what_every_option_is_for(notebook: Any) -> None:
 
 
 COMMANDS_OF_MODELS = [
-    "status", "logs", "load", "unload", "kill", "config", "edit", "metrics", "statistics", "export", "playground"
+    "status",
+    "logs",
+    "load",
+    "unload",
+    "kill",
+    "config",
+    "edit",
+    "metrics",
+    "statistics",
+    "export",
+    "playground",
 ]
 
 

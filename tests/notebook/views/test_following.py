@@ -1,4 +1,4 @@
-"""With requests that never wait."""
+"""These tests follow requests that never wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The widgets without a frontend: a click is a call. Through the real server and its stubs."""
+"""These tests click the playground's widgets without a frontend, where a click is a call, through the real server and
+its stubs."""
 
 from __future__ import annotations
 

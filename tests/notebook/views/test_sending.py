@@ -1,4 +1,4 @@
-"""Through the real server and its stubs."""
+"""These tests send from the playground, through the real server and its stubs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`%triton statistics`, `%triton metrics`, `%triton trace`."""
+"""These tests check what `%triton statistics`, `%triton metrics` and `%triton trace` show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ensembles by hand, named after what they contain."""
+"""These tests build graphs of ensembles by hand; each ensemble is named after the models in it."""
 
 from __future__ import annotations
 

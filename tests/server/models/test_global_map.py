@@ -1,4 +1,4 @@
-"""Which of several models a name means."""
+"""These tests check which of several models a name stands for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load has to do, decided from what was loaded and what is found (rule 5.11.2)."""
+"""These tests check what a load decides to do, from what was loaded and what is found (rule 5.11.2)."""
 
 from __future__ import annotations
 

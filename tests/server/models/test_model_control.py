@@ -1,4 +1,5 @@
-"""What loads, reloads and unloads with what: ensembles and their models, several repositories, a server's start."""
+"""These tests check what is loaded, reloaded and unloaded together: ensembles and their models, several repositories,
+the start of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines as 2.51 writes them."""
+"""These tests expect lines as 2.51 writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What Triton lets pass without a word (rule 3.4) is said once per version, and looked for only at first."""
+"""These tests check the warnings of outputs that Triton passes on without a word (rule 3.4): once per version, and only
+among the first responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of messages: every row crosses as it is, and nothing that has another layout is taken for it."""
+"""These tests send every row of the table of messages, and refuse whatever has another layout."""
 
 from __future__ import annotations
 
