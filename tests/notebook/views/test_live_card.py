@@ -14,6 +14,8 @@ from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import live_card, widget
 from tritonlab.notebook.views.live_card import LiveCard
 from tritonlab.notebook.views.model_states import ModelStates
+from tritonlab.notebook.views.streams import Streams
+from tritonlab.notebook.views.timeline import Timeline
 
 SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None for _ in requests]\n"
 BROKEN = "class TritonPythonModel:\n    def initialize(self, args):\n        print('about to fail')\n        1 / 0\n"
@@ -61,7 +63,7 @@ def buttons(card: LiveCard) -> list[str]:
 
 
 def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bundles: list[dict[str, Any]]) -> None:
-    assert (card.state["state"], buttons(card)) == ("READY", ["playground", "export", "unload"])
+    assert (card.state["state"], buttons(card)) == ("READY", ["playground", "view", "export", "unload"])
     workspace.server.unload("m")
     reaches(card, "UNLOADED")
     assert buttons(card) == ["load"]
@@ -76,6 +78,21 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
     workspace.write_config("m", "max_batch_size: 4")
     workspace.load("m", SOURCE)
     eventually(lambda: "requests of up to 4 rows" in card.state["html"] and "keeps" not in card.state["html"])
+
+
+def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
+    card.press("view")
+    view = card._record_view()
+    assert isinstance(view, Timeline) and card._panel.children == (view.widget,)
+    card.press("view")
+    assert card._panel.children == () and card.state["said"] == ""
+
+
+def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace: Workspace) -> None:
+    workspace.write_config("m", "model_transaction_policy { decoupled: true }")
+    workspace.load("m", SOURCE)
+    card.press("view")
+    assert isinstance(card._record_view(), Streams)
 
 
 def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 import tritonlab
 from tests.profile.events import Heard, asked
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, eventually
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.notebook.views.opening import open_view
 from tritonlab.notebook.views.timeline import Timeline
+from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.recording import RecordingError
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 
@@ -130,6 +131,18 @@ def test_a_model_in_service_is_seen_as_it_is(lab: Lab) -> None:
     lab.server.unload(model)
     assert "1 request in 1 batch" in repr(view)  # and still when it is gone
     view.news()
+
+
+def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = lab.server.model("any").view()
+    recorder = Recorder.of(lab.server.instruments)
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
+    view.check()
+    lab.server.instruments.remove(recorder)
+    view.heard({"do": "open", "known": {}})
+    eventually(lambda: sent and sent[-1]["kind"] == "problem")
+    assert "This view has stopped: RuntimeError: nothing is recorded any more; open it again." in sent[-1]["text"]
 
 
 def test_a_request_that_executes_and_one_that_waits(lab: Lab) -> None:

@@ -76,7 +76,7 @@ function drawButtons(bar, state, onPress) {
     button.textContent = label;
     button.title = title;
     button.disabled = state.busy === name && name !== "stop";
-    if (name === "playground" || name === "export") button.setAttribute("aria-expanded", state.open === name);
+    if (["playground", "view", "export"].includes(name)) button.setAttribute("aria-expanded", state.open === name);
   }
 }
 

@@ -174,7 +174,7 @@ class Timeline extends TimeCanvas {
     const inner = this.x(start + batches.compute_input(row));
     const infer = this.x(start + batches.compute_input(row) + batches.compute_infer(row));
     context.fillRect(inner, top + WAITING, Math.max(Math.min(infer, left + width) - inner, 0), BLOCK);
-    if (width > 30) this.drawLabel(row, left, width, top);
+    if (width > 16) this.drawLabel(row, left, width, top);
     const [first, stop] = store.requestsOf(row);
     const height = WAITING / Math.min(Math.max(stop - first, 4), MOST_ROWS);
     for (let one = first; one < Math.min(stop, first + MOST_ROWS); one++) {
@@ -204,7 +204,9 @@ class Timeline extends TimeCanvas {
     context.fillStyle = "#fff";
     context.font = `11px ${getComputedStyle(this.page.root).fontFamily}`;
     context.textAlign = "left";
-    context.fillText(reason ? `${batches.size(row)} · ${reason}` : `${batches.size(row)}`, Math.max(left, LEFT) + 4, top + WAITING + 16);
+    const size = String(batches.size(row));
+    const whole = reason ? `${size} · ${reason}` : size;
+    context.fillText(context.measureText(whole).width < width - 8 ? whole : size, Math.max(left, LEFT) + 4, top + WAITING + 16);
     context.restore();
   }
 
@@ -335,7 +337,11 @@ function sentence(facts) {
 }
 
 const sizes = (facts) => bars("Batch sizes", [...facts.sizes].sort((one, other) => one[0] - other[0]), "accent");
-const reasons = (facts) => bars("Closed because", [...facts.reasons].sort((one, other) => other[1] - one[1]), "accent");
+function reasons(facts) {
+  const box = bars("Closed because", [...facts.reasons].sort((one, other) => other[1] - one[1]), "accent");
+  box.classList.add("tl-words");
+  return box;
+}
 
 function split(facts) {
   const box = element("div", "", "tl-chart");

@@ -19,19 +19,22 @@ from .card import card_body, card_text, still_html
 from .export_panel import ExportPanel
 from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
+from .opening import open_view
 from .playground import DescribeError, Playground
+from .record_view import RecordView
 from .widget import LiveView, in_kernel
 
 #: What the buttons are called, and what they do, by the state of the model.
 _PLAYGROUND = ("playground", "Playground", "a form for sending requests")
+_VIEW = ("view", "View", "its batches as they form and why each closed; of a decoupled model its streams")
 _EXPORT = ("export", "Export…", "write a model repository for a real server")
 _UNLOAD = ("unload", "Unload", "take the model out of service")
 _LOAD = ("load", "Load", "load the model as it was written last")
 _STOP = ("stop", "Stop", "end the load; what served before goes on")
 _KILL = ("kill", "Kill old process", "end now what serves no more; its requests fail")
 _BUTTONS = {
-    "READY": (_PLAYGROUND, _EXPORT, _UNLOAD),
-    "NOT READY": (_PLAYGROUND, _EXPORT, _UNLOAD),
+    "READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
+    "NOT READY": (_PLAYGROUND, _VIEW, _EXPORT, _UNLOAD),
     "LOADING": (_STOP,),
     "UNLOADING": (_LOAD,),
     "UNLOADED": (_LOAD,),
@@ -59,8 +62,10 @@ class LiveCard(LiveView):
         self._opened = self._states.opened.get(name, "") if kept else ""
         self._since = time.time()
         self._exporting: ExportPanel | None = None
+        self._view: RecordView | None = None
         self._actions: dict[str, Callable[[], object]] = {
             "playground": lambda: self._toggle("playground"),
+            "view": lambda: self._toggle("view"),
             "export": lambda: self._toggle("export"),
             "unload": lambda: workspace.unload(name, wait=False),
             "load": self._load,
@@ -163,7 +168,12 @@ class LiveCard(LiveView):
             return
         form = None
         if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
-            form = self.playground().widget if self._opened == "playground" else self._export().widget
+            forms: dict[str, Callable[[], Any]] = {
+                "playground": self.playground,
+                "view": self._record_view,
+                "export": self._export,
+            }
+            form = forms[self._opened]().widget
         children = (form,) if form is not None else ()
         if self._panel.children != children:
             self._panel.children = children
@@ -172,6 +182,13 @@ class LiveCard(LiveView):
         if self._exporting is None:
             self._exporting = ExportPanel(self._workspace.server.model(self.name))
         return self._exporting
+
+    def _record_view(self) -> RecordView:
+        if self._view is None:
+            model = self._workspace.server.model(self.name)
+            decoupled = model.config().get("model_transaction_policy", {}).get("decoupled")
+            self._view = open_view(model, "streams" if decoupled else "timeline")
+        return self._view
 
     def playground(self) -> Playground:
         """The model's form, the same in all its cards; a new one where the inputs are others."""

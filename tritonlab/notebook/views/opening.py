@@ -46,8 +46,19 @@ def _read(path: Path) -> Recording:
 
 
 def _of_model(model: Model, kind: str) -> RecordView:
+    recorder, instruments = Recorder.of(model.server.instruments), model.server.instruments
+
+    def check() -> None:
+        if not any(one is recorder for one in instruments):
+            raise RuntimeError("nothing is recorded any more; open it again. Why is in the kernel's log.")
+
+    view = _live(model, kind, recorder.recording)
+    view.check = check
+    return view
+
+
+def _live(model: Model, kind: str, recording: Recording) -> RecordView:
     core, name = model.server.core, model.name
-    recording = Recorder.of(model.server.instruments).recording
 
     def versions() -> list[ModelVersion]:
         loaded = core.model(name)

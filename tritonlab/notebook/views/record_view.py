@@ -35,6 +35,8 @@ class RecordView(LiveView):
     def __init__(self, recording: Recording, name: str, live: Live | None = None, ticker: Ticker = TICKER) -> None:
         self.recording = recording
         self.name = name
+        #: raises when nothing more is recorded
+        self.check: Callable[[], None] = lambda: None
         self._live = live
         self._ticker = ticker
         self._sent: dict[str, int] = {}
@@ -92,6 +94,7 @@ class RecordView(LiveView):
         if now - self._heard_at > _PATIENCE:
             self._ticker.remove(self)  # the page was closed; one that is opened says so
             return
+        self.check()
         message, buffers = self.news()
         if message is not None:
             self.send(message, buffers)

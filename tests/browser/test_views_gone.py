@@ -1,0 +1,80 @@
+"""Views whose kernel, page, recorder or version is gone say so, and break nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+FILL = """import tritonlab
+from tritonlab.profile.recording import Recording
+recording = tritonlab.recording()
+record = recording.model("add")
+for kind, word in (("instance", "add_0_0"), ("reason", "full"), ("shapes", ())):
+    record.words.number(kind, word)
+def batch(n):
+    start = n * 2_000_000
+    record.requests.add([n, start - 1_000_000, start - 900_000, n, 1, 0])
+    record.batches.add([start, start + 1_500_000, 0, n, 1, 1, 1, 0, 1000, 1_400_000, 1000, 0, n])
+for n in range(200):
+    batch(n)
+view = tritonlab.view(recording, "timeline", "add")
+view"""
+
+
+@pytest.fixture
+def view(lab: Any, jupyter: Any, request: Any) -> Any:
+    jupyter.theme("light")
+    name = f"{request.node.name}.ipynb"
+    lab.jupyter.write(name, ["%load_ext tritonlab", FILL, "1 + 1", "view.close()", "view.failed(ValueError('no'))"])
+    lab.open(name)
+    lab.run(0)
+    found = lab.run(1).locator(".tl-view")
+    lab.page.wait_for_function("c => +c.dataset.kept === 400", arg=found.locator("canvas").element_handle())
+    return found
+
+
+def test_a_view_that_is_closed_while_it_draws_leaves_its_figure(lab: Any, view: Any) -> None:
+    lab.run(3)
+    svg = lab.cell(1).locator(".tl-static svg")
+    svg.wait_for()
+    assert view.count() == 0 or not view.is_visible()
+    assert "200 requests in 200 batches" in lab.cell(1).inner_text()
+    assert lab.errors == []
+
+
+def test_a_kernel_that_restarts_under_an_open_view_leaves_its_figure(lab: Any, view: Any) -> None:
+    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    lab.cell(1).locator(".tl-static svg").wait_for()
+    lab.page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
+    )
+    lab.run(2)
+    assert lab.errors == []
+
+
+def test_a_view_that_fails_in_the_kernel_says_so(lab: Any, view: Any) -> None:
+    lab.run(4)
+    lab.wait_text(view.locator(".tl-said"), "This view has stopped: ValueError: no")
+    assert lab.errors == []
+
+
+def test_a_state_of_another_version_says_so(lab: Any) -> None:
+    old = FILL.replace("\nview = ", "\nimport tritonlab.notebook.views.record_view as rv\nrv.PROTOCOL = 0\nview = ")
+    lab.jupyter.write("old_view.ipynb", ["%load_ext tritonlab", old])
+    lab.open("old_view.ipynb")
+    lab.run(0)
+    lab.wait_text(lab.run(1).locator(".tl-said"), "This view is of another version of tritonlab. Run its cell again.")
+    assert lab.errors == []
+
+
+def test_a_saved_notebook_shows_the_last_figure(lab: Any, view: Any) -> None:
+    lab.page.keyboard.press("Control+s")
+    lab.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    saved = json.loads((lab.jupyter.notebooks / "test_a_saved_notebook_shows_the_last_figure.ipynb").read_text())
+    (static, *_) = saved["cells"][1]["outputs"]
+    assert "<svg role='img'" in "".join(static["data"]["text/html"])
+    assert "".join(static["data"]["text/plain"]).startswith("Timeline of add: 200 requests in 200 batches (1 each)")
