@@ -5,7 +5,7 @@ import pytest
 from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.metrics import COUNTER, GAUGE, HISTOGRAM, MetricRegistry
 from tritonlab.core.model_metrics import ModelMetrics
-from tritonlab.core.prometheus_text import Family
+from tritonlab.core.prometheus_text import PrintedFamily
 from tritonlab.core.status import TritonError
 
 GONE = (
@@ -204,7 +204,7 @@ def test_everything_is_in_one_text(registry: MetricRegistry) -> None:
         registry.metric(registry.family("nv_inference_count", "d", COUNTER), {"a": "x"}, None), "increment", 3
     )
     text = registry.expose(
-        [ModelMetrics("m", 1, InferStats())], [Family("nv_cpu_utilization", "gauge", "CPU", [("", [], 0.5)])]
+        [ModelMetrics("m", 1, InferStats())], [PrintedFamily("nv_cpu_utilization", "gauge", "CPU", [("", [], 0.5)])]
     )
     assert text.count("# TYPE nv_inference_count counter") == 1
     assert 'nv_inference_count{model="m",version="1"} 0\nnv_inference_count{a="x"} 3\n' in text

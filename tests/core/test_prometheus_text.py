@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tritonlab.core.prometheus_text import Family, label_text, number_text, render
+from tritonlab.core.prometheus_text import PrintedFamily, label_text, number_text, render
 
 
 @pytest.mark.parametrize(
@@ -33,17 +33,17 @@ def test_label_values_are_escaped() -> None:
 
 
 def test_a_family_without_samples_prints_nothing() -> None:
-    assert render([Family("empty", "gauge", "help")]) == ""
+    assert render([PrintedFamily("empty", "gauge", "help")]) == ""
 
 
 def test_an_empty_help_prints_no_line() -> None:
-    assert render([Family("a", "gauge", "", [("", [], 1)])]) == "# TYPE a gauge\na 1\n"
+    assert render([PrintedFamily("a", "gauge", "", [("", [], 1)])]) == "# TYPE a gauge\na 1\n"
 
 
 def test_families_of_one_name_are_one_block() -> None:
-    first = Family("a", "counter", "first", [("", [("x", "1")], 1)])
-    second = Family("a", "counter", "second", [("", [("x", "2")], 2)])
-    other = Family("b", "gauge", "other", [("", [], 3)])
+    first = PrintedFamily("a", "counter", "first", [("", [("x", "1")], 1)])
+    second = PrintedFamily("a", "counter", "second", [("", [("x", "2")], 2)])
+    other = PrintedFamily("b", "gauge", "other", [("", [], 3)])
     assert render([first, other, second]) == (
         '# HELP a first\n# TYPE a counter\na{x="1"} 1\na{x="2"} 2\n# HELP b other\n# TYPE b gauge\nb 3\n'
     )
@@ -51,7 +51,7 @@ def test_families_of_one_name_are_one_block() -> None:
 
 
 def test_the_reference_parser_reads_it_back() -> None:
-    family = Family("a", "gauge", 'back \\ slash " and\nnewline', [("", [("x", 'q"\\\n')], 2.5), ("", [], 1)])
+    family = PrintedFamily("a", "gauge", 'back \\ slash " and\nnewline', [("", [("x", 'q"\\\n')], 2.5), ("", [], 1)])
     (found,) = text_string_to_metric_families(render([family]))
     assert (found.name, found.type, found.documentation) == ("a", "gauge", family.help)
     assert [(sample.labels, sample.value) for sample in found.samples] == [({"x": 'q"\\\n'}, 2.5), ({}, 1)]

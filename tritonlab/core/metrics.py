@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from .metrics_config import MetricsConfig
 from .model_metrics import MODEL_METRIC_KINDS, ModelMetrics, model_families
-from .prometheus_text import Family, Sample, number_text, render
+from .prometheus_text import PrintedFamily, Sample, number_text, render
 from .status import InvalidArgumentError, NotFoundError, UnsupportedError
 
 COUNTER, GAUGE, HISTOGRAM = range(3)
@@ -183,14 +183,14 @@ class MetricRegistry:
     def expose(
         self,
         models: Iterable[ModelMetrics] = (),
-        families: Iterable[Family] = (),
+        families: Iterable[PrintedFamily] = (),
         config: MetricsConfig | None = None,
     ) -> str:
         """The text of /metrics. By kind, as Triton prints them (counters, gauges, histograms, summaries), and of each
         kind the models' own, then `families` of the caller (the machine's), then custom ones."""
         with self._lock:
             custom = [
-                Family(
+                PrintedFamily(
                     family.name,
                     _KINDS[family.kind],
                     family.description,

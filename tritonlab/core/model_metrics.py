@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .infer_stats import InferStats
 from .latency_stats import Histogram, LatencyStats
 from .metrics_config import FIRST_RESPONSE, MetricsConfig
-from .prometheus_text import Family, Sample
+from .prometheus_text import PrintedFamily, Sample
 
 
 class ModelMetrics(NamedTuple):
@@ -34,13 +34,15 @@ class ModelMetrics(NamedTuple):
 _LATENCIES = ("_duration_", "nv_cache_")
 
 
-def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None = None) -> list[Family]:
+def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None = None) -> list[PrintedFamily]:
     """One family per metric with the samples of all `models`; `metric_tags` become labels with a leading underscore."""
     config = config or MetricsConfig()
     shown = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
-    families = [Family(name, kind, text) for name, kind, text, _ in shown]
-    first_responses = Family(FIRST_RESPONSE, "histogram", "Duration from request to first response in milliseconds")
-    summaries = [Family(name, "summary", text) for name, text, _ in _SUMMARIES]
+    families = [PrintedFamily(name, kind, text) for name, kind, text, _ in shown]
+    first_responses = PrintedFamily(
+        FIRST_RESPONSE, "histogram", "Duration from request to first response in milliseconds"
+    )
+    summaries = [PrintedFamily(name, "summary", text) for name, text, _ in _SUMMARIES]
     for model in models:
         tags = [(f"_{name}", value) for name, value in model.tags.items()]
         gpu = [("gpu_uuid", model.gpu_uuid)] if model.gpu_uuid else []

@@ -19,7 +19,7 @@ Sample = tuple[str, Sequence[tuple[str, str]], float]
 
 
 @dataclass
-class Family:
+class PrintedFamily:
     """All samples of one name. `kind` is counter, gauge, histogram or summary."""
 
     name: str
@@ -28,18 +28,18 @@ class Family:
     samples: list[Sample] = field(default_factory=list)
 
 
-def render(families: Iterable[Family]) -> str:
+def render(families: Iterable[PrintedFamily]) -> str:
     """The text of `families`; one without samples prints nothing, families of one name print as one block."""
-    merged: dict[str, Family] = {}
+    merged: dict[str, PrintedFamily] = {}
     for family in families:
         if family.name in merged:
             merged[family.name].samples += family.samples
         elif family.samples:
-            merged[family.name] = Family(family.name, family.kind, family.help, list(family.samples))
+            merged[family.name] = PrintedFamily(family.name, family.kind, family.help, list(family.samples))
     return "".join(_block(family) for family in merged.values())
 
 
-def _block(family: Family) -> str:
+def _block(family: PrintedFamily) -> str:
     help_text = family.help.replace("\\", "\\\\").replace("\n", "\\n")
     lines = [f"# HELP {family.name} {help_text}"] if help_text else []
     lines.append(f"# TYPE {family.name} {family.kind}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .prometheus_text import Family
+from .prometheus_text import PrintedFamily
 
 #: Of --pinned-memory-pool-byte-size. Nothing is pinned here, so none of it is ever used.
 PINNED_POOL_BYTES = 256 << 20
@@ -33,7 +33,7 @@ class GpuUsage:
     energy: float | None = None
 
 
-def pinned_families() -> list[Family]:
+def pinned_families() -> list[PrintedFamily]:
     return [
         _gauge(
             "nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes", PINNED_POOL_BYTES
@@ -42,7 +42,7 @@ def pinned_families() -> list[Family]:
     ]
 
 
-def cpu_families(usage: CpuUsage) -> list[Family]:
+def cpu_families(usage: CpuUsage) -> list[PrintedFamily]:
     return [
         _gauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", usage.utilization),
         _gauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", usage.memory_total),
@@ -66,10 +66,10 @@ _GPU = (
 )
 
 
-def gpu_families(usages: Iterable[GpuUsage]) -> list[Family]:
+def gpu_families(usages: Iterable[GpuUsage]) -> list[PrintedFamily]:
     """Returns the families of the GPUs; none at all without a GPU, as on Triton."""
     return [
-        Family(
+        PrintedFamily(
             name,
             kind,
             text,
@@ -96,10 +96,10 @@ _CACHE = {
 }
 
 
-def cache_families(numbers: Mapping[str, float]) -> list[Family]:
+def cache_families(numbers: Mapping[str, float]) -> list[PrintedFamily]:
     """Those of the local cache, by their names without `nv_cache_`."""
     return [_gauge(f"nv_cache_{name}", text, numbers[name]) for name, text in _CACHE.items()]
 
 
-def _gauge(name: str, text: str, value: float) -> Family:
-    return Family(name, "gauge", text, [("", (), value)])
+def _gauge(name: str, text: str, value: float) -> PrintedFamily:
+    return PrintedFamily(name, "gauge", text, [("", (), value)])

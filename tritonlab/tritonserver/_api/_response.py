@@ -93,8 +93,6 @@ class ResponseIterator(Iterator[InferenceResponse]):
         self._source = iter(own.get, None)
 
         def on_response(core: CoreRequest, response: CoreResponse) -> None:
-            if response.final:
-                core.on_response = None
             made = InferenceResponse._to_queue(inference_request, response)
             own.put(made)
             users.put(made)
@@ -148,16 +146,12 @@ class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
             self._add(made)
 
         def on_response(core: CoreRequest, response: CoreResponse) -> None:
-            if response.final:
-                core.on_response = None
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is left to hear of it
                 home.call_soon_threadsafe(hand_out, response)
 
         request.on_response = on_response
 
     def _on_response(self, core: CoreRequest, response: CoreResponse) -> None:
-        if response.final:
-            core.on_response = None
         self._add(response)
 
     def _add(self, response: CoreResponse | InferenceResponse) -> None:
