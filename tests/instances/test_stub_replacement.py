@@ -47,7 +47,7 @@ class Instance:
             gone=lambda: self.told.append("gone"),
             ready=lambda: self.told.append("ready"),
         )
-        self.replacement = StubReplacement(self, events, self.clock, self._later)
+        self.replacement = StubReplacement(self, self, events, self.clock, self._later)
         self.meanwhile: Payload | None = None
 
     def _later(self, ns: int, function: Callable[[], None]) -> None:

@@ -123,7 +123,7 @@ class Endpoints:
         frontends: dict[str, Callable[[], Frontend]] = {
             "GRPC": lambda: GRPCServer(core, shared_memory, grpc_options),
             "HTTP": lambda: HTTPServer(core, shared_memory, http_options),
-            "Metrics": lambda: ConnectionServer(metrics_app(core.metrics_text), "tritonlab metrics", access),
+            "Metrics": lambda: ConnectionServer(metrics_app(core.facts.metrics_text), "tritonlab metrics", access),
         }
         self._token = access.token
         #: service -> `address:port`

@@ -1,8 +1,9 @@
-"""The life of a model instance, as a table."""
+"""The life of a model instance, as a table, and where one is in it."""
 
 from __future__ import annotations
 
 import enum
+import threading
 
 
 class InstanceState(enum.Enum):
@@ -34,3 +35,39 @@ TRANSITIONS = {
     (InstanceState.FAILED, InstanceEvent.TRY_AGAIN): InstanceState.RESTARTING,
     (InstanceState.FAILED, InstanceEvent.STOP): InstanceState.STOPPED,
 }
+
+
+class InstanceLife:
+    """The state of one instance. Whoever looks at it and acts on that holds `lock` meanwhile."""
+
+    def __init__(self) -> None:
+        self.state = InstanceState.STARTING
+        self.lock = threading.Lock()
+        self._retired = False
+
+    @property
+    def stopped(self) -> bool:
+        return self.state is InstanceState.STOPPED
+
+    def advance(self, event: InstanceEvent) -> None:
+        """With the lock held."""
+        self.state = TRANSITIONS[self.state, event]
+
+    def give_up(self) -> None:
+        """It will not come up (again)."""
+        with self.lock:
+            if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
+                self.advance(InstanceEvent.GAVE_UP)
+
+    def try_again(self) -> bool:
+        """After a pause: whether it starts once more."""
+        with self.lock:
+            if self.state is not InstanceState.FAILED or self._retired:
+                return False
+            self.advance(InstanceEvent.TRY_AGAIN)
+            return True
+
+    def retire(self) -> None:
+        """After a failed start it is not tried again."""
+        with self.lock:
+            self._retired = True

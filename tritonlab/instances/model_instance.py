@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,10 @@ from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest
 from ..core.infer_stats import InferStats
 from ..core.status import ModelError, TritonError, UnavailableError
-from ..ipc.stub_link import StubLink
 from .execution import Death, StubExecutor
 from .execution_record import ExecutionRecord
 from .instance_plan import BoundEvents, InstanceEvents, InstancePlan, InstanceServices
-from .instance_state import TRANSITIONS, InstanceEvent, InstanceState
+from .instance_state import InstanceEvent, InstanceLife, InstanceState
 from .model_stub import ModelStub
 from .payload import Payload
 from .stub_messages import StubMessages
@@ -42,17 +40,16 @@ class ModelInstance:
         events: InstanceEvents[ModelInstance],
     ) -> None:
         self.plan = plan
-        self.state = InstanceState.STARTING
+        self._life = InstanceLife()
         self._services = services
         self._events = BoundEvents(self, events)
         version, instruments = plan.source.version, services.instruments
         self._record = ExecutionRecord(plan.name, version, stats, services.clock, instruments)
-        self.replacement = StubReplacement(self, self._events, services.clock, services.later)
+        self.replacement = StubReplacement(self, self._life, self._events, services.clock, services.later)
         #: the models that its BLS calls named
         self.called: set[str] = set()
         self._batches = itertools.count(1)
-        self._retired = False
-        self._lock = threading.Lock()  # guards state and the next two
+        # the lock of its life guards the next two
         #: of the stub there is, or was last
         self._executor: StubExecutor | None = None
         #: the same while it is READY: payloads go there
@@ -74,14 +71,15 @@ class ModelInstance:
             if plan.warmup is not None:
                 executor.warm_up(plan.warmup)
         except BaseException:
-            self.give_up()
+            self._life.give_up()
             if stub is not None:
                 stub.kill()
             raise
-        with self._lock:
-            stopped = self.state is InstanceState.STOPPED
+        with self._life.lock:
+            stopped = self.stopped
             if not stopped:
-                self._advance(InstanceEvent.INITIALIZED)
+                self._life.advance(InstanceEvent.INITIALIZED)
+                self._serving = executor
         if stopped:
             stub.kill()
             return
@@ -93,21 +91,11 @@ class ModelInstance:
         """Makes it the instance's stub."""
         services = self._services
         executor = StubExecutor(stub, self.plan, services, self._events, self._record, self._batches, self._on_lost)
-        with self._lock:
+        with self._life.lock:
             self._executor = executor
-            if self.state is InstanceState.STOPPED:
+            if self.stopped:
                 raise self._stopped_while_starting()
-        messages = StubMessages(
-            stub,
-            self.plan,
-            executor.inflight,
-            services.clock,
-            services.instruments,
-            partial(services.on_call, self),
-        )
-        messages.hear(stub.link)
-        forks = stub.process.forks
-        forks.on_link, forks.on_end = messages.hear, services.on_link_end
+        StubMessages(stub, self.plan, executor.inflight, services, partial(services.on_call, self)).hear_all()
         stub.on_end = partial(services.on_link_end, stub.link)
         return executor
 
@@ -121,7 +109,7 @@ class ModelInstance:
         executor = self._serving
         if executor is not None and executor.execute(payload):
             return
-        with self._lock:
+        with self._life.lock:
             if self.state is InstanceState.RESTARTING and self.replacement.hold(payload):
                 return
             replaced = self.state is InstanceState.READY
@@ -137,6 +125,14 @@ class ModelInstance:
             deliver_error(request, self.plan.source.version, error, services.instruments, services.clock)
 
     # -- what others ask
+
+    @property
+    def state(self) -> InstanceState:
+        return self._life.state
+
+    @property
+    def stopped(self) -> bool:
+        return self._life.stopped
 
     @property
     def name(self) -> str:
@@ -170,10 +166,6 @@ class ModelInstance:
         """Whether the request is among those of the running `execute` call, and not answered."""
         return self._executor is not None and self._executor.executes(request)
 
-    def is_linked_by(self, link: StubLink) -> bool:
-        """Whether that is the stub's own link, not one of a process that it forked."""
-        return self.stub is not None and self.stub.link is link
-
     def wait_for_another(self, waits: bool) -> None:
         """`execute` waits for another model's answer now, or goes on."""
         if self._executor is not None:
@@ -196,10 +188,11 @@ class ModelInstance:
     # -- death and restart
 
     def _on_lost(self, executor: StubExecutor) -> None:
-        with self._lock:
+        with self._life.lock:
             if executor is not self._serving:
                 return
-            self._advance(InstanceEvent.DIED)
+            self._life.advance(InstanceEvent.DIED)
+            self._serving = None
             self.replacement.begin(executor.die())
 
     def bury(self, death: Death, error: TritonError) -> None:
@@ -211,35 +204,12 @@ class ModelInstance:
         assert self._executor is not None
         self._executor.bury(death, error)
 
-    def give_up(self) -> None:
-        """It will not come up (again)."""
-        with self._lock:
-            if self.state in (InstanceState.STARTING, InstanceState.RESTARTING):
-                self._advance(InstanceEvent.GAVE_UP)
-
-    def try_again(self) -> bool:
-        """After a pause: whether it starts once more."""
-        with self._lock:
-            if self.state is not InstanceState.FAILED or self._retired:
-                return False
-            self._advance(InstanceEvent.TRY_AGAIN)
-            return True
-
-    @property
-    def stopped(self) -> bool:
-        return self.state is InstanceState.STOPPED
-
-    def _advance(self, event: InstanceEvent) -> None:
-        self.state = TRANSITIONS[self.state, event]
-        self._serving = self._executor if self.state is InstanceState.READY else None
-
     # -- end
 
     def retire(self) -> None:
         """It is to leave: after a failed start it is not tried again. Returns when it is up or FAILED, and its
         scheduler knows; blocking."""
-        with self._lock:
-            self._retired = True
+        self._life.retire()
         self.replacement.join()
 
     def stop(self) -> None:
@@ -247,11 +217,11 @@ class ModelInstance:
         thread of its own."""
         if (serving := self._serving) is not None:
             serving.inflight.drain()
-        with self._lock:
+        with self._life.lock:
             if self.stopped:
                 return
             healthy, executor = self._serving is not None, self._executor
-            self._advance(InstanceEvent.STOP)
+            self._end()
         if executor is not None:
             executor.close()
             executor.stub.link.on_lost = None
@@ -261,12 +231,16 @@ class ModelInstance:
                 executor.stub.kill()
         self.replacement.end(UnavailableError(_EXITED))
 
+    def _end(self) -> None:
+        self._life.advance(InstanceEvent.STOP)
+        self._serving = None
+
     def abort(self) -> None:
         """Ends the instance at once, also one whose `finalize` runs; requests in flight fail."""
-        with self._lock:
+        with self._life.lock:
             finalizing, executor = self.stopped, self._executor
             if not finalizing:
-                self._advance(InstanceEvent.STOP)
+                self._end()
         if executor is not None:
             executor.stub.link.on_lost = None
             executor.stub.kill()

@@ -88,7 +88,7 @@ class RequestExecutor:
     ) -> str:
         """Why the request is refused; empty if it has started."""
         name = request.model_name
-        if caller.state is not InstanceState.READY and not caller.is_linked_by(link):
+        if caller.state is not InstanceState.READY and (caller.stub is None or caller.stub.link is not link):
             return "BLS is only supported during the 'execute' function."  # a process forked by `initialize`, too early
         caller.called.add(name)
         try:

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..core.clock import Clock
-from ..core.instrument import Instruments
 from ..core.status import ModelError
 from ..ipc.block_reader import BlockReader
 from ..ipc.stub_link import Log, Raised, Response, StubLink
 from .inflight_requests import InflightRequests
-from .instance_plan import InstancePlan
+from .instance_plan import InstancePlan, InstanceServices
 from .model_stub import ModelStub
 from .response_factory import build_response
 
@@ -27,18 +25,22 @@ class StubMessages:
         stub: ModelStub,
         plan: InstancePlan,
         inflight: InflightRequests,
-        clock: Clock,
-        instruments: Instruments,
+        services: InstanceServices[Any],
         on_call: Callable[[StubLink, int, Any], None],
     ) -> None:
         self._stub = stub
         self._plan = plan
         self._inflight = inflight
-        self._clock = clock
-        self._instruments = instruments
+        self._services = services
         self._on_call = on_call
         stub.link.region.on_grow = partial(self._on_grow, "kernel")
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
+
+    def hear_all(self) -> None:
+        """Does what comes over the stub's link, and those of processes that it forks."""
+        self.hear(self._stub.link)
+        forks = self._stub.process.forks
+        forks.on_link, forks.on_end = self.hear, self._services.on_link_end
 
     def hear(self, link: StubLink) -> None:
         """Does what comes over the link of the stub, or of a process that it forked."""
@@ -75,6 +77,6 @@ class StubMessages:
         self._stub.log("server", "ERROR", raised.text, raised.file, raised.line)
 
     def _on_grow(self, region: str, size: int, used: int) -> None:
-        hook = self._instruments.shm
+        hook = self._services.instruments.shm
         if hook is not None:
-            hook(self._plan.name, region, size, used, self._clock.now())
+            hook(self._plan.name, region, size, used, self._services.clock.now())

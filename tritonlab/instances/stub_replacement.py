@@ -37,18 +37,11 @@ def pause_after(failures: int) -> int:
     return min(FIRST_PAUSE << min(failures - 1, 10), LONGEST_PAUSE)
 
 
-class Replaced(Protocol):
-    """What is asked of the instance (`model_instance.ModelInstance`)."""
-
-    @property
-    def name(self) -> str: ...
+class Life(Protocol):
+    """Where the instance is in its life (`instance_state.InstanceLife`)."""
 
     @property
     def stopped(self) -> bool: ...
-
-    def start(self) -> None:
-        """Blocking. Raises what made it fail; then the instance is FAILED, unless it was stopped."""
-        ...
 
     def give_up(self) -> None:
         """It is FAILED now."""
@@ -56,6 +49,17 @@ class Replaced(Protocol):
 
     def try_again(self) -> bool:
         """It starts again; False if it was stopped or is not to."""
+        ...
+
+
+class Replaced(Protocol):
+    """What is asked of the instance (`model_instance.ModelInstance`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    def start(self) -> None:
+        """Blocking. Raises what made it fail; then the instance is FAILED, unless it was stopped."""
         ...
 
     def bury(self, death: Death, error: TritonError) -> None:
@@ -91,7 +95,12 @@ class StubReplacement:
     """
 
     def __init__(
-        self, instance: Replaced, events: Heard, clock: Clock, later: Callable[[int, Callable[[], None]], None]
+        self,
+        instance: Replaced,
+        life: Life,
+        events: Heard,
+        clock: Clock,
+        later: Callable[[int, Callable[[], None]], None],
     ) -> None:
         #: how often the instance has started anew
         self.count = 0
@@ -101,6 +110,7 @@ class StubReplacement:
         self.failure = ""
         self.next_try: int | None = None
         self._instance = instance
+        self._life = life
         self._events = events
         self._clock = clock
         self._later = later
@@ -172,7 +182,7 @@ class StubReplacement:
         if self._failures <= _FREE_DEATHS:
             self._start(returns)
         else:
-            self._instance.give_up()
+            self._life.give_up()
             self._pause(f"it died {self._failures} times without a request in between. {error.reason}")
 
     def _start(self, returns: bool) -> None:
@@ -186,7 +196,7 @@ class StubReplacement:
             traceback = failure.message.partition("\n")[2] if isinstance(failure, TritonError) else ""
             self._pause(f"it could not be started again: {_text_of(failure)}", traceback)
             return
-        if self._instance.stopped:
+        if self._life.stopped:
             return  # while it started: whoever stopped it ends what waits for it
         self.count += 1
         self.failure, self.next_try = "", None
@@ -206,7 +216,7 @@ class StubReplacement:
         with self._lock:
             known, self._gone = self._gone, True
         self._refuse_waiting(self._error)
-        if not self._instance.stopped:
+        if not self._life.stopped:
             pause = pause_after(self._failures)
             self.failure, self.next_try = failure, self._clock.now() + pause
             text = f"'{self._instance.name}' does not run: {failure} Next try in {pause / _SECOND:g} s."
@@ -223,7 +233,7 @@ class StubReplacement:
         self._submit(self._try_again)
 
     def _try_again(self) -> None:
-        if self._instance.try_again():
+        if self._life.try_again():
             self._start(False)
 
     def _refuse_waiting(self, error: TritonError) -> None:

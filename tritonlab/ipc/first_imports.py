@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.util import resolve_name
@@ -28,6 +29,8 @@ _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.LS
 _NOT_FOUND = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
 #: Larger sources are not worth the time.
 _LARGEST = 1 << 20
+#: One file at a time: Python 3.11 counts how deep all threads are in their trees together, and raises SystemError.
+_PARSING = threading.Lock()
 
 
 @dataclass
@@ -173,8 +176,9 @@ def _statements(path: str) -> list[ast.stmt] | None:
     try:
         if os.path.getsize(path) > _LARGEST:
             return None
-        return ast.parse(Path(path).read_bytes()).body
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        with _PARSING:
+            return ast.parse(Path(path).read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, SystemError):
         return None
 
 

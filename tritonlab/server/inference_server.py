@@ -13,12 +13,10 @@ from typing import Any
 
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.metrics import MetricRegistry
-from ..core.model_config import ModelConfig
 from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
     InvalidArgumentError,
     ModelLoadError,
-    NotFoundError,
     TritonError,
     UnavailableError,
 )
@@ -31,7 +29,8 @@ from .observe.idle_memory import MemoryUse
 from .observe.repository_index import repository_index
 from .observe.requests_in_flight import HeldRequest, survey
 from .options import Options
-from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
+from .server_facts import ServerFacts
+from .server_metadata import parse_version
 
 _RELEASED = RequestState.RELEASED
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
@@ -68,6 +67,7 @@ class InferenceServer:
         self._control = parts.control
         self._models = parts.control.models
         self._watchdog = parts.watchdog
+        self.facts = ServerFacts(options.server_id, self._models, parts.server_metrics, parts.execution)
         self._serials = itertools.count(1)
         self.tracer.refresh()
         _servers.add(self)
@@ -93,20 +93,7 @@ class InferenceServer:
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
         """The READY version a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
-        model = self._models.get(name)
-        if model is None or not (model.versions or model.ended):
-            model = self._models.only(name)
-            name = model.identifier
-            if not (model.versions or model.ended):
-                raise NotFoundError(f"Request for unknown model: '{name}' is not found")
-        found = model.latest if version == -1 else model.versions.get(version)
-        if found is not None:
-            return found
-        if version in model.ended:
-            raise UnavailableError(f"Request for unknown model: '{name}' version {version} is not at ready state")
-        if version == -1:
-            raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")
-        raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
+        return self._models.find(name, version)
 
     def infer(self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False) -> None:
         """Starts a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
@@ -236,45 +223,6 @@ class InferenceServer:
             return self.find(name, parse_version(version)).ready()
         except UnavailableError:
             return False
-
-    def server_metadata(self) -> dict[str, Any]:
-        """`name`, `version` and `extensions` (rule 6.2)."""
-        return {"name": self._options.server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
-
-    def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
-        """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2).
-
-        Raises NotFoundError, InvalidArgumentError, as all calls for one model here do.
-        """
-        number = parse_version(version)
-        found = self.find(name, number)
-        return found.rules.metadata(sorted(self._models[found.identifier].versions) if number == -1 else [number])
-
-    def model_config(self, name: str, version: str = "") -> ModelConfig:
-        """The complete configuration (rule 5.2)."""
-        return self.find(name, parse_version(version)).config
-
-    def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """The statistics of rule 5.12.1, nanoseconds, of one version or all that serve; without a name of all models.
-        Raises InvalidArgumentError."""
-        number = parse_version(version)
-        found = self._serving()
-        if name:
-            found = [each for each in found if name in (each.name, each.identifier)]
-            if not found:
-                raise InvalidArgumentError(f"requested model '{name}' is not available")
-            found = [each for each in found if number in (-1, each.version)]
-            if not found:
-                raise InvalidArgumentError(f"requested model version is not available for model '{name}'")
-        return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
-
-    def metrics_text(self) -> str:
-        """Prometheus text, as on Triton's /metrics."""
-        cache = self._parts.execution.cache
-        return self._parts.server_metrics.text(self._serving(), cache.metrics() if cache is not None else None)
-
-    def _serving(self) -> list[ModelVersion]:
-        return [version for model in self.models() for version in model.versions.values()]
 
     # -- observation
 

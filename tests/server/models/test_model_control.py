@@ -389,7 +389,7 @@ def test_models_of_one_name_are_reached_by_their_identifiers(tmp_path: Path) -> 
         assert all(model.state == "READY" and model.ready() for model in models.values())
         assert [entry["name"] for entry in server.model("a").statistics()["model_stats"]] == ["a", "a"]
         assert len(models[f"{first}::a", 1].statistics()["model_stats"]) == 1
-        assert len(server.core.statistics()["model_stats"]) == 4
+        assert len(server.core.facts.statistics()["model_stats"]) == 4
         assert models[f"{second}::a", 1].metadata()["versions"] == ["1"]
         assert 'model="a",namespace="' in server.metrics()
 

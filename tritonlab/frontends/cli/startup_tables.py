@@ -41,7 +41,7 @@ def model_table(core: InferenceServer) -> str:
 
 def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
     """Shows Triton's options, without those about memory pools that do not exist here."""
-    metadata = core.server_metadata()
+    metadata = core.facts.server_metadata()
     rows = [
         ("server_id", metadata["name"]),
         ("server_version", metadata["version"]),

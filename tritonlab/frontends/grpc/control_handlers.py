@@ -92,22 +92,22 @@ def _model_ready(services: Services, request: Any) -> Any:
 
 
 def _server_metadata(services: Services, request: Any) -> Any:
-    return service_pb2.ServerMetadataResponse(**services.core.server_metadata())
+    return service_pb2.ServerMetadataResponse(**services.core.facts.server_metadata())
 
 
 def _model_metadata(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    return service_pb2.ModelMetadataResponse(**services.core.model_metadata(request.name, request.version))
+    return service_pb2.ModelMetadataResponse(**services.core.facts.model_metadata(request.name, request.version))
 
 
 def _model_config(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    return service_pb2.ModelConfigResponse(config=services.core.model_config(request.name, request.version))
+    return service_pb2.ModelConfigResponse(config=services.core.facts.model_config(request.name, request.version))
 
 
 def _model_statistics(services: Services, request: Any) -> Any:
     checked_version(request.version)
-    found = services.core.statistics(request.name, request.version)
+    found = services.core.facts.statistics(request.name, request.version)
     return ParseDict(found, service_pb2.ModelStatisticsResponse())
 
 

@@ -59,11 +59,11 @@ class ControlEndpoints:
         return HttpReply(200 if self._core.ready() else 400, kind=TEXT)
 
     def server_metadata(self, call: HttpCall) -> HttpReply:
-        return document(self._core.server_metadata())
+        return document(self._core.facts.server_metadata())
 
     def model_metadata(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
-        return document(self._core.model_metadata(name, version))
+        return document(self._core.facts.model_metadata(name, version))
 
     def model_ready(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
@@ -74,11 +74,11 @@ class ControlEndpoints:
 
     def model_config(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
-        return document(to_dict(self._core.model_config(name, version)))
+        return document(to_dict(self._core.facts.model_config(name, version)))
 
     def statistics(self, call: HttpCall) -> HttpReply:
         name, version = _model(call)
-        return document(self._core.statistics(name, version))
+        return document(self._core.facts.statistics(name, version))
 
     # -- the model repository
 

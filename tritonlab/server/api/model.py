@@ -107,7 +107,7 @@ class Model:
 
     def metadata(self) -> dict[str, Any]:
         """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2)."""
-        return self._core.model_metadata(self.name, self._version())
+        return self._core.facts.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
         """The complete configuration, as Triton's config endpoint prints it (rule 5.2)."""
@@ -119,7 +119,7 @@ class Model:
 
     def statistics(self) -> dict[str, Any]:
         """The statistics of rule 5.12.1, nanoseconds."""
-        return self._core.statistics(self.name, self._version())
+        return self._core.facts.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
         """Each instance's name, kind, device, process id, state, restarts and the reason of its last death. Of one that

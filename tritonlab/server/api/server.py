@@ -142,7 +142,7 @@ class Server:
 
     def metadata(self) -> dict[str, Any]:
         """`name`, `version` and `extensions`, as Triton's `/v2` says them."""
-        return self._core.server_metadata()
+        return self._core.facts.server_metadata()
 
     def live(self) -> bool:
         return self._core.live()
@@ -164,11 +164,11 @@ class Server:
 
     def statistics(self, model: str = "") -> dict[str, Any]:
         """The statistics of all versions that serve, of one model or all, as Triton's `/v2/models/stats` says them."""
-        return self._core.statistics(model)
+        return self._core.facts.statistics(model)
 
     def metrics(self) -> str:
         """Prometheus text, as on Triton's /metrics."""
-        return self._core.metrics_text()
+        return self._core.facts.metrics_text()
 
     def logs(self, model: str | None = None) -> list[LogRecord]:
         """What models printed and logged, oldest first."""

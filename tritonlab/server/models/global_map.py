@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ...core.model_config import ModelConfig
-from ...core.status import InvalidArgumentError, NotFoundError
+from ...core.status import InvalidArgumentError, NotFoundError, UnavailableError
 from .dependency_graph import DependencyGraph, composing_models
 from .loaded_model import LoadedModel
+from .model_lifecycle import ModelVersion
 
 
 class GlobalMap(dict[str, LoadedModel]):
@@ -60,6 +61,23 @@ class GlobalMap(dict[str, LoadedModel]):
         if any(model.name == name and model.ended for model in list(self.values())):
             raise NotFoundError(f"Identifier of model '{name}' is not found in global map")
         raise InvalidArgumentError(unknown)
+
+    def find(self, name: str, version: int = -1) -> ModelVersion:
+        """The READY version a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
+        model = self.get(name)
+        if model is None or not (model.versions or model.ended):
+            model = self.only(name)
+            name = model.identifier
+            if not (model.versions or model.ended):
+                raise NotFoundError(f"Request for unknown model: '{name}' is not found")
+        found = model.latest if version == -1 else model.versions.get(version)
+        if found is not None:
+            return found
+        if version in model.ended:
+            raise UnavailableError(f"Request for unknown model: '{name}' version {version} is not at ready state")
+        if version == -1:
+            raise NotFoundError(f"Request for unknown model: '{name}' has no available versions")
+        raise NotFoundError(f"Request for unknown model: '{name}' version {version} is not found")
 
     def resolve(
         self, config: ModelConfig, namespace: str, more: Callable[[str], Sequence[str]] = lambda name: ()

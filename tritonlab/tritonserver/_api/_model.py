@@ -93,7 +93,7 @@ class Model:
     # -- what it is
 
     def metadata(self) -> dict[str, Any]:
-        return self._server.core.model_metadata(self.name, self._version)
+        return self._server.core.facts.model_metadata(self.name, self._version)
 
     def ready(self) -> bool:
         """Tells whether the model can be called; False for a model that is not there, as Triton 2.51 says."""
@@ -103,21 +103,21 @@ class Model:
             return False
 
     def batch_properties(self) -> ModelBatchFlag:
-        config = self._server.core.model_config(self.name, self._version)
+        config = self._server.core.facts.model_config(self.name, self._version)
         return ModelBatchFlag.FIRST_DIM if config.max_batch_size > 0 else ModelBatchFlag.UNKNOWN
 
     def transaction_properties(self) -> ModelTxnPropertyFlag:
-        config = self._server.core.model_config(self.name, self._version)
+        config = self._server.core.facts.model_config(self.name, self._version)
         decoupled = config.model_transaction_policy.decoupled
         return ModelTxnPropertyFlag.DECOUPLED if decoupled else ModelTxnPropertyFlag.ONE_TO_ONE
 
     def statistics(self) -> dict[str, Any]:
-        return self._server.core.statistics(self.name, self._version)
+        return self._server.core.facts.statistics(self.name, self._version)
 
     def config(self, config_version: int = 1) -> dict[str, Any]:
         """Returns the complete configuration, as Triton's config endpoint prints it."""
         check_unsigned("config_version", config_version)
-        found = self._server.core.model_config(self.name, self._version)
+        found = self._server.core.facts.model_config(self.name, self._version)
         if config_version != 1:
             raise InvalidArgumentError(
                 f"model configuration version {config_version} not supported, supported versions are: 1"

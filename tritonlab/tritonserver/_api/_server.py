@@ -128,7 +128,7 @@ class Server:
     # -- what there is
 
     def metadata(self) -> dict[str, Any]:
-        return self._core.server_metadata()
+        return self._core.facts.server_metadata()
 
     def live(self) -> bool:
         return self._core.live()

@@ -1,0 +1,59 @@
+"""`ServerFacts` tells what a server and its models are and have done: metadata, configurations, statistics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.model_config import ModelConfig
+from ..core.status import InvalidArgumentError
+from .models.execution_options import ExecutionOptions
+from .models.global_map import GlobalMap
+from .models.model_lifecycle import ModelVersion
+from .observe.metrics_text import ServerMetrics
+from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
+
+
+class ServerFacts:
+    """Of one server. What is about one model raises NotFoundError, UnavailableError, InvalidArgumentError."""
+
+    def __init__(self, server_id: str, models: GlobalMap, metrics: ServerMetrics, execution: ExecutionOptions) -> None:
+        self._server_id = server_id
+        self._models = models
+        self._metrics = metrics
+        self._execution = execution
+
+    def server_metadata(self) -> dict[str, Any]:
+        """`name`, `version` and `extensions` (rule 6.2)."""
+        return {"name": self._server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
+
+    def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
+        """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2)."""
+        number = parse_version(version)
+        found = self._models.find(name, number)
+        return found.rules.metadata(sorted(self._models[found.identifier].versions) if number == -1 else [number])
+
+    def model_config(self, name: str, version: str = "") -> ModelConfig:
+        """The complete configuration (rule 5.2)."""
+        return self._models.find(name, parse_version(version)).config
+
+    def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
+        """The statistics of rule 5.12.1, nanoseconds, of one version or all that serve; without a name of all models.
+        Raises InvalidArgumentError."""
+        number = parse_version(version)
+        found = self._serving()
+        if name:
+            found = [each for each in found if name in (each.name, each.identifier)]
+            if not found:
+                raise InvalidArgumentError(f"requested model '{name}' is not available")
+            found = [each for each in found if number in (-1, each.version)]
+            if not found:
+                raise InvalidArgumentError(f"requested model version is not available for model '{name}'")
+        return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
+
+    def metrics_text(self) -> str:
+        """Prometheus text, as on Triton's /metrics."""
+        cache = self._execution.cache
+        return self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
+
+    def _serving(self) -> list[ModelVersion]:
+        return [version for model in self._models.known() for version in model.versions.values()]
