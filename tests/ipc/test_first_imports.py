@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tritonlab.ipc import first_imports as module
 from tritonlab.ipc.first_imports import FirstImports, first_imports
 
 Read = Callable[..., FirstImports]
@@ -140,3 +142,11 @@ def test_what_is_no_python_has_none(read: Read, source: str) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert first_imports(str(tmp_path / "model.py"), []).steps == []
+
+
+def test_a_file_that_python_fails_to_parse_says_nothing(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mismatch(source: bytes) -> None:
+        raise SystemError("AST constructor recursion depth mismatch")  # Python 3.11, where threads parse at once
+
+    monkeypatch.setattr(module, "ast", SimpleNamespace(parse=mismatch))
+    assert modules(read("import os")) == []
