@@ -67,7 +67,7 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
     if kind == "metrics":
-        return Metrics(recording, name, core.metrics_text)
+        return Metrics(recording, name, core.facts.metrics_text)
     return Timeline(recording, name, lambda: live_state(versions()), lambda: BatchConfig.of(core.find(name).config))
 
 
