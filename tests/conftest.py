@@ -1,4 +1,4 @@
-"""What tests of every folder may ask for."""
+"""These fixtures serve tests of every folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.reference import ReferenceServer, missing
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What notebooks of tests remember does not land in the user's cache."""
+    """Keeps what notebooks of tests remember out of the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -21,10 +21,10 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ReferenceServer]]:
-    """Starts a real tritonserver on a model repository (explicit model control), with more flags if need be; all are
+    """Starts a real tritonserver on a model repository (explicit model control), with further flags if given. All are
     stopped at the end.
 
-    Skips where none can be had.
+    Skips the test if no tritonserver can be had.
     """
     if (why := missing()) is not None:
         pytest.skip(why)

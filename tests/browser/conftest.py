@@ -1,4 +1,5 @@
-"""A real JupyterLab in a real Chromium, isolated from the machine's settings and from the network."""
+"""These fixtures give tests a real JupyterLab in a real Chromium, isolated from the machine's settings and from the
+network."""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ class JupyterServer:
     settings: Path
 
     def write(self, name: str, cells: list[str]) -> None:
-        """A notebook of code cells."""
+        """Writes a notebook of code cells."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(notebook, self.notebooks / name)
 
     def theme(self, name: str) -> None:
-        """The theme of pages that are opened from now on."""
+        """Sets the theme of pages that are opened from now on."""
         folder = self.settings / "@jupyterlab" / "apputils-extension"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": _THEMES[name]}))
@@ -106,7 +107,7 @@ def chromium(jupyter: JupyterServer) -> Iterator[Any]:
 
 
 class Lab:
-    """One notebook open in one page. `foreign`: addresses outside this machine that the page asked for."""
+    """One notebook open in one page. `foreign` lists addresses outside this machine that the page asked for."""
 
     def __init__(self, jupyter: JupyterServer, page: Any) -> None:
         self.jupyter = jupyter
@@ -137,14 +138,14 @@ class Lab:
         )
 
     def start(self, index: int) -> Any:
-        """Runs the cell, and does not wait."""
+        """Starts the cell, and does not wait."""
         cell = self.cell(index)
         cell.locator(".cm-content").click()
         self.page.keyboard.press("Control+Enter")
         return cell
 
     def run(self, index: int, timeout: float = 60.0) -> Any:
-        """Runs the cell and waits for its end; its output area."""
+        """Runs the cell, waits for its end, and returns its output area."""
         cell = self.start(index)
         prompt = cell.locator(".jp-InputArea-prompt")
         self.page.wait_for_function(
@@ -155,7 +156,7 @@ class Lab:
         return cell.locator(".jp-OutputArea").first
 
     def wait_text(self, locator: Any, text: str) -> None:
-        """Until the element's text has `text` in it; the element may be drawn anew meanwhile."""
+        """Waits until the element's text contains `text`; the element may be drawn anew meanwhile."""
         locator.first.filter(has_text=text).wait_for()
 
     def cell(self, index: int) -> Any:

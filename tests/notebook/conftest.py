@@ -1,4 +1,4 @@
-"""A real server, a workspace on it, and a real IPython shell with the magics."""
+"""These fixtures give tests a real server, a workspace on it, and a real IPython shell with the magics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def workspace(server: Server) -> Iterator[Workspace]:
-    """A notebook that has written nothing yet."""
+    """A workspace of a notebook that has written nothing yet."""
     repository = server.core.repository.repositories[0]
     workspace = Workspace(server, Path(repository))
     yield workspace
@@ -58,7 +58,7 @@ class Notebook:
         self._capsys = capsys
 
     def run(self, cell: str) -> ExecutionResult:
-        """The cell's result. `text` on it is all it showed, without colours."""
+        """Runs a cell and returns its result; `text` on it is all that the cell showed, without colours."""
         self._capsys.readouterr()
         result = self.shell.run_cell(cell, store_history=True)
         shown = self._capsys.readouterr()
@@ -66,7 +66,7 @@ class Notebook:
         return result
 
     def number(self) -> int:
-        """The number of the cell that ran last."""
+        """Returns the number of the cell that ran last."""
         return self.shell.execution_count - 1
 
     def __getitem__(self, name: str) -> Any:
