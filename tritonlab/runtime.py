@@ -13,7 +13,7 @@ The way of a request, names = modules:
       v
     StubExecutor.execute         instances/execution.py             tensors into the instance's region, EXECUTE
     ============ process border: one control socket, two shared-memory regions, a version byte ============
-    MainLoop, ModelContext       stub/_pb_stub/process/             headers into requests with numpy views
+    BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v
     model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
     =======================================================================================================
