@@ -10,6 +10,7 @@ import pytest
 
 from tests.serving import eventually
 from tritonlab.core.status import ModelLoadError
+from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import live_card, widget
 from tritonlab.notebook.views.live_card import LiveCard
@@ -52,6 +53,7 @@ def card(workspace: Workspace, bundles: list[dict[str, Any]]) -> Iterator[LiveCa
     states.leave(card.refresh)
     states.playgrounds.clear()
     states.opened.clear()
+    states.cards.clear()
 
 
 def reaches(card: LiveCard, state: str) -> None:
@@ -160,7 +162,7 @@ def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Wo
     form = card.playground()
     assert card._panel.children == (form.widget,) and card.state["open"] == "playground"
     workspace.load("m", SOURCE + "\n# changed\n")
-    again = LiveCard(workspace, "m", lambda error: "", kept=True)
+    again = LiveCard(workspace, "m", lambda error: "", of_load=True)
     again.show()
     assert again._panel.children == (form.widget,) and again.state["open"] == "playground"
     other = LiveCard(workspace, "m", lambda error: "")  # of %triton status
@@ -170,6 +172,35 @@ def test_the_form_and_its_answers_outlive_the_cell(card: LiveCard, workspace: Wo
     assert again._panel.children == ()
     for each in (again, other):
         ModelStates.of(workspace.server).leave(each.refresh)
+
+
+def test_a_form_for_other_inputs_keeps_what_both_have(card: LiveCard, workspace: Workspace) -> None:
+    def options(*inputs: str, batch: int = 8) -> ConfigOptions:
+        return ConfigOptions(inputs=inputs, max_batch_size=batch)
+
+    workspace.load("m", SOURCE, options=options("A:FP32[2]", "B:FP32[1]"))
+    card.press("playground")
+    form = card.playground()
+    form.inputs["A"].mode.value, form.inputs["A"].text.value = "Typed", "1, 2"
+    form.form.batch.value, form.form.request_id.value, form.result.value = 12, "mine", "the last answer"
+    workspace.load("m", SOURCE, options=options("A:FP32[2]", "C:FP32[1]", batch=4))
+    eventually(lambda: card._panel.children != (form.widget,))
+    other = card.playground()
+    assert list(other.inputs) == ["A", "C"]
+    assert (other.inputs["A"].mode.value, other.inputs["A"].text.value) == ("Typed", "1, 2")
+    assert (other.form.request_id.value, other.result.value) == ("mine", "the last answer")
+    assert other.form.batch.value <= 8
+
+
+def test_old_cards_end(card: LiveCard, workspace: Workspace) -> None:
+    cards = [LiveCard(workspace, "m", lambda error: "") for _ in range(9)]
+    for each in cards:
+        each.show()
+    states = ModelStates.of(workspace.server)
+    assert states.cards["m"] == cards[-8:]
+    assert card.refresh not in states._followers and cards[-1].refresh in states._followers
+    for each in cards:
+        each.close()
 
 
 def test_the_export_form_comes_and_goes(card: LiveCard) -> None:

@@ -133,7 +133,7 @@ class TritonMagics(Magics):
         args = parse(self.triton_config.parser, line)
         body = running_body(self.shell, "triton_config", line, cell)
         self._workspace().write_config(args.name, cell, body=body)
-        self._load_again(args, "The config")
+        self._load_again(args, "The config", of_config=True)
 
     @magic_arguments()
     @argument("name", help="the model's name")
@@ -161,11 +161,11 @@ class TritonMagics(Magics):
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
-    def _load_again(self, args: argparse.Namespace, what: str) -> None:
+    def _load_again(self, args: argparse.Namespace, what: str, of_config: bool = False) -> None:
         if not args.no_load and self._workspace().draft(args.name).loadable:
             before = self._workspace().report(args.name)
             just_renewed = self._just_renewed(args.name)
-            self._load(args.name, quiet=args.quiet, if_changed=True)
+            self._load(args.name, quiet=args.quiet, of_config=of_config, if_changed=True)
             if just_renewed or self._workspace().report(args.name) is not before:
                 self._renewed[args.name] = self._cell_number()
         elif not args.quiet:
@@ -178,10 +178,12 @@ class TritonMagics(Magics):
         assert self.shell is not None
         return int(self.shell.execution_count)
 
-    def _load(self, name: str, *, quiet: bool, source: Source | None = None, **settings: Any) -> None:
+    def _load(
+        self, name: str, *, quiet: bool, of_config: bool = False, source: Source | None = None, **settings: Any
+    ) -> None:
         """Loads a model and shows its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
-        with LoadingCard(workspace, name, quiet):
+        with LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
             model = workspace.load(name, source, **settings)
             commands.bind(self.shell, model)
 

@@ -30,11 +30,13 @@ def card_text(facts: ModelFacts) -> str:
     return "\n".join(lines)
 
 
-def still_html(facts: ModelFacts, when: float) -> str:
-    """The card where no kernel stands behind it: what it was like at `when`, wall clock seconds."""
+def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
+    """The card where no kernel stands behind it: what it was like at `when`, wall clock seconds. `of_config`: its cell
+    is a config, and not coloured as Python."""
     state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
     shown = replace(facts, draining=(), loading=None)  # nobody could end what hangs
-    return f"<div class='tl-card' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
+    classes = "tl-card tl-of-config" if of_config else "tl-card"
+    return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
 
 
 def card_body(facts: ModelFacts, state: str = "") -> str:

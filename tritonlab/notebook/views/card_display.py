@@ -30,12 +30,14 @@ class LoadingCard:
 
     A quick load shows it when it has ended, a slow one before, with the output, the time and Stop. A load that fails
     shows it if it was slow, or if a version from before keeps serving: the error says the rest. `quiet`: no card.
+    `of_config`: the cell is a config.
     """
 
-    def __init__(self, workspace: Workspace, name: str, quiet: bool = False) -> None:
+    def __init__(self, workspace: Workspace, name: str, *, quiet: bool = False, of_config: bool = False) -> None:
         self._workspace = workspace
         self._name = name
         self._quiet = quiet
+        self._of_config = of_config
         self._lock = threading.Lock()  # guards the next two
         self._over = False
         self._shown = False
@@ -69,4 +71,5 @@ class LoadingCard:
                 self._show()
 
     def _show(self) -> None:
-        LiveCard(self._workspace, self._name, self._workspace.describe_error, kept=True).show()
+        describe = self._workspace.describe_error
+        LiveCard(self._workspace, self._name, describe, of_load=True, of_config=self._of_config).show()

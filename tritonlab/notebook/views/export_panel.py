@@ -30,7 +30,10 @@ class ExportPanel:
         widgets: Any = importlib.import_module("ipywidgets")
         layout = widgets.Layout
         self.directory = widgets.Text(
-            value=DEFAULT_DIRECTORY, description="Repository", layout=layout(width="420px", max_width="100%")
+            value=DEFAULT_DIRECTORY,
+            description="Repository",
+            layout=layout(width="420px", max_width="100%"),
+            style={"description_width": "initial"},
         )
         self.write_button = widgets.Button(description="Write", button_style="primary")
         self.replace_button = widgets.Button(description="Replace, keep a backup", button_style="warning")

@@ -41,16 +41,28 @@ _BUTTONS = {
     "FAILED": (_LOAD,),
 }
 
+#: Cards of one model that follow it; older ones, of cells that ran again for the most part, show what was.
+_LIVING = 8
+
 
 class LiveCard(LiveView):
     """One card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
 
-    `kept`: whether it takes over the form that the model's card had open before, as its cell runs again.
+    `of_load`: its cell has loaded the model, and so it takes over the form that was open in the card before.
+    `of_config`: the cell is a config.
     """
 
     MODULE = "card.js"
 
-    def __init__(self, workspace: Workspace, name: str, describe_error: DescribeError, kept: bool = False) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        name: str,
+        describe_error: DescribeError,
+        *,
+        of_load: bool = False,
+        of_config: bool = False,
+    ) -> None:
         self.name = name
         self.facts: ModelFacts = current_facts(workspace, name)
         self._workspace = workspace
@@ -58,8 +70,8 @@ class LiveCard(LiveView):
         self._drawing = threading.Lock()  # one refresh at a time
         self._pressing = threading.Lock()  # one action at a time
         self._states = ModelStates.of(workspace.server)
-        self._kept = kept
-        self._opened = self._states.opened.get(name, "") if kept else ""
+        self._of_config = of_config
+        self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()
         self._exporting: ExportPanel | None = None
         self._view: RecordView | None = None
@@ -82,7 +94,7 @@ class LiveCard(LiveView):
         return "\n".join([f"{first} · at {time.strftime('%H:%M:%S', time.localtime(self._since))}", *rest])
 
     def html(self) -> str:
-        return still_html(self.facts, self._since)
+        return still_html(self.facts, self._since, self._of_config)
 
     def _drawn(self) -> dict[str, Any]:
         facts = self.facts
@@ -119,6 +131,13 @@ class LiveCard(LiveView):
         self._fill_panel()
         super().show(around=whole)
         self._states.follow(self.refresh, self.name)
+        with self._states.forming:
+            cards = self._states.cards.setdefault(self.name, [])
+            cards.append(self)
+            old = cards[:-_LIVING]
+            del cards[:-_LIVING]
+        for card in old:
+            card.close()
 
     # -- buttons
 
@@ -191,14 +210,24 @@ class LiveCard(LiveView):
         return self._view
 
     def playground(self) -> Playground:
-        """The model's form, the same in all its cards; a new one where the inputs are others."""
+        """The model's form, the same in all its cards. Where the config asks for other fields it is a new one, with
+        what was typed into fields that both have, and the last answers."""
         with self._states.forming:
             known = self._states.playgrounds.get(self.name)
-            if known is None:
-                model, ports = self._workspace.server.model(self.name), lambda: self._workspace.endpoints
-                known = Playground(model, self._describe_error, ports)
-                self._states.playgrounds[self.name] = known
+            model = self._workspace.server.model(self.name)
+            if known is None or (model.ready() and not known.form.fits(model.config())):
+                form = Playground(model, self._describe_error, lambda: self._workspace.endpoints)
+                if known is not None:
+                    form.take_over(known)
+                known = self._states.playgrounds[self.name] = form
             return known
+
+    def close(self) -> None:
+        """Ends the live form, its buttons included."""
+        self._states.leave(self.refresh)
+        super().close()
+        if self._panel is not None:
+            self._panel.children = ()
 
 
 def _lasting(facts: ModelFacts) -> ModelFacts:

@@ -19,6 +19,7 @@ from ...server.api.server import Server
 if TYPE_CHECKING:
     from ...ipc.stub_log import LogRecord
     from .playground import Playground
+    from .widget import LiveView
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +40,9 @@ class ModelStates(Instrument):
         self._due: set[Look] = set()
         self._thread: threading.Thread | None = None
         # what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
-        self.forming = threading.Lock()  # guards the next
+        self.forming = threading.Lock()  # guards the next two
         self.playgrounds: dict[str, Playground] = {}
+        self.cards: dict[str, list[LiveView]] = {}
         self.opened: dict[str, str] = {}
 
     @staticmethod

@@ -64,6 +64,12 @@ class Playground:
         """The rows of the form by the inputs' names."""
         return self.form.inputs
 
+    def take_over(self, other: Playground) -> None:
+        """Shows what the form of an earlier version of the model says, as far as both have the fields, and its last
+        answers."""
+        self.form.take_over(other.form)
+        self.count.value, self.result.value = other.count.value, other.result.value
+
     def _build(self, widgets: Any) -> None:
         layout = widgets.Layout
         self.send_button = widgets.Button(description="Send", button_style="primary", layout=layout(width="88px"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...core.infer_request import SEQUENCE_END, SEQUENCE_START
@@ -13,11 +14,15 @@ from ...server.api.request_maker import RequestFields
 from .input_row import InputRow
 from .input_values import ValueProblem, input_specs
 
+#: Fields that every form has.
+_COMMON = ("seed", "request_id", "correlation_id", "start", "end", "priority", "timeout", "parameters", "batch")
+
 
 class RequestForm:
     """The fields for requests to a model of `config`. `box` is what a frontend shows."""
 
     def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
+        self._of = _asked(config)
         specs = input_specs(config)
         self.inputs = {spec.name: InputRow(spec, widgets, number) for number, spec in enumerate(specs)}
         self._batching = config["max_batch_size"] > 0
@@ -72,6 +77,20 @@ class RequestForm:
             self.options,
         ]
         self.box = widgets.VBox(shown)
+
+    def fits(self, config: Mapping[str, Any]) -> bool:
+        """Whether the form for `config` would have the same fields."""
+        return self._of == _asked(config)
+
+    def take_over(self, other: RequestForm) -> None:
+        """Takes what stands in the fields of another form that this one has, too."""
+        for name, row in self.inputs.items():
+            before = other.inputs.get(name)
+            if before is not None and replace(before.spec, max_batch_size=row.spec.max_batch_size) == row.spec:
+                for field, known in zip(row.fields, before.fields, strict=True):
+                    field.value = known.value
+        for name in _COMMON:
+            getattr(self, name).value = getattr(other, name).value  # a batch size is cut to what is allowed now
 
     @property
     def fields(self) -> list[Any]:
@@ -145,6 +164,12 @@ def _parameters(text: str) -> dict[str, ParameterValue]:
     if not isinstance(value, dict):
         raise ValueProblem(f'parameters: {text!r} is no dict such as {{"key": "value"}}')
     return value
+
+
+def _asked(config: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a config decides about the fields."""
+    outputs = [output["name"] for output in config["output"]]
+    return input_specs(config), config["max_batch_size"], outputs, "sequence_batching" in config
 
 
 def _number(widgets: Any, name: str, value: int, least: int, most: int, tip: str) -> Any:
