@@ -56,7 +56,7 @@ def test_a_card_without_a_kernel_says_when_it_was_so() -> None:
 def test_a_load_that_goes_on_or_failed_says_so() -> None:
     loading = replace(FACTS, state="LOADING", loading=3.25, log=(LINE,) * 9)
     assert "<span class='tl-clock' data-age='3.25'>3.2 s</span>" in card_body(loading)
-    assert "<details class='tl-log' open>" in card_body(loading)
+    assert "<details class='tl-log tl-printed' open>" in card_body(loading)
     failed = replace(FACTS, state="FAILED", reason="no <weights>", seconds=None)
     assert "tl-bad-note tl-text'>no &lt;weights&gt;</div>" in card_body(failed)
     assert "  no <weights>" in card_text(failed)
@@ -69,8 +69,8 @@ def test_the_text_has_forty_lines_at_most() -> None:
 def test_many_lines_are_folded() -> None:
     html = card_body(replace(FACTS, log=(LINE,) * 300))
     assert "300 lines printed while loading" in html and "100 lines before: " in html
-    assert "<details class='tl-log'>" in html
-    assert "<details class='tl-log' open>" in card_body(replace(FACTS, log=(LINE,)))
+    assert "<details class='tl-log tl-printed'>" in html
+    assert "<details class='tl-log tl-printed' open>" in card_body(replace(FACTS, log=(LINE,)))
 
 
 def test_shapes_and_durations_are_for_people() -> None:

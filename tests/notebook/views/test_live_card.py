@@ -131,6 +131,7 @@ def test_an_unload_of_a_hung_model_does_not_hold_anybody_up(card: LiveCard, work
     reaches(card, "UNLOADING")
     eventually(lambda: buttons(card) == ["load", "kill"])
     assert "waits for 1 unanswered request of" in card.state["html"]
+    eventually(lambda: "line 3, in execute" in card.state["html"])
     card.press("kill")
     reaches(card, "UNLOADED")
     eventually(lambda: buttons(card) == ["load"] and not workspace.server.draining("m"))

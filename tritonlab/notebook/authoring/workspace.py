@@ -51,6 +51,8 @@ class Workspace:
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
+        #: cites cells in a text that names lines of models' files; set by the same
+        self.cite: Callable[[str], str] = lambda text: text
         #: told of a model that was loaded, unloaded, or not; set by whoever shows them
         self.changed: Callable[[str], None] = lambda name: None
         #: the open ports of the server, while there are any

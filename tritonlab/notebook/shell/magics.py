@@ -206,6 +206,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
+        found.cite = places
         notice.listen_to(found.server.instruments)
         windows.follow(found)
         return found

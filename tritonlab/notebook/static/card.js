@@ -2,6 +2,8 @@
 import { ask, goLive } from "./base.js";
 
 const TICK_MS = 100;
+const FOLDS = ["details.tl-printed", "details.tl-executing"];
+const PRINTED = ".tl-printed .tl-lines";
 
 export default {
   render({ model, el }) {
@@ -40,15 +42,16 @@ function add(parent, kind, classes = "") {
 /** New HTML in the place of the old; an unfolded log stays so, and stays at its end if it was there. */
 function drawBody(body, html) {
   if (body.dataset.html === html) return;
-  const log = body.querySelector("details");
-  const lines = body.querySelector(".tl-lines");
-  const open = log?.open;
+  const open = FOLDS.map((fold) => body.querySelector(fold)?.open);
+  const lines = body.querySelector(PRINTED);
   const at = lines?.scrollTop;
   const atEnd = !lines || lines.scrollTop + lines.clientHeight >= lines.scrollHeight - 4;
   body.innerHTML = body.dataset.html = html;
-  const next = body.querySelector("details");
-  if (log && next) next.open = open;
-  const after = body.querySelector(".tl-lines");
+  FOLDS.forEach((fold, index) => {
+    const found = body.querySelector(fold);
+    if (found && open[index] !== undefined) found.open = open[index];
+  });
+  const after = body.querySelector(PRINTED);
   if (after) after.scrollTop = atEnd ? after.scrollHeight : at;
   body.querySelectorAll(".tl-clock").forEach((clock) => (clock.since = performance.now() - clock.dataset.age * 1000));
 }

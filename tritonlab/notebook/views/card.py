@@ -34,7 +34,7 @@ def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
     """The card where no kernel stands behind it: what it was like at `when`, wall clock seconds. `of_config`: its cell
     is a config, and not coloured as Python."""
     state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
-    shown = replace(facts, draining=(), loading=None)  # nobody could end what hangs
+    shown = replace(facts, draining=(), executing="", loading=None)  # nobody could end what hangs
     classes = "tl-card tl-of-config" if of_config else "tl-card"
     return f"<div class='{classes}' data-state='{escape(facts.state)}'>{card_body(shown, state)}</div>"
 
@@ -53,11 +53,19 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
         + _note(facts.kept, "warn")
         + _note(facts.reason, "bad")
         + "".join(_note(text, "warn") for text in facts.draining)
+        + _executing(facts)
         + _tensor_table(facts.inputs, facts.outputs)
         + _step_table(facts.steps)
         + "".join(_note(warning, "warn") for warning in facts.warnings)
         + _log(facts)
     )
+
+
+def _executing(facts: ModelFacts) -> str:
+    if not facts.draining or not facts.executing:
+        return ""
+    stacks = f"<div class='tl-lines'>{escape(facts.executing)}</div>"
+    return f"<details class='tl-log tl-executing'><summary>what it executes</summary>{stacks}</details>"
 
 
 def _clock(facts: ModelFacts) -> str:
@@ -121,4 +129,4 @@ def _log(facts: ModelFacts) -> str:
     title = "1 line printed while loading" if count == 1 else f"{count} lines printed while loading"
     opened = " open" if count <= _OPEN_LOG_LINES or facts.state in ("LOADING", "FAILED") else ""
     body = f"<div class='tl-lines'>{''.join(lines)}</div>"
-    return f"<details class='tl-log'{opened}><summary>{title}</summary>{body}</details>"
+    return f"<details class='tl-log tl-printed'{opened}><summary>{title}</summary>{body}</details>"

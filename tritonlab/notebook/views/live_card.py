@@ -41,6 +41,8 @@ _BUTTONS = {
     "FAILED": (_LOAD,),
 }
 
+#: Seconds between two looks at what an old process executes.
+_STACKS_EVERY = 2.0
 #: Cards of one model that follow it; older ones, of cells that ran again for the most part, show what was.
 _LIVING = 8
 
@@ -73,6 +75,7 @@ class LiveCard(LiveView):
         self._of_config = of_config
         self._opened = self._states.opened.get(name, "") if of_load else ""
         self._since = time.time()
+        self._asked, self._stacks = -_STACKS_EVERY, ""
         self._exporting: ExportPanel | None = None
         self._view: RecordView | None = None
         self._actions: dict[str, Callable[[], object]] = {
@@ -109,8 +112,8 @@ class LiveCard(LiveView):
     def refresh(self) -> bool:
         """Looks at the model and shows what it is now; True while that is on the move. Called by the store."""
         with self._drawing:
-            before, self.facts = self.facts, current_facts(self._workspace, self.name, self.facts)
-            facts = self.facts
+            before, facts = self.facts, current_facts(self._workspace, self.name, self.facts)
+            self.facts = facts = replace(facts, executing=self._executing() if facts.draining else "")
             if facts.state != before.state:
                 self._since = time.time()
             self.update(**self._drawn())
@@ -118,6 +121,15 @@ class LiveCard(LiveView):
                 self.freeze()
             self._fill_panel()
         return facts.state in ("LOADING", "UNLOADING", "NOT READY") or bool(facts.draining)
+
+    def _executing(self) -> str:
+        """What the old processes are doing; asked now and then only, as they have to stop for the answer."""
+        if time.monotonic() - self._asked >= _STACKS_EVERY:
+            self._asked = time.monotonic()
+            found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]
+            stacks = [f"{name}:\n{text}" for each in found for name, text in each.items()]
+            self._stacks = self._workspace.cite("\n".join(stacks))
+        return self._stacks
 
     def show(self, around: Any = None) -> None:
         """Displays it; from then on it follows the model."""
@@ -232,4 +244,4 @@ class LiveCard(LiveView):
 
 def _lasting(facts: ModelFacts) -> ModelFacts:
     """What a card without a kernel shows of them."""
-    return replace(facts, draining=(), loading=None)
+    return replace(facts, draining=(), executing="", loading=None)

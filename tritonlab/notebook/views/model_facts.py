@@ -64,6 +64,8 @@ class ModelFacts:
     loading: float | None = None
     #: what serves no more and has not ended, a sentence each
     draining: tuple[str, ...] = ()
+    #: what that executes, as Python stacks
+    executing: str = ""
 
     @property
     def call(self) -> str:

@@ -21,6 +21,9 @@ from ..observe.output_check import OutputCheck
 from ..options import Options
 from .model import Model
 
+#: Seconds that each instance has to say what it executes.
+_STACK_SECONDS = 1.0
+
 
 class Server:
     """A Triton server in this process: every model instance is a stub process of its own, reached through shared
@@ -188,14 +191,18 @@ class Server:
         """Ends the loads of a model that go on: they raise ModelLoadError. What serves is left alone."""
         self._core.stop_loading(name)
 
-    def draining(self, model: str | None = None) -> list[dict[str, Any]]:
+    def draining(self, model: str | None = None, stacks: bool = False) -> list[dict[str, Any]]:
         """The versions that a reload or an unload took out of service and that have not ended, oldest first.
 
         `model`, `version`, `since` (wall clock seconds), `ends_in` (seconds until it is killed, None: never), `awaits`
-        (what it waits for, in words), `pids`.
+        (what it waits for, in words), `pids`. `stacks`: also what its threads are doing, as `Model.stacks` says it;
+        that takes a moment.
         """
-        now = self._core.clock.now()
-        return [ending.to_dict(now) for ending in self._core.draining(model or "")]
+        now, endings = self._core.clock.now(), self._core.draining(model or "")
+        return [
+            {**ending.to_dict(now), **({"stacks": ending.stacks(_STACK_SECONDS)} if stacks else {})}
+            for ending in endings
+        ]
 
     def kill(self, name: str | Model) -> list[dict[str, Any]]:
         """Ends at once what drains of a model: its requests fail, its processes are killed. What serves is left alone.

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...core.clock import Clock
+from ...instances.model_instance import ModelInstance
 from ...ipc.interrupts import shielded
 from .loaded_model import LoadedModel
 from .model_lifecycle import ModelEvent, ModelState, ModelVersion
@@ -35,15 +36,23 @@ class Ending:
     def to_dict(self, now: int) -> dict[str, Any]:
         """Returns the facts for people and views; times in seconds."""
         version = self.version
-        instances = [*version.instances, *version.leaving]
         return {
             "model": version.identifier,
             "version": version.version,
             "since": self.since,
             "ends_in": max(self.limit - now, 0) / 1e9 if self.limit is not None else None,
             "awaits": version.awaited(),
-            "pids": [instance.pid for instance in instances if instance.pid is not None],
+            "pids": [instance.pid for instance in self._instances() if instance.pid is not None],
         }
+
+    def stacks(self, timeout: float) -> dict[str, str]:
+        """What the threads of its instances are doing now, by instance name; empty text for one that does not say so in
+        `timeout` seconds."""
+        stubs = {instance.name: instance.stub for instance in self._instances()}
+        return {name: stub.dump_stacks(timeout) for name, stub in stubs.items() if stub is not None}
+
+    def _instances(self) -> list[ModelInstance]:
+        return [*self.version.instances, *self.version.leaving]
 
 
 class Endings:
