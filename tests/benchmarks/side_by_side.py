@@ -30,7 +30,7 @@ import tritonclient.http
 from tests.conformance.models import ADD_SUB, ADD_SUB_CONFIG
 from tests.conformance.reference import ROOT, ReferenceServer, missing
 
-from . import in_kernel, kernel_life, liveness, over_network, paced
+from . import in_kernel, kernel_life, liveness, loop, over_network, paced
 from .measuring import place
 from .over_network import LabServer, Pair
 
@@ -120,6 +120,21 @@ def paced_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
     yield from of_paced("in the kernel at 100/s, client included (real: HTTP)", found, p50=None, cpu=None)
 
 
+def loop_rows(real: ReferenceServer, scratch: Path) -> Iterator[Comparison]:
+    """What an author waits for."""
+    if not loop.has_torch():
+        print("no torch: nothing of the loop is measured")
+        return
+    authors = loop.Authors(real)
+    yield faster("edited torch cell -> READY, every 3 s", "s", 1, loop.paced(authors, "torch"), 0.05)
+    yield faster("5 edits without a pause, torch, the slowest", "s", 1, loop.burst(authors, "torch"), 0.06)
+    yield faster("5 edits without a pause, numpy, the slowest", "s", 1, loop.burst(authors, "numpy"), 0.06)
+    times, memory = loop.instances(authors, "torch")
+    yield faster("8 instances of a torch model -> READY", "s", 1, times, 0.1)
+    yield faster("8 instances of a torch model, memory (PSS)", "MB", 1e-6, memory, 0.4)
+    authors.close()
+
+
 def of_paced(name: str, found: paced.Found, p50: float | None, cpu: float | None) -> Iterator[Comparison]:
     ours, real = found
     yield faster(f"{name}, p50", "us", 1e6, (ours.p50, real.p50), p50)
@@ -136,6 +151,13 @@ def limit_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
     yield limited(name, "MB", grown["memory"], "< 5 MB", grown["memory"] < 5)
     for what in ("descriptors", "threads"):
         yield limited("", what, grown[what], "none", grown[what] <= 0)
+    taken = loop.first_cell()
+    yield limited("new kernel: %load_ext and the first cell -> READY", "s", taken, "<= 0.35 s", taken <= 0.35)
+    if loop.has_torch():
+        authors = loop.Authors(real)
+        taken = loop.restart(authors, "torch")
+        authors.close()
+        yield limited("restart of a dead torch stub", "s", taken, "<= 0.1 s", taken <= 0.1)
     left = kernel_life.left_after_sigkill(scratch)
     yield limited("kernel killed: stubs after 2 s + files in /dev/shm", "left", left, "none", left == 0)
     with LabServer(scratch / "served") as ours:
@@ -198,7 +220,7 @@ def line(row: Row) -> str:
     return f"{row.name:60} {row.unit:11} {row.ours:>12,.3f} {real:>12} {ratio:>8} {span:>10}  {row.bar:15} {verdict}"
 
 
-COMPARED: dict[str, Compared] = {"kernel": kernel_rows, "network": network_rows, "paced": paced_rows}
+COMPARED: dict[str, Compared] = {"kernel": kernel_rows, "network": network_rows, "paced": paced_rows, "loop": loop_rows}
 PARTS = (*COMPARED, "limits")
 
 

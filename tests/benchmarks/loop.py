@@ -1,0 +1,196 @@
+"""How long the author waits: an edit, several at once, many instances, a death. Models that import torch, and numpy.
+
+The real server gets the torch of this Python: its stub has the same version. Times are seconds until READY; ours are of
+a cell, the card included, Triton's of a reload over HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import tritonclient.http
+from IPython.core.interactiveshell import InteractiveShell
+
+import tritonlab
+from tests.conformance.models import config
+from tests.conformance.reference import ROOT, ReferenceServer
+
+from .measuring import place
+
+#: Seconds between two edits of somebody who reads what comes of them.
+_PACE = 3.0
+_PACED = 5
+_BURST = 5
+
+_MODEL = """
+import numpy as np
+{imports}
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            a = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", a + {number})]))
+        return responses
+"""
+_IMPORTS = {"torch": "import torch\nfrom torch.utils.dlpack import from_dlpack, to_dlpack", "numpy": ""}
+_LINE = "%%triton_model {name} --input IN:FP32[4] --output OUT:FP32[4]{more}\n"
+
+#: A new kernel: seconds from `%load_ext` to the first model's READY.
+_FIRST_CELL = """
+import contextlib, io, sys, time
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+cell = sys.stdin.read()
+with contextlib.redirect_stdout(io.StringIO()):
+    started = time.perf_counter()
+    shell.run_line_magic("load_ext", "tritonlab")
+    shell.run_cell(cell).raise_error()
+    taken = time.perf_counter() - started
+print(taken)
+"""
+
+
+def has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+#: torch and what it imports.
+_PACKAGES = (
+    *("torch", "torchgen", "functorch", "sympy", "mpmath", "jinja2", "markupsafe", "networkx", "fsspec"),
+    *("typing_extensions", "filelock"),
+)
+
+
+def _link_torch(directory: Path) -> None:
+    """Puts this Python's torch beside a model, where the real server's stub finds it."""
+    for name in _PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        source = Path(spec.origin)
+        source = source.parent if source.name == "__init__.py" else source
+        if not (directory / source.name).exists():
+            (directory / source.name).symlink_to(source)
+
+
+class Authors:
+    """Somebody at a notebook, and somebody with a model repository."""
+
+    def __init__(self, real: ReferenceServer) -> None:
+        self.real = real
+        self._client = tritonclient.http.InferenceServerClient(real.http, network_timeout=300)
+        self._shell = InteractiveShell.instance()
+        self._number = 0
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._shell.run_line_magic("load_ext", "tritonlab")
+
+    def ours(self, kind: str, count: int = 1) -> float:
+        line = _LINE.format(name=f"loop_{kind}", more=f" --instances {count} --kind cpu")
+        with contextlib.redirect_stdout(io.StringIO()):
+            started = time.perf_counter()
+            result = self._shell.run_cell(line + self._source(kind))  # type: ignore[no-untyped-call]
+            taken = time.perf_counter() - started
+        result.raise_error()
+        assert tritonlab.default_server().model(f"loop_{kind}").ready()
+        return taken
+
+    def theirs(self, kind: str, count: int = 1) -> float:
+        text = config("IN FP32 4", "OUT FP32 4").replace("KIND_CPU", f"KIND_CPU count: {count}")
+        place(self.real.repository, f"loop_{kind}", self._source(kind), text)
+        if kind == "torch":
+            _link_torch(self.real.repository / "loop_torch" / "1")
+        started = time.perf_counter()
+        self._client.load_model(f"loop_{kind}")
+        taken = time.perf_counter() - started
+        assert self._client.is_model_ready(f"loop_{kind}")
+        return taken
+
+    def _source(self, kind: str) -> str:
+        self._number += 1
+        return _MODEL.format(imports=_IMPORTS[kind], number=self._number)
+
+    def close(self) -> None:
+        for kind in _IMPORTS:
+            self._client.unload_model(f"loop_{kind}")  # an unknown one is ignored
+        self._client.close()
+        tritonlab.reset()
+
+
+def paced(authors: Authors, kind: str) -> tuple[float, float]:
+    """An edit every three seconds; the median."""
+    authors.ours(kind), authors.theirs(kind)  # the first load is no reload
+    found: dict[Any, list[float]] = {authors.ours: [], authors.theirs: []}
+    for _ in range(_PACED):
+        for side, times in found.items():
+            time.sleep(_PACE)
+            times.append(side(kind))
+    return statistics.median(found[authors.ours]), statistics.median(found[authors.theirs])
+
+
+def burst(authors: Authors, kind: str) -> tuple[float, float]:
+    """Edits without a pause; the slowest of ours, and the median of Triton's."""
+    authors.ours(kind), authors.theirs(kind)
+    time.sleep(_PACE)
+    ours = [authors.ours(kind) for _ in range(_BURST)]
+    time.sleep(_PACE)
+    theirs = [authors.theirs(kind) for _ in range(_BURST)]
+    return max(ours), statistics.median(theirs)
+
+
+def instances(authors: Authors, kind: str, count: int = 8) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Seconds until that many are READY, and bytes of all processes but the two servers, shared pages by their
+    share."""
+    authors.ours(kind), authors.theirs(kind)
+    time.sleep(_PACE)
+    times = authors.ours(kind, count), authors.theirs(kind, count)
+    time.sleep(_PACE)
+    memory = _below(os.getpid(), besides=authors.real.pid), _below(authors.real.pid)
+    return times, memory
+
+
+def _below(pid: int, besides: int = 0) -> float:
+    processes = psutil.Process(pid).children(recursive=True)
+    others = {besides, *(p.pid for p in psutil.Process(besides).children(recursive=True))} if besides else set()
+    return float(sum(p.memory_full_info().pss for p in processes if p.pid not in others))
+
+
+def restart(authors: Authors, kind: str, times: int = 5) -> float:
+    """Seconds from the death of a stub until another is READY; the median."""
+    authors.ours(kind)
+    model = tritonlab.default_server().model(f"loop_{kind}")
+    found = []
+    for _ in range(times):
+        time.sleep(1)
+        (instance,) = model.instances()
+        started = time.perf_counter()
+        os.kill(instance["pid"], signal.SIGKILL)
+        while model.instances()[0]["restarts"] == instance["restarts"] or not model.ready():
+            time.sleep(0.001)
+        found.append(time.perf_counter() - started)
+    return statistics.median(found)
+
+
+def first_cell(rounds: int = 5) -> float:
+    """Seconds from `%load_ext` to READY in a new kernel; the median."""
+    cell = _LINE.format(name="first", more="") + _MODEL.format(imports="", number=1)
+    command = [sys.executable, "-c", _FIRST_CELL]
+    done = [
+        subprocess.run(command, input=cell, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        for _ in range(rounds)
+    ]
+    return statistics.median(float(each.stdout.split()[-1]) for each in done)
