@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,13 +22,15 @@ from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Logged, O
 
 
 class LabClient(Client):
-    """tritonlab in this process, through the API a notebook uses."""
+    """tritonlab in this process, through the API a notebook uses. With TRITONLAB_TEST_WARM=0 every stub is started
+    anew."""
 
     side = "lab"
 
     def __init__(self, repository: Path, **options: Any) -> None:
         super().__init__(repository)
-        self.server = tritonlab.Server(repository, **{"model_control_mode": "explicit", **options})
+        warm = int(text) if (text := os.environ.get("TRITONLAB_TEST_WARM")) else None
+        self.server = tritonlab.Server(repository, **{"model_control_mode": "explicit", "warm": warm, **options})
 
     def close(self) -> None:
         self.server.stop()

@@ -11,13 +11,15 @@ import json
 import os
 import signal
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.serving import Lab, config, eventually, instances
+from tests.serving import Lab, config, eventually, instances, open_descriptors, warm_pids
 from tritonlab.server.api.model import Model
 
 HEAVY = """
@@ -428,6 +430,29 @@ def test_other_limits(sides: Sides) -> None:
         os.umask(umask)
         if soft and hard:
             resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+def test_many_edits_in_a_row_leave_nothing(sides: Sides) -> None:
+    """Processes, descriptors and threads are as before, and memory nearly."""
+    kernel = psutil.Process()
+
+    def edit(number: int) -> None:
+        assert saw(sides.load(sides.warm, f"import heavy\ndef see(): return {number}\n")) == number
+
+    def held() -> list[int]:
+        return [open_descriptors(), len(kernel.children(recursive=True)), threading.active_count()]
+
+    for number in range(10):
+        edit(number)
+    eventually(lambda: len(kernel.children(recursive=True)) <= len(warm_pids(sides.warm.server)) + 2)
+    before, memory = held(), kernel.memory_info().rss
+    zygotes = {pid: psutil.Process(pid).memory_info().rss for pid in warm_pids(sides.warm.server)}
+    for number in range(40):
+        edit(number)
+    eventually(lambda: held() <= before)
+    assert kernel.memory_info().rss - memory < 8 << 20
+    assert warm_pids(sides.warm.server) == set(zygotes)
+    assert all(psutil.Process(pid).memory_info().rss - rss < 2 << 20 for pid, rss in zygotes.items())
 
 
 def test_a_stub_that_dies_is_forked_again(sides: Sides) -> None:
