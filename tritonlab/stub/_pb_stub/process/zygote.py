@@ -1,9 +1,9 @@
 """A zygote forks stubs: they have what it has imported, and share its memory until they write to it.
 
-Measured with torch 2.13 on 2 cores: a stub that imports it needs 1.1 s of CPU time and 150 MB of its own for that; a fork
-takes 2.8 ms, for the page tables, of which there are two, and the stub has 5.5 MB of its own. Stubs that wait with
-their imports made would be as quick for one edit; but each costs that second and those 150 MB, the second of two quick
-edits finds none, and eight instances of a model take 1.2 GB instead of 190 MB.
+Measured with torch 2.13 on 2 cores: a stub that imports it needs 1.1 s of CPU time and 150 MB of its own for that. A
+fork takes 2.8 ms, for the page tables, of which there are two, and the stub has 5.5 MB of its own. Stubs that wait with
+their imports made would be as quick for one edit; but each costs that second and those 150 MB, the second of two
+quick edits finds none, and eight instances of a model take 1.2 GB instead of 190 MB.
 
 One thread, which waits for the kernel. What it forks is a stub, or another zygote, which imports more. Either is the
 kernel's child, as a process is that the kernel starts: the process between them ends at once, and the kernel, which is
