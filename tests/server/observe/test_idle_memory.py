@@ -19,7 +19,7 @@ class Machine:
         self.asked: list[int] = []
         self.stubs = [FakeStub(self, pid) for pid in pids]
         self.memory = IdleMemory(lambda: self.stubs)
-        for reader in ("_resident", "_share"):
+        for reader in ("resident", "_share"):
             monkeypatch.setattr(idle_memory, reader, lambda pid: self.bytes.get(pid, 0))
         monkeypatch.setattr(idle_memory, "trim_heap", lambda: self.give_back(os.getpid()))
 
@@ -74,6 +74,6 @@ def test_a_process_that_has_ended_has_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_readings_of_this_process_are_true() -> None:
-    share, resident = idle_memory._share(os.getpid()), idle_memory._resident(os.getpid())
+    share, resident = idle_memory._share(os.getpid()), idle_memory.resident(os.getpid())
     assert 0 < share <= resident + MB
-    assert idle_memory._share(2**22 + 1) == idle_memory._resident(2**22 + 1) == 0
+    assert idle_memory._share(2**22 + 1) == idle_memory.resident(2**22 + 1) == 0

@@ -316,7 +316,7 @@ COMMANDS = {
     "view": _command(
         "view",
         _view,
-        "what a model does, live: its batches and why each closed, its streams of responses, its metrics",
+        "what a model does, live: its batches and why each closed, its streams, its metrics, its memory",
         _name(nargs="?"),
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),

@@ -1,5 +1,5 @@
 // Custom metrics and Triton's own, a chart for each family: counters as rates, gauges as lines, histograms as bars.
-import { MetricsRecord, MetricsStore, labelText, short } from "./metrics_store.js";
+import { MetricsRecord, MetricsStore, bytes, labelText, short } from "./metrics_store.js";
 import { AXIS, LEFT, TimeCanvas, cells, counted, element, renderer } from "./time_canvas.js";
 
 const TITLE = 18;
@@ -18,7 +18,7 @@ class Metrics extends TimeCanvas {
     const { canvas, record } = this;
     canvas.dataset.families = this.families.length;
     canvas.dataset.series = record.series.size;
-    if (!this.families.length) this.text("No custom metric has changed yet.", LEFT, AXIS + 30, "dim");
+    if (!this.families.length) this.text(this.model.get("state").nothing, LEFT, AXIS + 30, "dim");
     for (const [place, family] of this.families.entries()) this.chart(family, AXIS + place * (TITLE + CHART + GAP));
   }
 
@@ -31,13 +31,13 @@ class Metrics extends TimeCanvas {
     const most = Math.max(...lines.map((line) => line.reduce((high, value) => (value > high ? value : high), 0)), 0);
     context.fillStyle = colours.soft;
     context.fillRect(LEFT, top + TITLE, this.width, CHART);
-    const unit = { histogram: "observed", gauge: "" }[family.kind] ?? "a second";
+    const unit = { histogram: "observed", gauge: "", bytes: "" }[family.kind] ?? "a second";
     this.text(family.name, LEFT, top + 12, "text");
     const width = context.measureText(family.name).width;
     const more = family.series.length > LINES ? `, ${LINES} of ${family.series.length} label sets drawn` : "";
     const kind = family.kind === "sampled" ? "counter" : family.kind;
     this.text(`${kind}${family.about ? `: ${family.about}` : ""}${more}`, LEFT + width + 10, top + 12, "dim", 10);
-    this.text(`${short(most)} ${unit}`, LEFT + this.width, top + 12, "dim", 10, "right");
+    this.text(family.kind === "bytes" ? bytes(most) : `${short(most)} ${unit}`, LEFT + this.width, top + 12, "dim", 10, "right");
     for (const [place, line] of lines.entries()) {
       context.fillStyle = context.strokeStyle = colours[TONES[place % TONES.length]];
       (family.kind === "histogram" ? this.columns : this.line).call(this, line, top + TITLE, most, bins);
@@ -71,7 +71,7 @@ class Metrics extends TimeCanvas {
 
   facts() {
     const { store, page, record } = this;
-    page.summary.textContent = `${counted(record.series.size, "label set")} of ${this.families.length} metrics`;
+    page.summary.textContent = `${counted(record.series.size, "line")} in ${counted(this.families.length, "chart")}`;
     page.facts.replaceChildren(
       ...this.families.flatMap((family) =>
         family.series.slice(0, LINES).map((series, place) => {

@@ -85,7 +85,7 @@ export class MetricsStore extends TimeWindow {
    * nothing is known.
    */
   points({ table }, kind, from, to, bins) {
-    const found = new Float64Array(bins).fill(kind === "gauge" ? NaN : 0);
+    const found = new Float64Array(bins).fill(kind === "gauge" || kind === "bytes" ? NaN : 0);
     const width = (to - from) / bins;
     if (kind === "sampled") {
       for (let bin = 0; bin < bins; bin++) found[bin] = slope(table, from + (bin + 0.5) * width);
@@ -100,7 +100,7 @@ export class MetricsStore extends TimeWindow {
         value = table.value(row);
         if (kind === "histogram") found[bin] += 1;
       }
-      if (kind === "gauge") found[bin] = value;
+      if (kind === "gauge" || kind === "bytes") found[bin] = value;
       // one that fell was begun anew
       if (kind === "counter") found[bin] = (Math.max(value < before ? value : value - before, 0) || 0) / (width / 1e9);
     }
@@ -125,6 +125,11 @@ export class MetricsStore extends TimeWindow {
       return `${short(value)}, ${short(rate)} a second`;
     }
     if (kind === "gauge") return short(value);
+    if (kind === "bytes") {
+      let most = 0;
+      for (let row = table.oldest; row < table.total; row++) most = Math.max(most, table.value(row));
+      return `${bytes(value)}, at most ${bytes(most)}, grown by ${bytes(value - table.value(table.oldest))}`;
+    }
     const { count, p50, p95 } = this.observed(series, from, to);
     return `${count} observed, p50 ${short(p50)}, p95 ${short(p95)}`;
   }
@@ -143,6 +148,12 @@ export function short(value) {
   if (!Number.isFinite(value)) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
   return Number(value.toPrecision(3)).toLocaleString("en", { notation: Math.abs(value) >= 1e6 ? "compact" : "standard", maximumSignificantDigits: 3 });
+}
+
+/** Bytes for people. */
+export function bytes(value) {
+  const step = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]].find(([size]) => Math.abs(value) >= size);
+  return step ? `${Number((value / step[0]).toPrecision(3))} ${step[1]}` : `${value} B`;
 }
 
 export function labelText(labels) {

@@ -38,7 +38,7 @@ class Metrics(RecordView):
 
     def __init__(self, recording: Recording, name: str, own: Callable[[], str] | None = None) -> None:
         super().__init__(recording, name, (lambda: {}) if own is not None else None)
-        self.update(capacity=CHANGES)
+        self.update(capacity=CHANGES, nothing="No custom metric has changed yet.")
         self._text_of = own
         self._own = MetricRecord()
         self._read_at = 0.0

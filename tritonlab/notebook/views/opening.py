@@ -14,6 +14,7 @@ from ...profile.triton_trace import read_trace
 from ...schedulers.dynamic_batch import BatchConfig
 from ...server.api.model import Model
 from ...server.models.model_lifecycle import ModelVersion
+from .memory import Memory
 from .metrics import Metrics
 from .record_view import RecordView
 from .streams import Streams
@@ -30,6 +31,8 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
         raise InvalidArgumentError(f"there is no view '{kind}': {', '.join(KINDS)}")
     if isinstance(subject, Model):
         return _of_model(subject, kind)
+    if kind not in _VIEWS:
+        raise InvalidArgumentError(f"'{kind}' is not recorded: open it of a model that runs")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
     names = sorted(recording.records)
     if not model and len(names) != 1:
@@ -66,6 +69,8 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
 
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
+    if kind == "memory":
+        return Memory(recording, name, versions)
     if kind == "metrics":
         return Metrics(recording, name, core.facts.metrics_text)
     return Timeline(recording, name, lambda: live_state(versions()), lambda: BatchConfig.of(core.find(name).config))
@@ -76,5 +81,5 @@ _VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
     "streams": Streams,
     "metrics": Metrics,
 }
-#: What there is to see.
-KINDS = tuple(_VIEWS)
+#: What there is to see; the last only of a model that runs.
+KINDS = (*_VIEWS, "memory")

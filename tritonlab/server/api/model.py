@@ -155,7 +155,8 @@ class Model:
 
     def view(self, kind: str = "timeline") -> Any:
         """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they
-        closed), `streams` (the responses of a decoupled one, and what has not ended) or `metrics`.
+        closed), `streams` (the responses of a decoupled one, and what has not ended), `metrics`
+        or `memory` (of its instances, and the --shm-size that Triton needs for the same).
 
         It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG."""
         if Model.viewer is None:

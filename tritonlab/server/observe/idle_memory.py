@@ -78,7 +78,7 @@ class IdleMemory:
                     stub.give_back(_PATIENCE)
             trim_heap()
             pids = [os.getpid(), *(stub.pid for stub in self._processes())]
-            self._settled = {pid: _resident(pid) for pid in pids}
+            self._settled = {pid: resident(pid) for pid in pids}
             after = self.use()
             gone = before.kernel + before.models - after.kernel - after.models
             if gone >= _WORTH:
@@ -87,7 +87,7 @@ class IdleMemory:
             self._lock.release()
 
     def _has_grown(self, pid: int) -> bool:
-        return _resident(pid) - self._settled.get(pid, 0) >= _WORTH
+        return resident(pid) - self._settled.get(pid, 0) >= _WORTH
 
     def use(self) -> MemoryUse:
         """Reads /proc; takes milliseconds."""
@@ -98,7 +98,7 @@ class IdleMemory:
         return MemoryUse(_share(os.getpid()), models, len(pids), *self._last, warm.used, warm.limit, imports)
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     """Bytes in memory, whoever else uses them; 0 for a process that has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
@@ -111,5 +111,5 @@ def _share(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # ended, another user's, or an old kernel
-        return _resident(pid)
+        return resident(pid)
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)

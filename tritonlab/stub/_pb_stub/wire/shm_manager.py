@@ -254,6 +254,12 @@ class RegionReader:
         self._address = 0
         self._lock = threading.Lock()  # guards replacing the above; they only ever grow, _size last
 
+    @property
+    def size(self) -> int:
+        """Bytes of the region now, also of what was not read yet; 0 once it is closed."""
+        with self._lock:
+            return os.fstat(self._fd).st_size if self._fd >= 0 else 0
+
     def _remap(self, end: int) -> None:
         with self._lock:
             if end <= self._size:

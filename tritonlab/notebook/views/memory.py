@@ -1,0 +1,75 @@
+"""The memory of a model's instances: shared memory by direction, resident bytes, and what Triton would need."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from ...profile.memory_use import InstanceMemory, memory_use, shm_size
+from ...profile.metric_record import MetricRecord
+from ...profile.recording import Recording
+from ...server.models.model_lifecycle import ModelVersion
+from .metrics import Metrics
+from .metrics_figure import metrics_figure
+
+_FAMILIES = {
+    "inputs": "shared memory for inputs and BLS answers; it only grows",
+    "inputs_used": "of that in use now",
+    "outputs": "shared memory for outputs and BLS requests; it only grows",
+    "resident": "memory of the process",
+}
+
+
+class Memory(Metrics):
+    """`versions` returns the versions that serve. Measured while a view is open, and when the text is asked for."""
+
+    LABEL = "Memory"
+
+    def __init__(self, recording: Recording, name: str, versions: Callable[[], list[ModelVersion]]) -> None:
+        super().__init__(Recording(), name, lambda: "")
+        self._versions = versions
+        self.update(nothing="No instance of the model runs.")
+        for family, about in _FAMILIES.items():
+            self.recording.metrics.describe(family, "bytes", about)
+
+    def _read(self, text: str, now: int) -> None:
+        self.measure(now)
+
+    def measure(self, now: int) -> list[InstanceMemory]:
+        found = memory_use(self._versions())
+        record: MetricRecord = self.recording.metrics
+        for one in found:
+            for family in _FAMILIES:
+                record.add(family, {"instance": one.instance}, getattr(one, family), now)
+        return found
+
+    def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
+        message, buffers = super().news()
+        if message is not None and "warnings" in message:
+            message["warnings"] = []  # those of custom metrics
+        return message, buffers
+
+    def text(self) -> str:
+        found = self.measure(time.monotonic_ns())
+        if not found:
+            return f"Memory of {self.name}: no instance runs."
+        lines = [
+            f"  {one.instance}  shared {_mib(one.inputs)} for inputs ({_mib(one.inputs_used)} in use), "
+            f"{_mib(one.outputs)} for outputs; resident {_mib(one.resident)}"
+            for one in found
+        ]
+        need = f"the same on Triton takes about --shm-size={shm_size(found) >> 20}m."
+        return "\n".join([f"Memory of {self.name}: {need}", *lines])
+
+    def figure(self) -> str:
+        """What was measured as SVG text."""
+        return metrics_figure(self.recording.metrics)
+
+    def html(self) -> str:
+        return f"<div class='tl-panel'><div class='tl-text'>{escape(self.text())}</div>{self.figure()}</div>"
+
+
+def _mib(count: int) -> str:
+    return f"{count / (1 << 20):.3g} MiB"

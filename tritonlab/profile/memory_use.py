@@ -1,0 +1,41 @@
+"""What the processes of a model's instances take: shared memory of both directions, and what is resident of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..server.models.model_lifecycle import ModelVersion
+from ..server.observe.idle_memory import resident
+
+#: By which Triton's regions grow, unless its options say otherwise (`shm-growth-byte-size`).
+_STEP = 1 << 20
+
+
+class InstanceMemory(NamedTuple):
+    """Bytes of one instance. A region only grows, so its size is its peak; `inputs_used` is what is in it now."""
+
+    instance: str
+    inputs: int
+    inputs_used: int
+    outputs: int
+    resident: int
+
+
+def memory_use(versions: Iterable[ModelVersion]) -> list[InstanceMemory]:
+    found = []
+    for version in versions:
+        for instance in version.instances:
+            stub = instance.stub
+            if stub is None or stub.link.lost:
+                continue
+            region = stub.link.region
+            there = resident(stub.process.pid)
+            found.append(InstanceMemory(instance.name, region.size, region.used, stub.link.stub_region.size, there))
+    return found
+
+
+def shm_size(found: Iterable[InstanceMemory]) -> int:
+    """Bytes of /dev/shm that Triton needs for what these have seen, by its rules; not measured there. An instance has
+    one region for both directions there, which grows in steps."""
+    return sum(-(-(one.inputs + one.outputs) // _STEP) * _STEP for one in found)
