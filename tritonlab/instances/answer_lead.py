@@ -43,3 +43,7 @@ class AnswerLead:
     def executed_in(self, ns: int) -> None:
         """An `execute` call took so long."""
         self.quick = ns < SPIN_US * 1000
+
+    def wait_for_another(self, waits: bool) -> None:
+        """`execute` waits for another model's answer now, or goes on: meanwhile it needs no core."""
+        (self._spin.block if waits else self._spin.unblock)(self._key)

@@ -21,7 +21,6 @@ from .instance_plan import BoundEvents, InstancePlan, InstanceServices
 from .model_stub import ModelStub
 from .payload import Payload
 from .response_factory import build_response, failure_of
-from .warmup import Warmup, WarmupRun
 
 
 class Execution:
@@ -55,9 +54,8 @@ class Death:
 class StubExecutor:
     """Runs payloads, one at a time, in one stub of an instance, until the stub ends.
 
-    `numbers` count the executions of the instance, whatever stub they are in. `on_lost` is called when the stub was
-    found dead. Guarantees: every request of a payload gets a final response, come what may: from the model, or the
-    error of a failed call, or of the stub's death.
+    `numbers` count the executions of the instance; `on_lost` hears that the stub is dead. Guarantees: every request of
+    a payload gets a final response, from the model, or the error of a failed call, or of the stub's death.
     """
 
     def __init__(
@@ -74,9 +72,10 @@ class StubExecutor:
         self.inflight = InflightRequests(plan.source.version, services.clock, services.instruments, events.reschedule)
         self._plan = plan
         self._services = services
-        self._idle = events.idle
-        self._iterative = events.iterative
-        self._lead = AnswerLead(stub.link, services.spin, id(self)) if events.leads else None
+        self._events = events
+        self.lead = AnswerLead(stub.link, services.spin, id(self))
+        #: what requests get of it
+        self._leader = self.lead if events.leads else None
         self._record = record
         self._numbers = numbers
         self._on_lost = on_lost
@@ -91,20 +90,11 @@ class StubExecutor:
     def execute(self, payload: Payload) -> bool:
         """Sends the batch to the stub; False if it takes none any more. Never blocks; errors reach the requests, not
         the caller."""
-        return self._send(Execution(payload, self._record, self._idle))
+        return self._send(Execution(payload, self._record, self._events.idle))
 
-    def warm_up(self, warmup: Warmup) -> None:
-        """Executes the samples, while no scheduler gives this stub anything. Blocking. Raises TritonError (rule
-        5.8.4)."""
-        plan, services, stub = self._plan, self._services, self.stub
-
-        def execute(payload: Payload, stats: InferStats) -> None:
-            self._send(Execution(payload, self._record.of_warmup(stats), lambda: None))
-
-        def died() -> ModelError | None:
-            return stub.unhealthy() if stub.link.lost else None
-
-        WarmupRun(warmup, plan.name, services.clock, self._record.stats, execute, died).run()
+    def execute_warmup(self, payload: Payload, stats: InferStats) -> None:
+        """Sends a batch, while no scheduler gives this stub anything; `stats` are told of it, and nobody else."""
+        self._send(Execution(payload, self._record.of_warmup(stats), lambda: None))
 
     def _send(self, execution: Execution) -> bool:
         payload, stub, services = execution.payload, self.stub, self._services
@@ -113,7 +103,12 @@ class StubExecutor:
         if payload.late is not None and (late := payload.late(payload.requests)):
             if packed is not None:
                 stub.link.drop(packed)
-            return self._send_without(late, execution)
+            rest = payload.without(late)
+            if rest is None:
+                execution.idle()
+                return True
+            execution.payload = rest
+            return self._send(execution)
         if not self._begin(execution, now):
             return False
         stub.executing_ids = tuple([request.request_id for request in payload.requests])
@@ -122,8 +117,8 @@ class StubExecutor:
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self._plan.name, execution.batch_id, payload.requests, now)
         if packed is not None:
-            if self._lead is not None:
-                self._lead.keep(payload.requests[0])
+            if self._leader is not None:
+                self._leader.keep(payload.requests[0])
             try:
                 stub.link.execute(execution.batch_id, packed, STUB_SPIN_US if services.spin.allowed else 0)
             except Exception as failure:  # a field of a type that has no wire form
@@ -139,30 +134,18 @@ class StubExecutor:
         with self._lock:
             if self._closed:
                 return False
-            payload, lead, inflight = execution.payload, self._lead, self.inflight
+            payload, leader, inflight = execution.payload, self._leader, self.inflight
             execution.batch_id = next(self._numbers)
             self._running = execution
             self._worked = execution.record is self._record
             for request in payload.requests:
                 request.advance(RequestEvent.EXECUTE)
                 request.execute_start = now
-                request.executor = lead
+                request.executor = leader
                 inflight[request.serial] = request
             if payload.nulls:
                 inflight.pop(NullRequest.SERIAL, None)  # nobody waits for an answer
             return True
-
-    def _send_without(self, late: Sequence[InferenceRequest], execution: Execution) -> bool:
-        """Executes the rest of the payload, if there is any."""
-        payload = execution.payload
-        rest = [request for request in payload.requests if request not in late]
-        if not rest:
-            execution.idle()
-            return True
-        execution.payload = Payload(
-            rest, sum(request.batch_size for request in rest), payload.reason, late=payload.late
-        )
-        return self._send(execution)
 
     # -- out
 
@@ -171,38 +154,38 @@ class StubExecutor:
         if execution is None or ident != execution.batch_id:
             raise ValueError(f"batch {ident} is not in execution")
         self.stub.process.drain_output()
-        if self._lead is not None:
-            self._lead.executed_in(executed.infer_ns)
+        self.lead.executed_in(executed.infer_ns)
         times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
         if executed.failure is not None:
             self._fail(execution, failure_of(executed.failure, self.stub.last_lines()), times)
             return
         requests, outputs = execution.payload.requests, executed.outputs
-        recorded = self._iterative and RESCHEDULED in outputs
+        again = RESCHEDULED in outputs
+        recorded = again and self._events.iterative
         if recorded:
             # before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew
             execution.ended(times, failed=False)
-            for request, output in zip(requests, outputs, strict=True):
-                if output == RESCHEDULED:
-                    self.inflight.give_back(request)
+            self._give_back(requests, outputs)
         released = self._release(execution)
         reader = BlockReader(self.stub.link, executed.block)
         version, reshapes = self._plan.source.version, self._plan.reshapes
-        answered = []
-        for request, output in zip(requests, outputs, strict=True):
-            if output is None:
-                continue  # through its sender, before or later
-            if output.__class__ is str:  # RESCHEDULED
-                if not recorded:
-                    self.inflight.give_back(request)
-                continue
-            response = build_response(request, reader, output, version, final=True, reshapes=reshapes)
-            answered.append((request, response))
+        answered = [
+            (request, build_response(request, reader, output, version, final=True, reshapes=reshapes))
+            for request, output in zip(requests, outputs, strict=True)
+            if output is not None and output.__class__ is not str  # through its sender, before or later; RESCHEDULED
+        ]
         reader.finish()
+        if again and not recorded:
+            self._give_back(requests, outputs)
         if released and not recorded:
             execution.ended(times, failed=False)
         for request, response in answered:
             self.inflight.respond(request, response)
+
+    def _give_back(self, requests: Sequence[InferenceRequest], outputs: Sequence[Any]) -> None:
+        for request, output in zip(requests, outputs, strict=True):
+            if output == RESCHEDULED:
+                self.inflight.give_back(request)
 
     def _release(self, execution: Execution) -> bool:
         """The stub can take the next batch. False if it was found dead meanwhile."""
@@ -238,19 +221,12 @@ class StubExecutor:
     def executes(self, request: InferenceRequest) -> bool:
         """Whether the request is among those of the running `execute` call, and not answered."""
         execution = self._running
-        if execution is None or request.serial not in self.inflight:
-            return False
-        return any(r is request for r in execution.payload.requests)
-
-    def wait_for_another(self, waits: bool) -> None:
-        """`execute` waits for another model's answer now, or goes on: meanwhile it needs no core."""
-        spin = self._services.spin
-        (spin.block if waits else spin.unblock)(id(self))
+        requests = execution.payload.requests if execution is not None else ()
+        return request.serial in self.inflight and any(r is request for r in requests)
 
     # -- end
 
-    def close(self) -> None:
-        """Takes no payload any more; what runs goes on."""
+    def close(self) -> None:  # what runs goes on
         with self._lock:
             self._closed = True
 
@@ -259,9 +235,8 @@ class StubExecutor:
         with self._lock:
             self._closed = True
             execution, self._running = self._running, None
-            requests = list(self.inflight.values())
         self._services.spin.leave(id(self))
-        return Death(self.stub, execution, requests, self._worked)
+        return Death(self.stub, execution, list(self.inflight.values()), self._worked)
 
     def bury(self, death: Death, error: TritonError) -> None:
         """Fails what was in flight when the stub died."""

@@ -18,6 +18,7 @@ from .model_stub import ModelStub
 from .payload import Payload
 from .stub_messages import StubMessages
 from .stub_replacement import StubReplacement
+from .warmup import WarmupRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,8 @@ class ModelInstance:
             stub.await_import()
             stub.initialize(plan.args, plan.outputs, plan.decoupled)
             if plan.warmup is not None:
-                executor.warm_up(plan.warmup)
+                clock, stats = self._services.clock, self._record.stats
+                WarmupRun(plan.warmup, plan.name, clock, stats, executor.execute_warmup, stub.died).run()
         except BaseException:
             self._life.give_up()
             if stub is not None:
@@ -169,7 +171,7 @@ class ModelInstance:
     def wait_for_another(self, waits: bool) -> None:
         """`execute` waits for another model's answer now, or goes on."""
         if self._executor is not None:
-            self._executor.wait_for_another(waits)
+            self._executor.lead.wait_for_another(waits)
 
     def awaited(self) -> str:
         """What its end waits for, in words."""

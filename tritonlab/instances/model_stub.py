@@ -173,6 +173,10 @@ class ModelStub:
         log = self.last_lines(besides=told)
         return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=log)
 
+    def died(self) -> ModelError | None:
+        """Why it is not healthy; None while it is."""
+        return self.unhealthy() if self.link.lost else None
+
     def last_lines(self, besides: Collection[str] = ()) -> tuple[str, ...]:
         """What this process printed last, but for some of it."""
         return tuple([text for text in self._printed.copy() if text not in besides][-_KEPT_LINES:])

@@ -22,3 +22,8 @@ class Payload:
     reason: str
     nulls: int = 0
     late: Callable[[Sequence[InferenceRequest]], Sequence[InferenceRequest]] | None = None
+
+    def without(self, late: Sequence[InferenceRequest]) -> Payload | None:
+        """The rest of it; None if there is none."""
+        rest = [request for request in self.requests if request not in late]
+        return Payload(rest, sum(request.batch_size for request in rest), self.reason, late=self.late) if rest else None

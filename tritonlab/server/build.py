@@ -104,10 +104,7 @@ def build(
     spin, timer = SpinBudget(), Timer(clock)
     link_reader = LinkReader(spin)
     pool = StubPool(link_reader, warm=options.warm, shm=shm)
-    trace_settings = TraceSettings(
-        options.trace_setting or TraceSetting(), server.model_ready, lambda: tracer.refresh()
-    )
-    tracer = Tracer(trace_settings, instruments, announcer.say)
+    trace_settings, tracer = _tracing(options, server, instruments, announcer)
     infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
     patience = int(options.watchdog_seconds * 1e9)
     executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called)
@@ -173,6 +170,14 @@ def _repository(repositories: Sequence[str | Path], options: Options) -> ModelRe
         config_name=options.model_config_name,
         namespacing=options.model_namespacing,
     )
+
+
+def _tracing(
+    options: Options, server: Upward, instruments: Instruments, announcer: Announcer
+) -> tuple[TraceSettings, Tracer]:
+    settings = TraceSettings(options.trace_setting or TraceSetting(), server.model_ready, lambda: tracer.refresh())
+    tracer = Tracer(settings, instruments, announcer.say)
+    return settings, tracer
 
 
 def _watchdog(
