@@ -36,6 +36,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .clients.golden import GoldenSet
+from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
@@ -145,6 +147,12 @@ def playground(model: Model) -> Playground:
     """A form for sending requests to `model`; needs ipywidgets."""
     workspace = default_workspace()
     return Playground(model, workspace.describe_error, lambda: workspace.endpoints)
+
+
+def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
+    """The golden set of this notebook, `<notebook>.golden/`, or of a directory: requests to models of the notebook's
+    server whose answers were kept. `check()` asks again and says what differs."""
+    return GoldenSet(Path(directory) if directory is not None else None, asks_of(default_server()))
 
 
 def serve(server: Server | None = None, **options: Any) -> Endpoints:

@@ -5,10 +5,10 @@ import re
 import pytest
 
 from tests.notebook.views.test_result_view import response, text_of
+from tritonlab.clients.outcome import Arrival, Outcome, Split
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.status import CancelledError, InvalidArgumentError
 from tritonlab.notebook.views.many_view import Tally, many_html, percentile
-from tritonlab.notebook.views.sending import Arrival, Outcome, Split
 
 
 def answered(start_ms: float, took_ms: float, batch_size: int = 1, rows: int = 1) -> Outcome:

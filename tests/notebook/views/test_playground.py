@@ -13,6 +13,7 @@ import pytest
 
 import tritonlab
 from tritonlab import Server
+from tritonlab.clients.golden import GoldenSet
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views.input_values import ValueProblem
@@ -185,6 +186,16 @@ def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
     assert "def test_m():" in snippet.text and list(snippet.files) == ["test_m.npz"]
     with np.load(io.BytesIO(snippet.files["test_m.npz"])) as kept:
         assert kept["output.0.OUT"].tolist() == [[[3, 4]]]
+
+
+def test_an_answer_is_kept(playground: Playground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
+    playground.keep_button.click()
+    assert "send the request first" in playground.result.value
+    playground.send()
+    playground.keep_button.click()
+    assert "book.golden/m/001.json" in playground.result.value
+    assert GoldenSet().cases("m")[0].inputs["IN"].shape == (1, 1, 2)
 
 
 def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 
+from tritonlab.clients.outcome import Arrival, Outcome, Split
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError
 from tritonlab.core.tensor import Tensor
 from tritonlab.notebook.views.result_view import outcomes_html, value_text
-from tritonlab.notebook.views.sending import Arrival, Outcome, Split
 
 REQUEST = InferenceRequest("m", {})
 SPLIT = Split(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
-from ...core.data_type import DataType
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
-from ...server.api.request_maker import make_tensors
-from ..authoring.cells import user_namespace
 from ..authoring.errors import FileError, OptionError
 from ..authoring.workspace import UNLOAD_SECONDS, Workspace
 from ..views.card_display import LoadingCard, show_card
@@ -27,6 +24,7 @@ from ..views.playground import Playground
 from ..views.record_view import RecordView
 from ..views.statistics_text import statistics_text
 from ..views.status_table import StatusView
+from .golden_commands import golden, inputs_of
 from .logs import LogView, Places
 from .parsing import parse, unknown
 
@@ -154,17 +152,16 @@ def _infer(context: Context, arguments: argparse.Namespace) -> Any:
     if not name:
         raise OptionError("name a model: %triton infer NAME INPUT0=expression, INPUT1=expression")
     model = context.model(name)
-    try:
-        inputs = eval(f"dict({rest})", dict(user_namespace()))
-    except SyntaxError:
-        raise OptionError(f"{rest!r} is not INPUT0=expression, INPUT1=expression") from None
-    types = {entry["name"]: DataType[entry["datatype"]] for entry in model.metadata()["inputs"]}
-    responses = [  # lists are cast without a warning: no program for Triton has this form
+    responses = [
         {name: tensor.numpy() for name, tensor in response.outputs.items()}
-        for response in model.infer(inputs=make_tensors(inputs, types))
+        for response in model.infer(inputs=inputs_of(model, rest))
     ]
     decoupled = model.config().get("model_transaction_policy", {}).get("decoupled")
     return responses if decoupled or len(responses) != 1 else responses[0]
+
+
+def _golden(context: Context, arguments: argparse.Namespace) -> Any:
+    return golden(context.workspace, arguments.rest)
 
 
 def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
@@ -321,6 +318,7 @@ COMMANDS = {
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),
     "infer": _command("infer", _infer, "send one request: NAME INPUT0=expression, INPUT1=expression"),
+    "golden": _command("golden", _golden, "kept answers: add NAME INPUT0=expression | check [NAME] | update [NAME]"),
     "logs": _command(
         "logs",
         _logs,
@@ -363,5 +361,6 @@ COMMANDS = {
     "edit": _command("edit", _edit, "put a model's source into the next cell", _name()),
     "help": _command("help", _help, "this list, or one command's arguments", (("command",), {"nargs": "?"})),
 }
-COMMANDS["infer"].parser.set_defaults(raw=True)
+for _raw in ("infer", "golden"):
+    COMMANDS[_raw].parser.set_defaults(raw=True)
 COMMANDS["serve"].parser.set_defaults(raw=True)

@@ -19,6 +19,7 @@ from ..views.card_display import LoadingCard
 from . import commands
 from .comm import listen
 from .completion import install_completion
+from .golden_commands import replay
 from .logs import Places
 from .parsing import parse
 from .tracebacks import Tracebacks, install
@@ -183,9 +184,12 @@ class TritonMagics(Magics):
     ) -> None:
         """Loads a model and shows its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
+        before = workspace.report(name)
         with LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
             model = workspace.load(name, source, **settings)
             commands.bind(self.shell, model)
+        if workspace.report(name) is not before:
+            replay(workspace, name)
 
 
 def register(shell: Any, workspace: Callable[[], Workspace]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...clients.comparison import Comparison, compare
+from ...clients.sending import ask
 from ...core.infer_request import InferenceRequest
-from .sending import Sending
 
 if TYPE_CHECKING:
     from ...clients.remote import RemoteServer
@@ -53,11 +53,9 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
 
 def ask_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:
     """One after the other, so that neither slows the other."""
-    sending = Sending(model, [request])
-    sending.start()
-    sending.wait()
+    outcome = ask(model, request)
     decoupled = bool(model.config().get("model_transaction_policy", {}).get("decoupled"))
-    return compare(sending.outcomes()[0], server.model(model.name).send(request, decoupled))
+    return compare(outcome, server.model(model.name).send(request, decoupled))
 
 
 class OtherServer:

@@ -6,10 +6,13 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...clients.comparison import Comparison
+from ...clients.golden import GoldenSet
 from ...clients.outcome import Outcome
+from ...clients.sending import Sending
 from ...clients.snippets import Address, Snippet, copy_as
 from ...core.infer_request import InferenceRequest
 from ...core.status import TritonError
@@ -24,7 +27,6 @@ from .input_values import ValueProblem
 from .other_server import OtherServer, Ports, ask_both, find_server
 from .request_form import RequestForm
 from .result_view import outcomes_html
-from .sending import Sending
 from .theme import STYLE
 
 if TYPE_CHECKING:
@@ -95,13 +97,17 @@ class Playground:
         self.keys = form_keys([*self.form.fields, self.count, self.other.target], lambda: self._press(1))
         self.keys.add_class("tl-keys-widget")
         self.copies = CopyPanel(widgets, self.copy_as)
+        self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
+        self.keep_button.tooltip = "Keep the last answer beside the notebook; it is asked again after every reload"
+        self.keep_button.on_click(lambda _: self._press_keep())
         buttons = [self.send_button, self.many_button, self.count, self.cancel_button]
+        more = [self.other.box, self.copies.choice, self.keep_button]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
                 self.form.box,
                 widgets.HBox(buttons, layout=layout(align_items="center", flex_flow="row wrap")),
-                widgets.HBox([self.other.box, self.copies.choice], layout=layout(flex_flow="row wrap")),
+                widgets.HBox(more, layout=layout(flex_flow="row wrap")),
                 self.copies.box,
                 self.result,
                 self.keys,
@@ -153,6 +159,22 @@ class Playground:
         html = comparison_html(comparison, ("this model", f"{server.protocol} {server.address}"))
         self.result.value = f"<div class='tl-panel'>{html}</div>"
         return comparison
+
+    def keep(self, name: str = "") -> Path:
+        """Keeps the request that was answered last in the notebook's golden set; the file.
+
+        Raises ValueError if there is none, FileExistsError for a name that is taken.
+        """
+        sent = self._finished()
+        if sent is None:
+            raise ValueError("send the request first: its answer is what is kept")
+        return GoldenSet().add(sent, name)
+
+    def _press_keep(self) -> None:
+        try:
+            self._note(f"kept: {self.keep()}", "good")
+        except (ValueError, OSError) as problem:
+            self._note(str(problem), "bad")
 
     def _press_compare(self, target: str) -> None:
         def ask() -> None:

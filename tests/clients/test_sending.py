@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tritonlab.clients.outcome import Outcome, Split
+from tritonlab.clients.sending import RequestWatch, Sending
 from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
-from tritonlab.notebook.views.sending import Outcome, RequestWatch, Sending, Split
 
 SOURCE = """\
 import numpy as np

@@ -5,21 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
-from ...clients.outcome import Arrival, Outcome, Split
-from ...core.execute_times import ExecuteTimes
-from ...core.infer_request import InferenceRequest, RequestState
-from ...core.infer_response import InferenceResponse
-from ...core.instrument import Instrument
-from ...core.status import TritonError
+from ..core.execute_times import ExecuteTimes
+from ..core.infer_request import InferenceRequest, RequestState
+from ..core.infer_response import InferenceResponse
+from ..core.instrument import Instrument
+from ..core.status import TritonError, UnavailableError
+from .outcome import Arrival, Outcome, Split
 
 if TYPE_CHECKING:
-    from ...server.api.model import Model
-from ...server.api.response_iterator import ResponseIterator
+    from ..server.api.model import Model
+from ..server.api.response_iterator import ResponseIterator
 
 #: how long the times of an `execute` call that has answered already are waited for
 _SETTLE_SECONDS = 0.2
+
+
+class Asked(Protocol):
+    """The part of a `Server` that has models."""
+
+    def model(self, name: str, version: int = -1) -> Model: ...
 
 
 class RequestWatch(Instrument):
@@ -170,3 +177,24 @@ class Sending:
         except TritonError as error:
             self._refused[id(request)] = error
             return None
+
+
+def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -> Outcome:
+    """Sends one request and waits for its end. After `timeout` seconds it is cancelled, and its error says so."""
+    sending = Sending(model, [request])
+    sending.start()
+    try:
+        done = sending.wait(timeout)
+    except BaseException:
+        sending.cancel()
+        raise
+    (outcome,) = sending.outcomes()
+    if done:
+        return outcome
+    sending.cancel()
+    return replace(outcome, error=UnavailableError(f"no answer within {timeout:g} s"))
+
+
+def asks_of(server: Asked, timeout: float = 60.0) -> Callable[[InferenceRequest], Outcome]:
+    """What sends requests to the models that they name."""
+    return lambda request: ask(server.model(request.model_name), request, timeout)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CELL = """%%triton_model m --quiet --max-batch-size 8 --input IN:FP32[2] --output OUT:FP32[2]
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x * 2)]) for x in inputs]
+"""
+
+
+@pytest.fixture(autouse=True)
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
+    return tmp_path / "book.golden"
+
+
+def test_kept_answers_are_asked_for_after_every_reload(notebook: Any, beside: Path) -> None:
+    assert "golden" not in notebook.run(CELL).text
+    assert f"kept: {beside}/m/001.json" in notebook.run("%triton golden add m IN=[[1, 2]]").text
+    assert "golden: 1 of 1 answers are the same" in notebook.run("%triton golden check").text
+    same = notebook.run(CELL + "# a comment\n")
+    assert same.text.strip() == "golden: 1 of 1 answers are the same"
+    other = notebook.run(CELL.replace("* 2", "* 3"))
+    assert other.success and other.text.strip() == (
+        "golden: 0 of 1 answers are the same; different: m/001\n"
+        "m/001: different\nOUT: differs, largest difference 2 (0.33 relative), first at [0, 0]"
+    )
+    assert notebook.run("%triton golden check m").result.passed is False
+    assert f"{beside}/m/001.json" in notebook.run("%triton golden update m").text
+    assert "every answer is as it was" in notebook.run("%triton golden update").text
+    assert notebook.run("%triton golden check m").result.passed
+
+
+def test_what_cannot_be_read_is_said(notebook: Any, beside: Path) -> None:
+    notebook.run(CELL)
+    for line in ("", "nonsense", "add", "check m IN=1"):
+        assert "%triton golden add NAME INPUT0=expression" in notebook.run(f"%triton golden {line}").text
+    assert "Request for unknown model: 'nobody'" in notebook.run("%triton golden check nobody").text
+    (beside / "m").mkdir(parents=True)
+    (beside / "m" / "bad.json").write_text("[]")
+    assert "bad.json: no golden case" in notebook.run("%triton golden check").text
+    assert "golden: " in notebook.run(CELL + "# again\n").text

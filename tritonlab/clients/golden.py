@@ -1,0 +1,206 @@
+"""The golden set: requests whose answers are kept beside the notebook, and asked again after every reload.
+
+`<notebook>.golden/<model>/<name>.json`; what is asked may be a model of this process or of a server elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.infer_request import InferenceRequest
+from ..core.infer_response import InferenceResponse
+from ..core.status import TritonError
+from .comparison import Comparison, compare
+from .golden_files import GoldenCase, read_case, said_of, write_case
+from .outcome import Arrival, Outcome
+
+#: Sends a request to the model that it names, and waits.
+Ask = Callable[[InferenceRequest], Outcome]
+
+#: The notebook of a kernel: as `tritonlab test` says it, and as Jupyter does.
+NOTEBOOK_VARIABLE = "TRITONLAB_NOTEBOOK"
+_JUPYTER = "JPY_SESSION_NAME"
+
+
+def golden_directory() -> Path:
+    """`<notebook>.golden` beside the notebook of this kernel; `notebook.golden` here if nobody says which it is."""
+    said = os.environ.get(NOTEBOOK_VARIABLE) or os.environ.get(_JUPYTER) or ""
+    if not said.endswith(".ipynb"):
+        return Path("notebook.golden")
+    notebook = Path(said)
+    # Jupyter says a path of its server's, which may not be one of this machine's
+    return (notebook if notebook.parent.is_dir() else Path(notebook.name)).with_suffix(".golden")
+
+
+@dataclass(frozen=True)
+class GoldenResult:
+    """One case and how it went. `problem`: why it could not be asked."""
+
+    case: GoldenCase
+    seconds: float
+    comparison: Comparison | None = None
+    problem: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.comparison is not None and self.comparison.same
+
+    def __str__(self) -> str:
+        found = self.problem or str(self.comparison)
+        return f"{self.case.model}/{self.case.name}: {found}"
+
+
+@dataclass(frozen=True)
+class GoldenReport:
+    """How all went. `left`: how many were not asked, for want of time."""
+
+    results: tuple[GoldenResult, ...]
+    left: int = 0
+
+    @property
+    def passed(self) -> bool:
+        return not self.left and all(result.passed for result in self.results)
+
+    @property
+    def verdict(self) -> str:
+        """One line."""
+        bad = [result for result in self.results if not result.passed]
+        if not self.results and not self.left:
+            return "golden: nothing is kept"
+        said = f"golden: {len(self.results) - len(bad)} of {len(self.results) + self.left} answers are the same"
+        said += f", {self.left} not asked for want of time" if self.left else ""
+        return said + (f"; different: {', '.join(f'{r.case.model}/{r.case.name}' for r in bad[:5])}" if bad else "")
+
+    def __str__(self) -> str:
+        """The verdict, and the differences of the first that failed."""
+        bad = next((result for result in self.results if not result.passed), None)
+        return self.verdict if bad is None else f"{self.verdict}\n{bad}"
+
+    __repr__ = __str__
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON."""
+        return {
+            "passed": self.passed,
+            "left": self.left,
+            "results": [
+                {
+                    "model": result.case.model,
+                    "name": result.case.name,
+                    "passed": result.passed,
+                    "seconds": result.seconds,
+                    "text": "" if result.passed else str(result),
+                }
+                for result in self.results
+            ],
+        }
+
+
+class GoldenSet:
+    """The cases in a directory. `ask` sends them, where no other way is given."""
+
+    def __init__(self, directory: str | Path | None = None, ask: Ask | None = None) -> None:
+        self.directory = Path(directory) if directory is not None else golden_directory()
+        self._ask = ask
+
+    def cases(self, model: str | None = None) -> list[GoldenCase]:
+        """Those of a model, or all, by name. Raises ValueError for a file that cannot be read."""
+        return [read_case(path) for path in sorted(self.directory.glob(f"{model or '*'}/*.json"))]
+
+    def add(self, outcome: Outcome, name: str = "") -> Path:
+        """Keeps a request and its answers; the file. `name`: a number if it has none.
+
+        Raises ValueError for a request without an answer, FileExistsError for a name that is taken.
+        """
+        case = _case(outcome, name or self._free_name(outcome.request.model_name))
+        path = self.directory / case.model / f"{case.name}.json"
+        if not re.fullmatch(r"[\w.-]+", case.name):
+            raise ValueError(f"'{case.name}' is no name of a file")
+        if path.exists():
+            raise FileExistsError(f"{path} exists; golden update renews its answer")
+        return write_case(case, self.directory)
+
+    def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
+        """Asks again, and compares. `ask`: `RemoteModel.send` of another server, for example. `seconds`: no other is
+        asked after so long."""
+        way = ask or self._ask
+        if way is None:
+            raise ValueError("nobody is there to be asked")
+        return _checked(self.cases(model), way, seconds)
+
+    def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
+        """Asks again, and keeps the answers; the files that are others now."""
+        report = self.check(ask, model)
+        changed = [result for result in report.results if not result.passed]
+        for result in changed:
+            if result.comparison is None:
+                raise ValueError(str(result))
+        return [
+            write_case(_case(result.comparison.outcomes[1], result.case.name), self.directory)
+            for result in changed
+            if result.comparison is not None
+        ]
+
+    def _free_name(self, model: str) -> str:
+        taken = {path.stem for path in (self.directory / model).glob("*.json")}
+        return next(name for n in range(1, len(taken) + 2) if (name := f"{n:03d}") not in taken)
+
+    def __repr__(self) -> str:
+        return f"<GoldenSet {self.directory} [{len(list(self.directory.glob('*/*.json')))} cases]>"
+
+
+def _checked(cases: Sequence[GoldenCase], ask: Ask, seconds: float | None) -> GoldenReport:
+    started, results = time.monotonic(), []
+    for case in cases:
+        begun = time.monotonic()
+        if seconds is not None and begun - started > seconds:
+            break
+        try:
+            found = ask(case.request())
+        except TritonError as error:
+            results.append(GoldenResult(case, time.monotonic() - begun, problem=str(error)))
+            continue
+        results.append(GoldenResult(case, time.monotonic() - begun, compare(_expected(case), found)))
+    return GoldenReport(tuple(results), len(cases) - len(results))
+
+
+def _case(outcome: Outcome, name: str) -> GoldenCase:
+    answers = [arrival.response.outputs for arrival in outcome.arrivals if arrival.response.outputs]
+    if not answers and outcome.error is None:
+        raise ValueError("a request without an answer cannot be kept")
+    request = outcome.request
+    error = outcome.error.message.strip() if outcome.error is not None else ""
+    return GoldenCase(request.model_name, name, request.inputs, said_of(request), answers, error)
+
+
+def _expected(case: GoldenCase) -> Outcome:
+    arrivals = tuple(Arrival(InferenceResponse(outputs=dict(outputs)), 0) for outputs in case.answers)
+    return Outcome(case.request(), arrivals, TritonError(case.error) if case.error else None)
+
+
+def junit_xml(suites: Sequence[tuple[str, GoldenReport | str]]) -> bytes:
+    """JUnit's XML of several reports by name; a text in the place of one is the error of the whole."""
+    root = ElementTree.Element("testsuites")
+    for name, report in suites:
+        results = report.results if isinstance(report, GoldenReport) else ()
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(results) or 1))
+        failures = sum(not result.passed for result in results)
+        suite.set("failures", str(failures))
+        suite.set("errors", "0" if isinstance(report, GoldenReport) else "1")
+        if not isinstance(report, GoldenReport):
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name="run")
+            ElementTree.SubElement(case, "error", message=report.splitlines()[-1]).text = report
+        for result in results:
+            attributes = {"classname": result.case.model, "name": result.case.name, "time": f"{result.seconds:.6f}"}
+            case = ElementTree.SubElement(suite, "testcase", attributes)
+            if not result.passed:
+                text = str(result)
+                ElementTree.SubElement(case, "failure", message=text.splitlines()[0]).text = text
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))

@@ -1,0 +1,84 @@
+"""`%triton golden`, and the replay of what it kept after a model was loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...clients.golden import GoldenReport, GoldenSet
+from ...clients.sending import ask, asks_of
+from ...core.data_type import DataType
+from ...server.api.request_maker import make_tensors
+from ..authoring.cells import user_namespace
+from ..authoring.errors import OptionError
+from ..authoring.workspace import Workspace
+
+if TYPE_CHECKING:
+    from ...server.api.model import Model
+
+_USAGE = "%triton golden add NAME INPUT0=expression, … | check [NAME] | update [NAME]"
+#: Seconds that the replay after a load may take from the author.
+_PATIENCE = 10.0
+
+
+class Updated:
+    """The files that have other answers now."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+
+    def __repr__(self) -> str:
+        return "\n".join(["renewed:", *map(str, self.paths)]) if self.paths else "every answer is as it was"
+
+
+class Kept:
+    """The file of a new case."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __repr__(self) -> str:
+        return f"kept: {self.path}"
+
+
+def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
+    """Does what `%triton golden <line>` says. Raises OptionError."""
+    verb, _, rest = line.strip().partition(" ")
+    name, _, inputs = rest.strip().partition(" ")
+    kept = GoldenSet(ask=asks_of(workspace.server))
+    try:
+        if verb in ("check", "update") and not inputs:
+            if name:
+                workspace.server.model(name).config()  # raises for one that is not loaded
+            return kept.check(model=name or None) if verb == "check" else Updated(kept.update(model=name or None))
+        if verb == "add" and name:
+            model = workspace.server.model(name)
+            request = model.create_request(inputs=inputs_of(model, inputs))
+            return Kept(kept.add(ask(model, request)))
+    except (ValueError, FileExistsError) as error:
+        raise OptionError(str(error)) from None
+    raise OptionError(_USAGE)
+
+
+def inputs_of(model: Model, text: str) -> dict[str, Any]:
+    """The tensors of `INPUT0=expression, …`; lists are cast without a warning: no program for Triton has this form.
+
+    Raises OptionError.
+    """
+    try:
+        inputs = eval(f"dict({text})", dict(user_namespace()))
+    except SyntaxError:
+        raise OptionError(f"{text!r} is not INPUT0=expression, INPUT1=expression") from None
+    types = {entry["name"]: DataType[entry["datatype"]] for entry in model.metadata()["inputs"]}
+    return dict(make_tensors(inputs, types))
+
+
+def replay(workspace: Workspace, name: str) -> None:
+    """Asks a model that was just loaded what is kept of it, and prints the verdict."""
+    kept = GoldenSet(ask=asks_of(workspace.server))
+    if not (kept.directory / name).is_dir():
+        return
+    try:
+        print(kept.check(model=name, seconds=_PATIENCE))
+    except ValueError as error:
+        print(f"golden: {error}")
