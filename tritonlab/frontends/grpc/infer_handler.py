@@ -21,7 +21,7 @@ from .infer_request_reader import InferRequestReader, Raw, checked_version, pars
 from .infer_response_writer import InferResponseWriter, OutputsWanted
 
 
-class Asked(NamedTuple):
+class AskedInfer(NamedTuple):
     """A request, the version it is for, how its outputs are wanted, whether an empty final response is wanted (rule
     3.7.5), and the version that the client named."""
 
@@ -42,13 +42,13 @@ class InferService:
         self.writer = InferResponseWriter(self.exchange)
         self._reader = InferRequestReader(shared_memory, forwarded)
 
-    def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> Asked:
+    def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> AskedInfer:
         """Reads the request of a message. Raises TritonError for the fault that Triton finds first."""
         number = checked_version(message.model_version) if message.model_version else -1
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
         wanted = None if plans is None else OutputsWanted(plans, found)
-        return Asked(request, found, wanted, empty_final, message.model_version)
+        return AskedInfer(request, found, wanted, empty_final, message.model_version)
 
 
 class ModelInferCall(UnaryCall):

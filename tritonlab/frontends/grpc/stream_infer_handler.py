@@ -12,7 +12,7 @@ from ...core.infer_response import InferenceResponse
 from ...core.status import TritonError
 from .calls import StreamCall
 from .errors import STATUS
-from .infer_handler import Asked, InferService
+from .infer_handler import AskedInfer, InferService
 from .infer_request_reader import parse
 from .infer_response_writer import failed, refused, stream_error
 
@@ -24,7 +24,7 @@ class ModelStreamInferCall(StreamCall):
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self.compression = compression
         self._service = service
-        self._requests: dict[InferenceRequest, Asked] = {}  # in flight
+        self._requests: dict[InferenceRequest, AskedInfer] = {}  # in flight
         self._answered: set[InferenceRequest] = set()  # of them, those whose one response went out before the final
         # rule 6.13.3; Triton knows this spelling alone (measured)
         self._strict = ("triton_grpc_error", "true") in event.invocation_metadata
@@ -58,7 +58,7 @@ class ModelStreamInferCall(StreamCall):
         if response.final:
             self._forget(request)
 
-    def _is_due(self, asked: Asked, response: InferenceResponse) -> bool:
+    def _is_due(self, asked: AskedInfer, response: InferenceResponse) -> bool:
         if asked.found.rules.decoupled:
             return asked.empty_final or not response.empty
         # one response is all such a model gives, and an error after it is not shown (measured)
@@ -68,7 +68,7 @@ class ModelStreamInferCall(StreamCall):
             self._answered.add(asked.request)
         return True
 
-    def _answer(self, response: InferenceResponse, asked: Asked) -> None:
+    def _answer(self, response: InferenceResponse, asked: AskedInfer) -> None:
         if response.error is not None:
             self._answer_error(response, response.error, asked)
             return
@@ -79,7 +79,7 @@ class ModelStreamInferCall(StreamCall):
             return
         self.write(message)
 
-    def _answer_error(self, response: InferenceResponse, error: TritonError, asked: Asked) -> None:
+    def _answer_error(self, response: InferenceResponse, error: TritonError, asked: AskedInfer) -> None:
         if self._strict:
             self.end(STATUS[error.code], error.message)
             self.cancelled()
