@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from .spin import SPIN_US, SpinBudget
+from .spin import AnswerPace, SpinBudget
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +85,7 @@ class LinkReader:
         self.running = True
         self.polls = 0  # begun so far
         self._spin = spin or SpinBudget()
+        self._pace = AnswerPace()  # of what models that wait for another are sent
         self.watches: dict[int, Watch] = {}
         self._wake_read, self._wake_write = os.pipe()
         self.epoll.register(self._wake_read, select.EPOLLIN)
@@ -98,17 +99,20 @@ class LinkReader:
     def _run(self) -> None:
         while self.running:
             self.polls += 1
-            for fd, events in self._poll_first() or self.epoll.poll():
+            for fd, events in self._relayed() if self._spin.relaying else self.epoll.poll():
                 self._handle(fd, events)
 
-    def _poll_first(self) -> list[tuple[int, int]]:
-        """What comes in the next moment, where it pays to poll for it."""
-        if not self._spin.relaying:
-            return []
+    def _relayed(self) -> list[tuple[int, int]]:
+        """What comes next while one model waits for another. Polls for it where that pays."""
         poll = self.epoll.poll
-        end = time.perf_counter() + SPIN_US * 1e-6
-        while not (found := poll(0)) and time.perf_counter() < end:
+        now = time.perf_counter()
+        end = now + self._pace.begin(now)
+        found: list[tuple[int, int]] = []
+        while now < end and not (found := poll(0)):
             os.sched_yield()  # for the stub, which may share this core
+            now = time.perf_counter()
+        found = found or poll()
+        self._pace.end(time.perf_counter())
         return found
 
     def _handle(self, fd: int, events: int) -> None:

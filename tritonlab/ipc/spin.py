@@ -29,7 +29,7 @@ _WAKE = 150e-6
 
 
 class AnswerPace:
-    """Learns of one stub whether its answers come soon enough to be polled for."""
+    """Learns whether answers, of one stub or of those that one thread reads, come soon enough to be polled for."""
 
     def __init__(self) -> None:
         self._soon = True  # the last answer of the stub while it was awake
