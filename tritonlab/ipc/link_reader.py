@@ -7,7 +7,8 @@ took 100-145 us p50, without 55 us (bare prototype, 2 cores). Descriptors are ar
 handing over a single system call.
 
 While one model waits for another's answer this thread polls: it carries both ways, and one call is four messages.
-Measured, one BLS `exec` on 2 cores: 155-190 us with this, 235-350 without.
+Measured, one BLS `exec` on 2 cores: 155-190 us with this, 235-350 without. It polls only where the last answer came
+soon: with 100 calls a second the other model is asleep, and an `exec` took 737 us instead of 683 with polling in vain.
 """
 
 from __future__ import annotations
