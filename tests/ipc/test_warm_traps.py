@@ -400,6 +400,26 @@ def test_a_package_that_is_installed(sides: Sides, site: Path) -> None:
     assert sides.same(source)[0][5] is None
 
 
+def test_other_imports_after_a_package_is_installed(sides: Sides, site: Path) -> None:
+    """No zygote has them, and the one to grow it from is stale."""
+    assert sides.same(f"import heavy\n{SEES}")[1]
+    (site / "extra.py").write_text("WHOSE = 'installed'\n")
+    try:
+        found, warm = sides.same("import light\nimport extra\ndef see(): return extra.WHOSE\n")
+        assert (found, warm) == ("installed", True)
+    finally:
+        (site / "extra.py").unlink()
+
+
+def test_only_the_one_to_blame_is_left_out(sides: Sides) -> None:
+    """Also if what comes before it has a zygote already."""
+    known = "import heavy\nimport light\n"
+    assert sides.same(f"{known}def see(): return 1\n")[1]
+    assert sides.same(f"{known}import handlers\nimport threads\ndef see(): return 2\n")[1]
+    assert any("'threads', as it starts threads" in text for text in sides.said())
+    assert "heavy, light, handlers" in sides.warm.server.core.pool.memory().imports.values()
+
+
 def test_a_variable_that_changes(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     source = f"import heavy\n{SEES}"
     for value in ("one", "two"):

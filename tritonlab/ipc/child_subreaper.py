@@ -4,6 +4,7 @@ becomes the parent of what a zygote forks for it, and learns how that ends."""
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 
@@ -17,6 +18,15 @@ _SET, _GET = 36, 37  # PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER
 _lock = threading.Lock()  # guards what follows
 _users = 0
 _before = 0
+
+
+def _forget() -> None:
+    """In a forked child, which is no subreaper."""
+    global _lock, _users
+    _lock, _users = threading.Lock(), 0  # another thread may have held it
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def can_inherit() -> bool:

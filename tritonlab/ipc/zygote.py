@@ -42,7 +42,7 @@ class ForkRefused(Exception):
 
 
 class LeftOut(Exception):
-    """An import was not made; `steps` were before it, the text says why."""
+    """An import was not made; `steps` of those asked for were before it, the text says why."""
 
     def __init__(self, steps: int, why: str) -> None:
         super().__init__(why)

@@ -86,6 +86,7 @@ class Growth:
 
     def __init__(self, steps: Steps, place: Place) -> None:
         self.steps = steps
+        self.begun_with = 0  # so many of them, which the zygote has that it is forked from
         self.place = place
         self.zygote: Zygote | None = None
         self.growing: Zygote | None = None
@@ -94,8 +95,10 @@ class Growth:
 
     @property
     def over(self) -> bool:
-        """Whether it failed, or has ended since."""
-        return self.done.is_set() and (self.zygote is None or not self.zygote.alive)
+        """Whether another is to be grown: it has ended, or failed for a reason that may be gone."""
+        if not self.done.is_set() or isinstance(self.failure, LeftOut):
+            return False
+        return self.zygote is None or not self.zygote.alive
 
 
 @dataclass
@@ -150,12 +153,19 @@ class Zygotes:
             if not wanted:
                 _log.debug("no zygote of %s: %s", interpreter.executable, growth.failure)
                 return None, why
-            if isinstance(growth.failure, LeftOut):
-                bad, reason = wanted[: growth.failure.steps + 1], str(growth.failure)
-            else:
-                bad, reason = wanted[:1], str(growth.failure)
-            with self._lock:
-                family.left_out[bad] = f"'{bad[-1].module}', as {reason}"
+            self._leave_out(interpreter, family, growth)
+
+    def _leave_out(self, interpreter: Interpreter, family: Family, failed: Growth) -> None:
+        """Of imports that could not be made, the one that is to blame is not tried again."""
+        failure = failed.failure
+        with self._lock:
+            if isinstance(failure, ForkRefused) and failure.stale:
+                if self._families.get(interpreter) is family:
+                    _retire(self._families.pop(interpreter).all())
+                return
+            made = failed.begun_with + (failure.steps if isinstance(failure, LeftOut) else 0)
+            bad = failed.steps[: made + 1]
+            family.left_out[bad] = f"'{bad[-1].module}', as {failure}"
 
     def discard(self, zygote: Zygote) -> None:
         """Forks none from it any more, nor from any of its interpreter: what they have imported has changed."""
@@ -234,6 +244,7 @@ class Zygotes:
                 key=lambda growth: len(growth.steps),
             )
             found = family.grown[steps] = Growth(steps, place)
+            found.begun_with = len(parent.steps)
             self._begin(found, lambda: _grow_from(parent, found), lambda: self._grown(interpreter, family, found))
         return found
 
