@@ -72,7 +72,7 @@ def _clock(facts: ModelFacts) -> str:
     """The module of the card moves it on."""
     if facts.loading is None:
         return ""
-    return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> "
+    return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "
 
 
 def _headline(facts: ModelFacts) -> str:
