@@ -60,7 +60,7 @@ Begin = Callable[[StubEnds, int, tuple[int, int, int | None]], ChildProcess]
 
 
 def new_process(interpreter: Interpreter) -> Begin:
-    """Runs the interpreter."""
+    """Returns what starts a stub in a new process of the interpreter."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
         control, monitor, *regions, life = ends.inherited
@@ -77,7 +77,8 @@ def new_process(interpreter: Interpreter) -> Begin:
 
 
 def fork_of(zygote: Zygote, paths: Sequence[str]) -> Begin:
-    """Has the zygote fork it, for a model that finds modules of its own in `paths`. Raises ForkRefused, ZygoteError."""
+    """Returns what has the zygote fork a stub, for a model that finds modules of its own in `paths`. Raises
+    ForkRefused, ZygoteError when it is called."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
         return zygote.fork(sizes, paths, [*ends.inherited, door, ends.stdout_write, ends.stderr_write])

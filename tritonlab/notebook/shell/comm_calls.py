@@ -1,5 +1,5 @@
-"""What a window of JupyterLab can ask the kernel for: each row of `CALLS` is one Python call that a notebook can make
-as well, and an answer of JSON."""
+"""This table has what a window of JupyterLab can ask the kernel for: each row of `CALLS` is one Python call that a
+notebook can make as well, and answers in JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _START = Path.cwd()
 
 
 def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bool = False) -> Answer:
-    """What `export` would do with each model, and with those that they need; nothing is written."""
+    """Returns what `export` would do with each model, and with those that they need; nothing is written."""
     return {
         "directory": str(absolute(directory)),
         "models": [
@@ -33,7 +33,7 @@ def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bo
 
 
 def _with_needed(workspace: Workspace, models: Sequence[str], alone: bool) -> Iterator[tuple[str, str]]:
-    """Each model once, with the one that needs it, "" for those that were asked for."""
+    """Returns each model once, with the one that needs it, "" for those that were asked for."""
     seen = set(models)
     yield from ((name, "") for name in models)
     for name in () if alone else models:
@@ -49,7 +49,7 @@ def _plan_facts(plan: ExportPlan) -> dict[str, Any]:
 
 
 def _export(workspace: Workspace, model: str, directory: str, overwrite: bool = False, alone: bool = False) -> Answer:
-    """`tritonlab.export`: writes the model, and those it needs, as a repository."""
+    """Writes the model, and those it needs, as a repository (`tritonlab.export`)."""
     report = export(workspace.server.model(model), directory, overwrite=overwrite, alone=alone)
     return {
         "repository": str(report.repository),
@@ -71,7 +71,8 @@ def _export(workspace: Workspace, model: str, directory: str, overwrite: bool = 
 
 
 def _load(workspace: Workspace, name: str) -> Answer:
-    """`tritonlab.load(name)`: what was said last about it, or the model of that name in the repository."""
+    """Loads a model from what was said last about it, or the model of that name in the repository
+    (`tritonlab.load(name)`)."""
     if workspace.draft(name).loadable:
         workspace.load(name)
     else:
@@ -80,7 +81,7 @@ def _load(workspace: Workspace, name: str) -> Answer:
 
 
 def _unload(workspace: Workspace, name: str) -> Answer:
-    """`server.unload(name, wait=False)`: it may take its time."""
+    """Starts unloading a model, without waiting (`server.unload(name, wait=False)`)."""
     if name not in workspace.names():
         raise NotFoundError(f"'{name}' is not a model of this notebook")
     workspace.unload(name, wait=False)

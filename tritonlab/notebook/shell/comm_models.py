@@ -1,4 +1,4 @@
-"""`CellStates` says what a window marks the cells of models with, as JSON."""
+"""`CellStates` tells a window in JSON how to mark the cells of models."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PLACE = re.compile(r" \(\S+, line \d+\)$")
 
 
 class CellStates:
-    """The models of one workspace and the cells they are from.
+    """Knows the models of one workspace and the cells they come from.
 
-    Guarantees: any thread may ask; what comes out is equal as long as nothing has changed.
+    Guarantees: any thread may ask; the answer stays equal as long as nothing has changed.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -33,9 +33,9 @@ class CellStates:
         self._served: dict[str, str] = {}
 
     def now(self) -> list[dict[str, Any]]:
-        """One dict for each model: its `name`, `version`, `state` and `reason`; `cell`, the text of the cell it was
-        tried from last; `served`, that of the cell that serves; and `error`, the `text` of why the last load failed and
-        the `line` of `cell`. Texts are "" and None where no cell is known."""
+        """Returns one dict for each model: its `name`, `version`, `state` and `reason`; `cell`, the text of the cell
+        that it was last loaded from or tried to be; `served`, the text of the cell that serves; and `error`, the `text`
+        of why the last load failed and the `line` of `cell`. Texts are "" and None where no cell is known."""
         models = [self._facts(name) for name in self.workspace.names()]
         self.moving = any(model["state"] in _MOVING for model in models)
         return models
@@ -62,7 +62,7 @@ class CellStates:
 
 
 def cell_text(draft: Draft) -> str:
-    """The cell that the model's source stands in, as its author wrote it; "" if it is from elsewhere."""
+    """Returns the cell that the model's source is from, as its author wrote it; "" if it is from elsewhere."""
     origin = _origin(draft)
     lines = linecache.getlines(origin) if origin else []
     first = next((number for number, line in enumerate(lines) if line.startswith("#%%")), None)
@@ -84,7 +84,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _cell_line(draft: Draft, error: BaseException) -> int | None:
-    """The line of the model's cell that the error names: the innermost one."""
+    """Returns the line of the model's cell that the error names, the innermost one."""
     exception = error.exception if isinstance(error, ModelError) else None
     origin = _origin(draft)
     if exception is None or not origin:

@@ -1,9 +1,10 @@
-"""What a zygote imports before there is a model, and whether a process that has it may be forked: `Preload`.
+"""This module imports what a zygote has ready before there is a model, and decides whether a process with those imports
+may be forked: `Preload`.
 
-A stub that is forked from it must not differ from one in which the model itself imports the same, in the same order.
-So whatever would not survive the fork, or be another's, is left out: a module that starts threads, opens descriptors
-(sockets, GPUs), makes temporary files or changes where Python looks for modules. Threads are counted after a fork for
-trial: a library that knows how to be forked, as numpy's OpenBLAS does, has ended its own by then.
+A stub forked from it must not differ from one in which the model itself imports the same, in the same order. So a
+module is left out if it does something that would not survive the fork: it starts threads, opens descriptors (sockets,
+GPUs), makes temporary files or changes where Python looks for modules. Threads are counted in a trial fork: a library
+that knows how to be forked, as numpy's OpenBLAS does, has ended its own by then.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Preload:
         self._stamps = _stamps()
 
     def add(self, step: ImportStep) -> None:
-        """Imports what the model will. Raises LeftOut; then the process is of no use any more."""
+        """Imports what the model will import. Raises LeftOut; then the process must not be forked any more."""
         if step.own:
             if _is_found(step.module):
                 raise LeftOut("'%s' lies beside model.py, and is installed, too" % step.module)
@@ -68,21 +69,22 @@ class Preload:
         self._names.update(name.partition(".")[0] for name in new)
 
     def settle(self) -> None:
-        """After the last step: remembers the files that were read, and leaves the objects to the garbage collector of
-        no process, so that their pages stay shared."""
+        """Remembers, after the last step, the files that were read, and keeps the objects from the garbage collector of
+        every process, so that their pages stay shared."""
         self._stamps = _stamps()
         gc.collect()
         gc.freeze()
 
     def changed(self) -> str:
-        """Why a new process would import something else by now, empty if it would not."""
+        """Says why a new process would import something else by now; empty if it would not."""
         for stamp in self._stamps:
             if _stamp(stamp.path) != stamp:
                 return "%s has changed" % stamp.path
         return ""
 
     def shadowed(self, paths: Iterable[str]) -> str:
-        """Which file would be imported instead, by a model that finds modules in `paths`, too; empty if none."""
+        """Returns the file that would be imported instead by a model that also finds modules in `paths`; empty if
+        none."""
         if not self._names:
             return ""
         for directory in (*_other_directories(), *paths):
@@ -93,8 +95,8 @@ class Preload:
 
 
 class _Seen:
-    """A finder that finds nothing, asked last: notes what is not there. A library that can do without a module would
-    take one of that name from beside model.py."""
+    """Notes which modules were looked for and not found: this finder finds nothing, and is asked last. A library that
+    can do without such a module would import one of that name from beside model.py."""
 
     def __init__(self) -> None:
         self.missing: Set[str] = set()
@@ -108,7 +110,8 @@ def _is_found(name: str) -> bool:
 
 
 def _check_origin(names: Iterable[str]) -> None:
-    """Raises LeftOut for modules that are neither Python's own nor installed: somebody is at work on those."""
+    """Raises LeftOut for modules that are neither Python's own nor installed, because somebody may be working on
+    those."""
     installed = _installed()
     for name in sorted(names):
         module = getattr(sys.modules.get(name), "__dict__", {})
@@ -126,13 +129,13 @@ def _package_directories() -> List[str]:
 
 
 def _other_directories() -> List[str]:
-    """Where Python looks for modules besides the installed ones: the working directory first."""
+    """Returns where Python looks for modules besides the installed ones, the working directory first."""
     installed = _installed()
     return ["", *(path for path in sys.path if path and not (path + os.sep).startswith(installed))]
 
 
 def _stems(directory: str) -> Set[str]:
-    """Names of the modules that may be imported from a directory."""
+    """Returns the names of the modules that may be imported from a directory."""
     try:
         return {name.partition(".")[0] for name in os.listdir(directory or ".")}
     except OSError:
@@ -140,7 +143,7 @@ def _stems(directory: str) -> Set[str]:
 
 
 def _stamps() -> List[Stamp]:
-    """Of all files that modules came from, and of the directories that pip installs into."""
+    """Returns the stamps of all files that modules came from, and of the directories that pip installs into."""
     files: Set[str] = set(_package_directories())
     for module in list(sys.modules.values()):
         file = getattr(module, "__dict__", {}).get("__file__")
@@ -158,7 +161,7 @@ def _stamp(path: str) -> Stamp:
 
 
 class Bearings:
-    """What of a process a module's import must not change, as it was before."""
+    """What an import must not change about the process, as it was before."""
 
     def __init__(self) -> None:
         self._path = list(sys.path)
@@ -166,7 +169,7 @@ class Bearings:
         self._descriptors = _descriptors()
 
     def check(self) -> None:
-        """Raises LeftOut if a fork of this process would not be as good as a new one."""
+        """Raises LeftOut if a fork of this process would not be as good as a new process."""
         if sys.path != self._path:
             raise LeftOut("it changes sys.path")
         if _directory() != self._directory:
@@ -193,7 +196,8 @@ def _directory() -> str:
 
 
 def _descriptors() -> FrozenSet[str]:
-    """What is open, by number and target. The listing's own descriptor is closed by the time it is looked at."""
+    """Returns the open descriptors, by number and target. The listing's own descriptor is closed by the time it is
+    looked at."""
     found: Dict[str, str] = {}
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -202,14 +206,15 @@ def _descriptors() -> FrozenSet[str]:
 
 
 def _made_temporary_files() -> bool:
-    """A directory made at import is removed when its maker ends: each of the forks would."""
+    """Tells whether a temporary directory was made at import, which is removed when its maker ends, and so by each of
+    the forks."""
     tempfile = sys.modules.get("tempfile")
     return getattr(tempfile, "_name_sequence", None) is not None
 
 
 def _is_bad_after_fork() -> bool:
-    """Forks for trial, which is also when libraries end their threads. Says whether torch would refuse the GPU there:
-    it was asked for in this process."""
+    """Forks for a trial, at which libraries also end their threads, and tells whether torch would refuse the GPU in the
+    fork, because it was asked for in this process."""
     pid = os.fork()
     if pid == 0:
         bad: Optional[bool] = None

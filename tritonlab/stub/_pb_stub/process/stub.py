@@ -1,4 +1,4 @@
-"""A stub, once its process is there: its link, and its main loop until that ends."""
+"""This module runs a stub in its process: it makes the stub's link, and runs its main loop until that ends."""
 
 from __future__ import annotations
 
