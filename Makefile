@@ -76,15 +76,12 @@ extension/node_modules: extension/yarn.lock | $(VENV)/.test
 extension: extension/node_modules
 	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm build
 
-# Where there is node: strict types, eslint, the unit tests, and that the committed bundle is what is built from the
-# sources. Where there is none, tests/test_labextension.py compares their sum.
-ifneq ($(shell command -v node),)
-extension-check: extension/node_modules
-	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm check && node compare.mjs
-else
-extension-check:
-	@echo "no node: the extension is not built anew"
-endif
+# Where there is node and npm's packages can be had: strict types, eslint, the unit tests, and that the committed bundle
+# is what is built from the sources. Elsewhere tests/test_labextension.py compares the sum of the sources.
+extension-check: | $(VENV)/.test
+	@if ! command -v node >/dev/null; then echo "no node: the extension is not built anew"; \
+	elif ! $(MAKE) --no-print-directory extension/node_modules; then echo "no npm packages: the extension is not built anew"; \
+	else cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" && jlpm check && node compare.mjs; fi
 
 watch: extension/node_modules
 	$(VENV)/bin/jupyter-builder develop . --overwrite

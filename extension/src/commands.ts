@@ -19,11 +19,27 @@ export const Commands = {
   exportNotebook: "tritonlab:export",
   exportCell: "tritonlab:export-cell",
   models: "tritonlab:models",
+  overview: "tritonlab:overview",
+  logs: "tritonlab:logs",
+  cancel: "tritonlab:cancel",
+  loadExtension: "tritonlab:load-extension",
   load: "tritonlab:load",
   unload: "tritonlab:unload",
+  stop: "tritonlab:stop",
+  kill: "tritonlab:kill",
 };
 
 const NAME = { type: "string", description: "the model's name" };
+
+const LEVEL = { type: "string", enum: ["VERBOSE", "INFO", "WARNING", "ERROR"], description: "this or worse" };
+
+/** What is done to one model: command, call, label, caption. */
+const ON_A_MODEL = [
+  [Commands.load, "load", "Load Model…", "Load a model as it was written last"],
+  [Commands.unload, "unload", "Unload Model…", "Take a model out of service"],
+  [Commands.stop, "stop", "Stop Loading Model…", "End the load of a model; what served before goes on"],
+  [Commands.kill, "kill", "Kill Old Processes of Model…", "End at once what serves no more"],
+] as const;
 
 /** An object schema, as the command registry and those who make tools of commands read it. */
 function takes(properties: ReadonlyJSONObject, ...required: string[]): { args: ReadonlyJSONObject } {
@@ -47,18 +63,41 @@ export function addCommands(
     describedBy: takes({}),
     execute: async () => ({ models: (await open(links)).models as never }),
   });
-  for (const [id, call, label] of [
-    [Commands.load, "load", "Load Model…"],
-    [Commands.unload, "unload", "Unload Model…"],
-  ] as const) {
+  add(Commands.overview, {
+    label: "What Happens Now",
+    caption: "Models, instances, rates, requests in flight and ports of the current notebook's server",
+    describedBy: takes({}),
+    execute: () => ask(links, "overview", {}),
+  });
+  add(Commands.logs, {
+    label: "Log of the Models",
+    caption: "The last lines that models printed and logged",
+    describedBy: takes({ model: NAME, level: LEVEL, search: { type: "string" }, limit: { type: "integer" } }),
+    execute: (args) => ask(links, "logs", args),
+  });
+  add(Commands.cancel, {
+    label: "Cancel Request…",
+    caption: "Ask for the cancellation of a request in flight",
+    describedBy: takes({ serial: { type: "integer", description: "as the overview tells it" } }, "serial"),
+    isVisible: (args) => typeof args.serial === "number",
+    execute: (args) => ask(links, "cancel", { serial: args.serial as number }),
+  });
+  for (const [id, call, label, caption] of ON_A_MODEL) {
     add(id, {
       label,
-      caption: call === "load" ? "Load a model as it was written last" : "Take a model out of service",
+      caption,
       describedBy: takes({ name: NAME }, "name"),
       isVisible: (args) => typeof args.name === "string",
       execute: (args) => ask(links, call, { name: named(args) }),
     });
   }
+  add(Commands.loadExtension, {
+    label: "Load tritonlab into This Kernel",
+    caption: "What a cell with %load_ext tritonlab does",
+    describedBy: takes({}),
+    isVisible: () => links.current !== null && links.current.state !== "open",
+    execute: async () => ({ loaded: await loadExtension(links) }),
+  });
   links.tracker.activeCellChanged.connect(() => app.commands.notifyCommandChanged(Commands.exportCell));
   links.changed.connect(() => Object.values(Commands).forEach((id) => app.commands.notifyCommandChanged(id)));
 }
@@ -152,7 +191,7 @@ async function reach(links: KernelLinks, panel: NotebookPanel): Promise<KernelLi
   } else if (link) {
     Notification.warning("This kernel has not loaded tritonlab. Not installed yet? pip install 'tritonlab[lab]'", {
       autoClose: 10_000,
-      actions: [{ label: "%load_ext tritonlab", callback: () => void loadExtension(panel, link) }],
+      actions: [{ label: "%load_ext tritonlab", callback: () => void loadExtension(links) }],
     });
   } else {
     Notification.warning("This notebook has no kernel.");
@@ -160,14 +199,13 @@ async function reach(links: KernelLinks, panel: NotebookPanel): Promise<KernelLi
   return null;
 }
 
-/** Loads tritonlab into the kernel, as a cell with `%load_ext tritonlab` does. */
-async function loadExtension(panel: NotebookPanel, link: KernelLink): Promise<void> {
-  const kernel = panel.sessionContext.session?.kernel;
+/** Loads tritonlab into the kernel, as a cell with `%load_ext tritonlab` does; whether that went well. */
+async function loadExtension(links: KernelLinks): Promise<boolean> {
+  const kernel = links.tracker.currentWidget?.sessionContext.session?.kernel;
   const reply = await kernel?.requestExecute({ code: "%load_ext tritonlab", silent: false, store_history: false }).done;
-  const missing = reply?.content.status === "error";
-  if (missing || !(await link.connect())) {
-    Notification.error("tritonlab could not be loaded. Run in a cell: %pip install 'tritonlab[lab]'");
-  }
+  const loaded = reply?.content.status === "ok" && ((await links.current?.connect()) ?? false);
+  if (!loaded) Notification.error("tritonlab could not be loaded. Run in a cell: %pip install 'tritonlab[lab]'");
+  return loaded;
 }
 
 async function open(links: KernelLinks): Promise<KernelLink> {

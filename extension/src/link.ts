@@ -9,8 +9,8 @@ export interface Kernel {
   readonly status: string;
   readonly supportsSubshells?: boolean;
   readonly statusChanged: ISignal<unknown, string>;
-  readonly connectionStatusChanged: ISignal<unknown, string>;
   createComm(target: string): Comm;
+  interrupt(): Promise<void>;
 }
 
 export interface Comm {

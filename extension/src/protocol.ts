@@ -40,6 +40,47 @@ export interface Exported {
   commands: string[];
 }
 
+/** A model as the panel shows it. Times in milliseconds, of the last seconds; `loading`: seconds since it began. */
+export interface ModelNow {
+  name: string;
+  version: number;
+  state: State;
+  reason: string;
+  loading: number | null;
+  instances: { name: string; kind: string; pid: number | null; state: string; restarts: number; failure: string }[];
+  answered: number;
+  failed: number;
+  rate: number;
+  p50_ms: number | null;
+  p99_ms: number | null;
+}
+
+/** A request in flight. `age` in seconds. */
+export interface RequestNow {
+  model: string;
+  version: number;
+  request_id: string;
+  serial: number;
+  state: string;
+  age: number;
+  instance: string;
+  called_by: string;
+}
+
+export interface Overview {
+  models: ModelNow[];
+  requests: RequestNow[];
+  more: number;
+  draining: { name: string; text: string }[];
+  memory: string;
+  ports: Record<string, string>;
+}
+
+export interface Log {
+  count: number;
+  lines: { time: string; model: string; instance: string; stream: string; level: string; text: string }[];
+}
+
 /** What a window can ask for: what goes with it, and what comes back. The rows of `comm_calls.CALLS`. */
 export interface Calls {
   plan: { with: { models: string[]; directory: string; alone?: boolean }; ok: { directory: string; models: Plan[] } };
@@ -49,6 +90,11 @@ export interface Calls {
   };
   load: { with: { name: string }; ok: { name: string; state: State } };
   unload: { with: { name: string }; ok: { name: string } };
+  stop: { with: { name: string }; ok: { name: string } };
+  kill: { with: { name: string }; ok: { name: string; killed: unknown[] } };
+  cancel: { with: { serial: number }; ok: { serial: number; cancelled: boolean } };
+  overview: { with: Record<string, never>; ok: Overview };
+  logs: { with: { model?: string; level?: string; search?: string; limit?: number }; ok: Log };
 }
 
 /** What the kernel sends: an answer, or something it tells. */

@@ -188,3 +188,75 @@ def answer(page: Any, command: str, **arguments: Any) -> Any:
     """What a command of the extension answers."""
     call = "([id, args]) => window.jupyterapp.commands.execute(id, args)"
     return page.evaluate(call, [f"tritonlab:{command}", arguments])
+
+
+WAITS = """%%triton_model waits --input IN:FP32[-1] --output OUT:FP32[-1]
+import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        pb_utils.Logger.log_warn("mind the gap")
+
+    def execute(self, requests):
+        print("waiting", flush=True)
+        while not requests[0].is_cancelled():
+            time.sleep(0.01)
+        error = pb_utils.TritonError("gone", pb_utils.TritonError.CANCELLED)
+        return [pb_utils.InferenceResponse(error=error) for request in requests]
+"""
+CALL = "import numpy as np\nwaits(IN=np.ones(1, 'float32'))"
+FOREVER = SLOW.replace("time.sleep(3)", "time.sleep(600)").replace("slow", "forever")
+
+
+def panel(lab: Any) -> Any:
+    shown = lab.page.locator("#tritonlab-panel")
+    if not shown.is_visible():
+        lab.page.locator(".jp-SideBar [data-id='tritonlab-panel']").click()
+    return shown
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any, theme: str) -> None:
+    open_notebook(lab, f"panel_{theme}", [ECHO, "for _ in range(200): echo(IN=[1.0])", WAITS, CALL, FOREVER], theme)
+    shown = panel(lab)
+    shown.locator("button", has_text="%load_ext tritonlab").click()
+    shown.locator("text=None yet").wait_for()
+    for index in range(3):
+        lab.run(index)
+    row = shown.locator("[data-model=echo]")
+    lab.wait_text(row, "200 answered")
+    lab.wait_text(row, "p99")
+    lab.wait_text(shown.locator("[role=log]"), "mind the gap")
+
+    # a cell that waits for an answer: the panel is served meanwhile, and ends it
+    lab.cell(3).locator(".cm-content").click()
+    lab.page.keyboard.press("Control+Enter")
+    lab.wait_text(shown.locator("[data-serial]"), "executing")
+    lab.wait_text(shown.locator("[role=log]"), "waiting")
+    assert lab.cell(3).locator(".jp-InputArea-prompt").inner_text() == "[*]:"
+    lab.shot(f"ext_panel_busy_{theme}")
+    shown.get_by_role("button", name="Cancel request").click()
+    lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "gone")
+
+    # one that loads what never ends
+    lab.cell(4).locator(".cm-content").click()
+    lab.page.keyboard.press("Control+Enter")
+    shown.get_by_role("button", name="Stop loading forever").click()
+    lab.page.wait_for_function(IDLE)
+    assert marked(lab, 4, "failed").is_visible()
+
+    shown.get_by_label("Level").select_option("WARNING")
+    shown.locator("[role=log]", has_text="waiting").wait_for(state="detached")
+    shown.get_by_role("button", name="Unload echo").click()
+    shown.locator("[data-model=echo][data-state=UNLOADED]").wait_for()
+    shown.get_by_role("button", name="Load echo").click()
+    shown.locator("[data-model=echo][data-state=READY]").wait_for()
+    lab.shot(f"ext_panel_{theme}")
+    lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    shown.locator("button", has_text="%load_ext tritonlab").wait_for()
+    assert lab.foreign == []
+    assert lab.errors == []
+
+
+IDLE = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"

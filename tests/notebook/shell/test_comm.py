@@ -151,3 +151,60 @@ def test_a_closed_window_is_told_nothing(windows: Windows, window: Window, noteb
     notebook.run(MODEL)
     window.told(state="READY")
     assert other.heard == before
+
+
+SLEEPY = """\
+import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        print("executing", flush=True)
+        while not all(request.is_cancelled() for request in requests):
+            time.sleep(0.01)
+        error = pb_utils.TritonError("gone", pb_utils.TritonError.CANCELLED)
+        return [pb_utils.InferenceResponse(error=error) for request in requests]
+"""
+
+
+def test_the_overview_says_what_happens_now(window: Window, notebook: Notebook) -> None:
+    window.ask("overview")  # records from now on, where nobody did
+    notebook.run(MODEL.replace("echo", "counted"))
+    for _ in range(3):
+        notebook["counted"](IN=[[1.0]])
+    overview = window.ask("overview")
+    (model,) = [each for each in overview["models"] if each["name"] == "counted"]
+    assert (model["state"], model["answered"], model["failed"]) == ("READY", 3, 0)
+    assert [instance["state"] for instance in model["instances"]] == ["ready"]
+    assert model["rate"] == pytest.approx(0.3)
+    assert 0 < model["p50_ms"] <= model["p99_ms"]
+    assert (overview["requests"], overview["ports"]) == ([], {})
+    assert overview["memory"].startswith("memory: ")
+    json.dumps(overview)
+
+
+def test_a_request_is_cancelled_from_the_window(window: Window, notebook: Notebook) -> None:
+    notebook.run(f"%%triton_model sleepy {IDENTITY_OPTIONS}\n{SLEEPY}")
+    answers = notebook["sleepy"].infer(inputs={"IN": [[1.0]]})
+    (request,) = window.ask("overview")["requests"]
+    assert (request["model"], request["called_by"]) == ("sleepy", "")
+    assert window.ask("cancel", serial=request["serial"])["cancelled"]
+    with pytest.raises(Exception, match="gone"):
+        list(answers)
+    assert not window.ask("cancel", serial=request["serial"])["cancelled"]
+
+
+def test_the_log_is_filtered(window: Window, notebook: Notebook) -> None:
+    talk = "\n    def initialize(self, args):\n        print('Hello')\n        pb_utils.Logger.log_warn('careful')\n"
+    notebook.run(MODEL.replace("echo", "talks").replace("TritonPythonModel:\n", f"TritonPythonModel:{talk}"))
+    assert [line["text"] for line in window.ask("logs", model="talks", search="hello")["lines"]] == ["Hello"]
+    assert [line["text"] for line in window.ask("logs", model="talks", level="WARNING")["lines"]] == ["careful"]
+    assert window.ask("logs", model="other") == {"count": 0, "lines": []}
+    assert window.ask("logs", level="LOUD")["kind"] == "ValueError"
+
+
+def test_open_ports_are_told(window: Window, workspace: Workspace) -> None:
+    endpoints = workspace.serve(http_port=0, grpc_port=0, metrics_port=0)
+    assert window.ask("overview")["ports"] == endpoints.places
+    workspace.stop_serving()
+    assert window.ask("overview")["ports"] == {}

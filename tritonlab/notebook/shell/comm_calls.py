@@ -13,6 +13,7 @@ from ...export.needed_models import needed_models
 from ...export.report import ExportPlan
 from ...export.repository import absolute, export, plan_export
 from ..authoring.workspace import Workspace
+from .comm_overview import logs, overview
 
 #: What JSON can say.
 Answer = Any
@@ -88,10 +89,31 @@ def _unload(workspace: Workspace, name: str) -> Answer:
     return {"name": name}
 
 
+def _stop(workspace: Workspace, name: str) -> Answer:
+    """`workspace.stop_loading(name)`: ends a load, also that of the cell that runs; what served before goes on."""
+    workspace.stop_loading(name)
+    return {"name": name}
+
+
+def _kill(workspace: Workspace, name: str) -> Answer:
+    """`server.kill(name)`: ends the processes that serve no more."""
+    return {"name": name, "killed": workspace.server.kill(name)}
+
+
+def _cancel(workspace: Workspace, serial: int) -> Answer:
+    """`server.cancel(serial)`: asks for the cancellation of a request in flight."""
+    return {"serial": serial, "cancelled": workspace.server.cancel(serial)}
+
+
 #: name -> call(workspace, **what was given with it)
 CALLS: dict[str, Callable[..., Answer]] = {
     "plan": _plan,
     "export": _export,
     "load": _load,
     "unload": _unload,
+    "stop": _stop,
+    "kill": _kill,
+    "cancel": _cancel,
+    "overview": overview,
+    "logs": logs,
 }

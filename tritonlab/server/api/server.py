@@ -191,6 +191,14 @@ class Server:
         """Ends the loads of a model that go on: they raise ModelLoadError. What serves is left alone."""
         self._core.stop_loading(name)
 
+    def cancel(self, serial: int) -> bool:
+        """Asks for the cancellation of a request in flight, by its `serial` in `requests()`; False if it has ended. The
+        model decides what still comes (rule 3.10)."""
+        found = [held.request for held in self._core.requests() if held.request.serial == serial]
+        for request in found:
+            request.cancel()
+        return bool(found)
+
     def draining(self, model: str | None = None, stacks: bool = False) -> list[dict[str, Any]]:
         """The versions that a reload or an unload took out of service and that have not ended, oldest first.
 

@@ -1,0 +1,88 @@
+"""What the panel of the JupyterLab extension shows, as JSON: what happens in a notebook's server now, and its log."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ...core.status import TritonError
+from ...profile.recorder import Recorder
+from ...profile.traffic import traffic
+from ..authoring.workspace import Workspace
+from ..views.draining import draining_text
+from ..views.model_facts import current_facts
+from ..views.status_table import memory_text
+
+#: Requests in flight that are told one by one, oldest first, and lines of the log, the last ones.
+_REQUESTS = 50
+_LINES = 300
+LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
+
+
+def overview(workspace: Workspace) -> dict[str, Any]:
+    """What `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there are,
+    `draining`, `memory` in words, and the `ports` that are open."""
+    server = workspace.server
+    requests = server.requests()
+    ports = workspace.endpoints
+    return {
+        "models": [_model(workspace, name) for name in workspace.names()],
+        "requests": [{key: value for key, value in each.items() if key != "pid"} for each in requests[:_REQUESTS]],
+        "more": max(len(requests) - _REQUESTS, 0),
+        "draining": [{"name": each["model"], "text": draining_text(each)} for each in server.draining()],
+        "memory": memory_text(server.memory()),
+        "ports": dict(ports.places) if ports else {},
+    }
+
+
+def _model(workspace: Workspace, name: str) -> dict[str, Any]:
+    """One model, as its card and `%triton status` say it. Times in milliseconds."""
+    facts = current_facts(workspace, name)
+    told: dict[str, Any] = {
+        "name": name,
+        "version": facts.version,
+        "state": facts.state,
+        "reason": facts.reason or facts.kept,
+        "loading": facts.loading,
+        "instances": [],
+        "answered": 0,
+        "failed": 0,
+    }
+    recording = Recorder.of(workspace.server.instruments).recording
+    told.update(traffic(recording.model(name), time.monotonic_ns())._asdict())
+    try:
+        model = workspace.server.model(name)
+        stats = model.statistics()["model_stats"][0]["inference_stats"]
+        told |= {"answered": stats["success"]["count"], "failed": stats["fail"]["count"]}
+        told["instances"] = [
+            {key: instance[key] for key in ("name", "kind", "pid", "state", "restarts", "failure")}
+            for instance in model.instances()
+        ]
+    except TritonError:
+        pass  # it does not serve
+    return told
+
+
+def logs(
+    workspace: Workspace, model: str = "", level: str = "VERBOSE", search: str = "", limit: int = _LINES
+) -> dict[str, Any]:
+    """The last lines that models printed and logged: `lines` of one model or all, of this level or a worse one, in
+    which `search` occurs, whatever its case; and `count`, of how many. Raises ValueError for another level."""
+    lowest, sought = LEVELS.index(level), search.lower()
+    found = [
+        record
+        for record in workspace.server.logs(model or None)
+        if (record.level not in LEVELS or LEVELS.index(record.level) >= lowest) and sought in record.text.lower()
+    ]
+    lines = [
+        {
+            "time": time.strftime("%H:%M:%S", time.localtime(record.time_ns / 1e9)),
+            "model": record.model,
+            "instance": record.instance,
+            "stream": record.stream,
+            "level": record.level,
+            "text": record.text,
+        }
+        for record in found[-limit:]
+    ]
+    return {"count": len(found), "lines": lines}
