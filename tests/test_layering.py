@@ -38,7 +38,7 @@ LEVELS: list[list[str]] = [
     ["notebook.authoring"],
     ["notebook.views"],
     ["notebook.shell"],
-    ["runtime", "model_testing"],
+    ["golden_run", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
     ["site_packages"],
 ]

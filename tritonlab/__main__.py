@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from . import golden_run
 from .frontends.cli.freed_memory import keep_freed_memory
 from .frontends.cli.serve import serve
 from .ipc.interpreter import Interpreter, InterpreterError
@@ -26,13 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serves a model repository over HTTP and gRPC, as tritonserver does")
     add_stub_command(commands)
+    add_test_command(commands)
     options = parser.parse_args(words)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except (OSError, InterpreterError) as error:
         print(f"tritonlab: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 def add_stub_command(commands: Any) -> None:
@@ -43,6 +44,22 @@ def add_stub_command(commands: Any) -> None:
     parser.add_argument("--python", required=True, help="a Python from 3.8 on, with numpy: a path, or a name on PATH")
     parser.add_argument("--force", action="store_true", help=f"replace a {NAME} that was not written by this command")
     parser.set_defaults(run=write_stub)
+
+
+def add_test_command(commands: Any) -> None:
+    """`test`: the golden sets, for machines without a browser."""
+    text = "asks models again what is kept in golden sets, and compares"
+    parser = commands.add_parser("test", help=text, description=f"This command {text}.")
+    parser.add_argument(
+        "paths",
+        metavar="NOTEBOOK_OR_DIR",
+        type=Path,
+        nargs="+",
+        help="a notebook, which is run, a directory of notebooks, or a model repository DIR beside DIR.golden",
+    )
+    parser.add_argument("--junit", metavar="FILE", type=Path, help="write the results as JUnit's XML")
+    parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="for each cell (600)")
+    parser.set_defaults(run=lambda options: golden_run.run(options.paths, options.junit, options.timeout))
 
 
 def write_stub(options: argparse.Namespace) -> None:

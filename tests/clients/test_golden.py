@@ -143,7 +143,8 @@ def test_it_lies_beside_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_junit(golden: GoldenSet) -> None:
     golden.add(answered(request(np.array([1.0]))), "good")
     golden.add(answered(request(np.array([1.0])), factor=3), "bad")
-    root = ElementTree.fromstring(junit_xml([("book.ipynb", golden.check(answered)), ("other.ipynb", "cell\nfailed")]))
+    suites = [("book.ipynb", golden.check(answered).to_dict()), ("other", "cell\nfailed")]
+    root = ElementTree.fromstring(junit_xml(suites))
     first, second = root
     assert (first.get("tests"), first.get("failures"), first.get("errors")) == ("2", "1", "0")
     failure = first.find("testcase[@name='bad']/failure")

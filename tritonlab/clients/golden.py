@@ -9,7 +9,7 @@ import os
 import re
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,17 +71,11 @@ class GoldenReport:
     @property
     def verdict(self) -> str:
         """One line."""
-        bad = [result for result in self.results if not result.passed]
-        if not self.results and not self.left:
-            return "golden: nothing is kept"
-        said = f"golden: {len(self.results) - len(bad)} of {len(self.results) + self.left} answers are the same"
-        said += f", {self.left} not asked for want of time" if self.left else ""
-        return said + (f"; different: {', '.join(f'{r.case.model}/{r.case.name}' for r in bad[:5])}" if bad else "")
+        return verdict_of(self.to_dict()).partition("\n")[0]
 
     def __str__(self) -> str:
         """The verdict, and the differences of the first that failed."""
-        bad = next((result for result in self.results if not result.passed), None)
-        return self.verdict if bad is None else f"{self.verdict}\n{bad}"
+        return verdict_of(self.to_dict())
 
     __repr__ = __str__
 
@@ -185,22 +179,37 @@ def _expected(case: GoldenCase) -> Outcome:
     return Outcome(case.request(), arrivals, TritonError(case.error) if case.error else None)
 
 
-def junit_xml(suites: Sequence[tuple[str, GoldenReport | str]]) -> bytes:
-    """JUnit's XML of several reports by name; a text in the place of one is the error of the whole."""
+def verdict_of(report: Mapping[str, Any]) -> str:
+    """One line of what `GoldenReport.to_dict` says, and below it the differences of the first that failed."""
+    results, left = report["results"], report["left"]
+    bad = [result for result in results if not result["passed"]]
+    if not results and not left:
+        return "golden: nothing is kept"
+    said = f"golden: {len(results) - len(bad)} of {len(results) + left} answers are the same"
+    said += f", {left} not asked for want of time" if left else ""
+    if not bad:
+        return said
+    names = ", ".join(f"{result['model']}/{result['name']}" for result in bad[:5])
+    return f"{said}; different: {names}\n{bad[0]['text']}"
+
+
+def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
+    """JUnit's XML of several of `GoldenReport.to_dict` by name; a text in the place of one is the error of the
+    whole."""
     root = ElementTree.Element("testsuites")
     for name, report in suites:
-        results = report.results if isinstance(report, GoldenReport) else ()
-        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(results) or 1))
-        failures = sum(not result.passed for result in results)
-        suite.set("failures", str(failures))
-        suite.set("errors", "0" if isinstance(report, GoldenReport) else "1")
-        if not isinstance(report, GoldenReport):
+        results = [] if isinstance(report, str) else report["results"]
+        suite = ElementTree.SubElement(root, "testsuite", name=name, tests=str(len(results)), errors="0")
+        suite.set("failures", str(sum(not result["passed"] for result in results)))
+        if isinstance(report, str):
+            suite.set("tests", "1")
+            suite.set("errors", "1")
             case = ElementTree.SubElement(suite, "testcase", classname=name, name="run")
             ElementTree.SubElement(case, "error", message=report.splitlines()[-1]).text = report
         for result in results:
-            attributes = {"classname": result.case.model, "name": result.case.name, "time": f"{result.seconds:.6f}"}
+            attributes = {"classname": result["model"], "name": result["name"], "time": f"{result['seconds']:.6f}"}
             case = ElementTree.SubElement(suite, "testcase", attributes)
-            if not result.passed:
-                text = str(result)
+            if not result["passed"]:
+                text = result["text"]
                 ElementTree.SubElement(case, "failure", message=text.splitlines()[0]).text = text
     return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True))

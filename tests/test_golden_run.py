@@ -1,0 +1,85 @@
+"""`tritonlab test` of notebooks that are run, and of a model repository."""
+
+from __future__ import annotations
+
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+
+from tritonlab.__main__ import main
+from tritonlab.clients.golden import GoldenSet
+from tritonlab.clients.outcome import Arrival, Outcome
+from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.tensor import Tensor
+
+SOURCE = """import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(r, "IN").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x * 2)]) for x in inputs]
+"""
+CELL = f"%%triton_model m --quiet --input IN:FP32[2] --output OUT:FP32[2]\n{SOURCE}"
+CONFIG = """
+backend: "python"
+input { name: "IN" data_type: TYPE_FP32 dims: [2] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [2] }
+"""
+
+
+def keep(directory: Path, answer: list[float]) -> None:
+    inputs = {"IN": Tensor.from_numpy(np.array([1, 2], np.float32))}
+    outputs = {"OUT": Tensor.from_numpy(np.array(answer, np.float32))}
+    outcome = Outcome(InferenceRequest("m", inputs), (Arrival(InferenceResponse(outputs=outputs), 0),))
+    GoldenSet(directory).add(outcome)
+
+
+def write(path: Path, *cells: str) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, path)
+
+
+@pytest.mark.filterwarnings("ignore:.*TCP without encryption")
+def test_notebooks_are_run_and_asked(tmp_path: Path, capfd: Any) -> None:
+    write(tmp_path / "good.ipynb", "%load_ext tritonlab", CELL)
+    keep(tmp_path / "good.golden", [2, 4])
+    assert main(["test", str(tmp_path / "good.ipynb")]) == 0
+    assert "good.ipynb: golden: 1 of 1 answers are the same" in capfd.readouterr().out
+
+    write(tmp_path / "broken.ipynb", "1 / 0")
+    keep(tmp_path / "broken.golden", [2, 4])
+    shutil.copy(tmp_path / "good.ipynb", tmp_path / "wrong.ipynb")
+    keep(tmp_path / "wrong.golden", [2, 5])
+    write(tmp_path / "without.ipynb", "1 / 0")
+    assert main(["test", str(tmp_path), "--junit", str(tmp_path / "found.xml")]) == 1
+    text = capfd.readouterr().out
+    assert "ZeroDivisionError" in text and "without.ipynb" not in text
+    assert "wrong.ipynb: golden: 0 of 1 answers are the same; different: m/001" in text
+    root = ElementTree.parse(tmp_path / "found.xml").getroot()
+    assert [(s.get("tests"), s.get("failures"), s.get("errors")) for s in root] == [
+        ("1", "0", "1"),
+        ("1", "0", "0"),
+        ("1", "1", "0"),
+    ]
+
+
+def test_a_model_repository_is_served_and_asked(tmp_path: Path, capfd: Any) -> None:
+    model = tmp_path / "models" / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(CONFIG)
+    (model / "1" / "model.py").write_text(SOURCE)
+    assert main(["test", str(tmp_path / "models")]) == 2
+    assert "no golden set beside" in capfd.readouterr().out
+    keep(tmp_path / "models.golden", [2, 4])
+    assert main(["test", str(tmp_path / "models")]) == 0
+    keep(tmp_path / "models.golden", [2, 4.5])
+    assert main(["test", str(tmp_path / "models")]) == 1
+    assert "OUT: differs, largest difference 0.5 (0.12 relative), first at [1]" in capfd.readouterr().out
+    assert main(["test", str(tmp_path / "nothing.ipynb")]) == 1
+    assert "there is no such notebook" in capfd.readouterr().out

@@ -1,0 +1,102 @@
+"""`tritonlab test`: the golden sets of notebooks and model repositories, without a browser."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .clients.golden import NOTEBOOK_VARIABLE, GoldenSet, junit_xml, verdict_of
+from .clients.sending import asks_of
+from .core.status import TritonError
+from .server.api.server import Server
+
+#: Exit statuses.
+PASSED, FAILED, NOTHING = 0, 1, 2
+_MARK = "tritonlab golden report: "
+#: Runs after the last cell; its names must not meet those of the notebook.
+_LAST_CELL = f"""
+import json as _json
+import tritonlab as _tritonlab
+print({_MARK!r} + _json.dumps(_tritonlab.golden().check().to_dict()))
+"""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Suite(NamedTuple):
+    """What was tested, and `GoldenReport.to_dict` of it, or why it could not be tested."""
+
+    name: str
+    report: dict[str, Any] | str
+
+
+def run(paths: Sequence[Path], junit: Path | None = None, timeout: float = 600.0) -> int:
+    """Tests notebooks, directories of notebooks and model repositories, prints a line for each, and says how it went.
+
+    `junit`: where the XML goes. `timeout`: seconds for each cell.
+    """
+    suites = []
+    for path in paths:
+        for suite in _suites(path, timeout):
+            suites.append(suite)
+            found = suite.report
+            print(f"{suite.name}: {found if isinstance(found, str) else verdict_of(found)}", flush=True)
+    if junit is not None:
+        junit.write_bytes(junit_xml(suites))
+    if not suites:
+        print(f"no golden set beside {', '.join(map(str, paths))}")
+        return NOTHING
+    passed = all(not isinstance(report, str) and report["passed"] for _, report in suites)
+    return PASSED if passed else FAILED
+
+
+def _suites(path: Path, timeout: float) -> Iterator[Suite]:
+    if path.suffix == ".ipynb":
+        yield _run_notebook(path, timeout)
+        return
+    for notebook in sorted(path.glob("*.ipynb")):
+        if notebook.with_suffix(".golden").is_dir():
+            yield _run_notebook(notebook, timeout)
+    kept = path.with_name(path.name + ".golden")
+    if kept.is_dir():
+        yield _run_repository(path, kept)
+
+
+def _run_repository(path: Path, kept: Path) -> Suite:
+    try:
+        with Server(path) as server:
+            return Suite(str(path), GoldenSet(kept, asks_of(server)).check().to_dict())
+    except (TritonError, ValueError) as error:
+        return Suite(str(path), str(error))
+
+
+def _run_notebook(path: Path, timeout: float) -> Suite:
+    if not path.exists():
+        return Suite(str(path), "there is no such notebook")
+    try:
+        nbformat: Any = importlib.import_module("nbformat")
+        nbclient: Any = importlib.import_module("nbclient")
+    except ModuleNotFoundError as error:
+        return Suite(str(path), f"running a notebook needs {error.name}: pip install 'tritonlab[lab]'")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(_LAST_CELL))
+    before = os.environ.get(NOTEBOOK_VARIABLE)
+    os.environ[NOTEBOOK_VARIABLE] = str(path.resolve())
+    try:
+        resources = {"metadata": {"path": str(path.resolve().parent)}}
+        nbclient.NotebookClient(notebook, timeout=int(timeout), resources=resources).execute()
+    except (nbclient.exceptions.CellExecutionError, nbclient.exceptions.CellTimeoutError) as error:
+        return Suite(str(path), _COLOUR.sub("", str(error)).strip())
+    except nbclient.exceptions.DeadKernelError:
+        return Suite(str(path), "the kernel died")
+    finally:
+        if before is None:
+            del os.environ[NOTEBOOK_VARIABLE]
+        else:
+            os.environ[NOTEBOOK_VARIABLE] = before
+    printed = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
+    return Suite(str(path), json.loads(printed.partition(_MARK)[2].splitlines()[0]))
