@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """Reads the machine's clocks."""
 
     now = staticmethod(time.monotonic_ns)
     wall = staticmethod(time.time_ns)

@@ -17,8 +17,8 @@ from .model_config_rules import is_decoupled, step_model
 
 @dataclass(frozen=True)
 class ComposingModel:
-    """What a load knows of a model that a step names. `configs`: the final configurations of the versions that serve;
-    `failure`: why there are none, as its own load was answered, without what stands before the first version."""
+    """Holds what a load knows of a model that a step names. `configs`: the final configurations of the versions that
+    serve; `failure`: why there are none, as its own load was answered, without what stands before the first version."""
 
     configs: Mapping[int, ModelConfig] = field(default_factory=dict)
     failure: str = ""
@@ -31,8 +31,8 @@ class ComposingModel:
 
 @dataclass(frozen=True)
 class StepConnection:
-    """One entry of a step's input or output map. `shape`: what the model says, the batch dimension as -1 first where it
-    batches; `problem`: why it does not fit, in Triton's words, or empty."""
+    """Says of one entry of a step's input or output map what it connects. `shape`: what the model says, the batch
+    dimension as -1 first where it batches; `problem`: why it does not fit, in Triton's words, or empty."""
 
     step: int
     model: str

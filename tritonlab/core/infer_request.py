@@ -54,7 +54,8 @@ TRANSITIONS = {
 
 
 class InferenceRequest:
-    """A request on its way through the server. Slots, no locks: one owner at a time, handed on by the schedulers.
+    """Carries what a client asked on its way through the server. Slots, no locks: one owner at a time, handed on by the
+    schedulers.
 
     `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by
     policy.

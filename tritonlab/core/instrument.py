@@ -102,7 +102,7 @@ HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))
 
 
 class Instruments:
-    """The listeners of one server. `instruments.log(record)` calls that hook of each listener that overrides it.
+    """Keeps the listeners of one server. `instruments.log(record)` calls that hook of each listener that overrides it.
 
     A hook without listeners is `None`, so a hot path writes `if hook := instruments.batch_formed: hook(...)`.
     """

@@ -211,8 +211,8 @@ def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """One model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is its group's
-    message of that name."""
+    """Describes one model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is its
+    group's message of that name."""
 
     name: str
     kind: str

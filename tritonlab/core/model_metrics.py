@@ -12,7 +12,7 @@ from .prometheus_text import PrintedFamily, Sample
 
 
 class ModelMetrics(NamedTuple):
-    """What `expose` needs to know of one model version.
+    """Holds what `expose` needs to know of one model version.
 
     `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache. `first_response`: times
     until the first response, milliseconds. `gpu_uuid`: of the GPU that all of its instances are on.

@@ -7,7 +7,7 @@ from .tensor import Tensor
 
 
 class OutputReshapes:
-    """The outputs of one model that have one."""
+    """Reshapes the outputs of one model that have a `reshape`."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._batched: bool = config.max_batch_size > 0

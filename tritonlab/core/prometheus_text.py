@@ -20,7 +20,7 @@ Sample = tuple[str, Sequence[tuple[str, str]], float]
 
 @dataclass
 class PrintedFamily:
-    """All samples of one name. `kind` is counter, gauge, histogram or summary."""
+    """Holds all samples of one name. `kind` is counter, gauge, histogram or summary."""
 
     name: str
     kind: str

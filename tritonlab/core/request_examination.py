@@ -25,7 +25,7 @@ _BATCHING_NOTE = (
 
 
 class InputRule:
-    """What one input of the configuration asks for. `dims` are without the batch dimension, -1 is any size."""
+    """Says what one input of the configuration asks for. `dims` are without the batch dimension, -1 is any size."""
 
     __slots__ = ("datatype", "dims", "element_size", "fixed_size", "name", "optional", "reshape")
 

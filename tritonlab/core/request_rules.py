@@ -26,7 +26,7 @@ from .tensor import Tensor
 
 
 class RequestRules:
-    """The request checks of one model version."""
+    """Checks the requests of one model version."""
 
     def __init__(self, config: ModelConfig, *, model_name: str) -> None:
         self.model_name = model_name

@@ -22,7 +22,7 @@ class CpuUsage:
 
 @dataclass(frozen=True)
 class GpuUsage:
-    """What one GPU says; None for what it cannot say. Watts, joules since the server started, bytes, 0 to 1."""
+    """Holds what one GPU says; None for what it cannot say. Watts, joules since the server started, bytes, 0 to 1."""
 
     uuid: str
     utilization: float | None = None

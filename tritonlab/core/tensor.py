@@ -20,7 +20,7 @@ _SHOWN_BYTES = 40
 
 
 class Tensor:
-    """One tensor of a request or response.
+    """Holds one tensor of a request or response.
 
     `data` is C-contiguous: the elements for a fixed-size datatype (uint16 bit patterns for BF16), the wire form as a
     1-D uint8 array for BYTES (rule 1.6.1). `shape` is a tuple of ints. Reads of numeric data are views, never copies.

@@ -12,7 +12,8 @@ from ..ipc.stub_link import StubLink
 
 
 class AnswerLead:
-    """Of one stub; `key` is what `spin` knows it by. Requests have it as their executor while the stub has them."""
+    """Reads the answers of one stub for who waits; `key` is what `spin` knows it by. Requests have it as their executor
+    while the stub has them."""
 
     def __init__(self, link: StubLink, spin: SpinBudget, key: int) -> None:
         #: whether the last execution was short enough to poll for its end

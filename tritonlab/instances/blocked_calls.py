@@ -82,7 +82,7 @@ _NOTHING = Verdict()
 
 
 class BlockedCalls:
-    """All calls of running `execute` calls that are not answered.
+    """Keeps all calls of running `execute` calls that are not answered.
 
     Guarantees: of calls that close a circle together, exactly the last one is refused.
     """

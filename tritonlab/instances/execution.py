@@ -24,8 +24,8 @@ from .response_factory import build_response, failure_of
 
 
 class Execution:
-    """One `execute` call: a payload while a stub has it. `record` is told how long it took, `idle` that the stub can
-    take the next."""
+    """Stands for one `execute` call: it has a payload while a stub does. `record` is told how long it took, `idle` that
+    the stub can take the next."""
 
     __slots__ = ("batch_id", "idle", "payload", "record")
 

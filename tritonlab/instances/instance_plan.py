@@ -60,7 +60,7 @@ class InstanceServices(Generic[InstanceT]):
 
 @dataclass
 class InstanceEvents(Generic[InstanceT]):
-    """Who hears of an instance: its scheduler. All are called without a lock held."""
+    """Says who hears of an instance: its scheduler. All are called without a lock held."""
 
     #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
     idle: Callable[[InstanceT], None]
@@ -80,7 +80,7 @@ class InstanceEvents(Generic[InstanceT]):
 
 
 class BoundEvents(Generic[InstanceT]):
-    """The events of one instance."""
+    """Binds the events to one instance."""
 
     def __init__(self, instance: InstanceT, events: InstanceEvents[InstanceT]) -> None:
         self.reschedule = events.reschedule

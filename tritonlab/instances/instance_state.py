@@ -38,7 +38,7 @@ TRANSITIONS = {
 
 
 class InstanceLife:
-    """The state of one instance. Whoever looks at it and acts on that holds `lock` meanwhile."""
+    """Keeps the state of one instance. Whoever looks at it and acts on that holds `lock` meanwhile."""
 
     def __init__(self) -> None:
         self.state = InstanceState.STARTING

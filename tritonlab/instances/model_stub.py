@@ -49,7 +49,7 @@ class ModelSource:
 
 
 class ModelStub:
-    """One stub process working for one model. All methods that wait raise ModelError with the text a client sees."""
+    """Has one stub process work for one model. All methods that wait raise ModelError with the text a client sees."""
 
     def __init__(self, pool: StubPool, source: ModelSource, instance: str, log: LogBook) -> None:
         """Takes a stub from the pool and has it import the model; does not wait for that."""

@@ -14,7 +14,7 @@ READY_TIMEOUT = 5.0
 
 
 class ReadyQuery(NamedTuple):
-    """One query on its way. `joined`: it shares the call of an earlier one, which had not come back."""
+    """Stands for one query on its way. `joined`: it shares the call of an earlier one, which had not come back."""
 
     answer: Answer
     joined: bool

@@ -18,7 +18,7 @@ _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 
 
 class StubMessages:
-    """Of one stub, whose requests are `inflight`. `on_call(link, id, call)` does what it asks for."""
+    """Hears one stub, whose requests are `inflight`. `on_call(link, id, call)` does what it asks for."""
 
     def __init__(
         self,

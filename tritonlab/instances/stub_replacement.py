@@ -88,7 +88,7 @@ class Heard(Protocol):
 
 
 class StubReplacement:
-    """Of one instance. `later(ns, function)` calls a function that must not block.
+    """Replaces the stubs of one instance. `later(ns, function)` calls a function that must not block.
 
     Guarantees: one start at a time. A payload that comes while the stub is replaced (`hold`) is executed by the new
     one, or fails. After `end` nothing starts any more.

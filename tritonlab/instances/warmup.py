@@ -36,8 +36,8 @@ _MOST_REQUESTS = 1 << 20
 
 
 class Warmup:
-    """The samples of a final configuration. `directory` is the model's: data files are in its `warmup/`. `counted`:
-    whether the statistics show the executions, as Triton's do."""
+    """Makes the samples of a final configuration. `directory` is the model's: data files are in its `warmup/`.
+    `counted`: whether the statistics show the executions, as Triton's do."""
 
     def __init__(self, config: ModelConfig, directory: Path, rules: RequestRules, *, counted: bool = True) -> None:
         self.counted = counted
@@ -124,8 +124,8 @@ class Warmup:
 
 
 class WarmupRun:
-    """One instance's warmup. `execute` sends a payload to its stub, and says where it is recorded; `died` is the error
-    of a stub that answers no more.
+    """Runs the warmup of one instance. `execute` sends a payload to its stub, and says where it is recorded; `died` is
+    the error of a stub that answers no more.
 
     What is recorded comes here first: that is how the end of a call is noticed whose requests were all answered through
     their senders.

@@ -24,7 +24,7 @@ _TYPES = {int(datatype): datatype for datatype in DataType}
 
 
 class BlockReader:
-    """The tensors of one block of the stub's region."""
+    """Reads the tensors of one block of the stub's region."""
 
     def __init__(self, link: StubConnection, block: int | None) -> None:
         self._region = link.stub_region

@@ -18,8 +18,8 @@ MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
 
 
 class ExecutionEnvironments:
-    """The environments of one server. An archive is unpacked once for all models that name it, and again when it has
-    changed; then into another directory, because the version that still serves runs in the first.
+    """Keeps the environments of one server. An archive is unpacked once for all models that name it, and again when it
+    has changed; then into another directory, because the version that still serves runs in the first.
 
     Guarantees: `find` may be called from any thread; two models that name the same archive wait for one extraction.
     What was unpacked goes with `close`, at the latest with the process.

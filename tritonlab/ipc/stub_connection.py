@@ -28,8 +28,8 @@ _HELLO = NUMBER["HELLO"]
 
 
 class Answer:
-    """What may still come: the RESULT of a command. `lost` means the link ended first; else `failure`, or `value`,
-    which is of the answer's type in the COMMANDS table."""
+    """Stands for what may still come: the RESULT of a command. `lost` means the link ended first; else `failure`, or
+    `value`, which is of the answer's type in the COMMANDS table."""
 
     __slots__ = ("_event", "command", "failure", "lost", "value")
 

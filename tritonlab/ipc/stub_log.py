@@ -54,7 +54,7 @@ class LogRecord:
 
 
 class LogBook:
-    """The last records of a server."""
+    """Keeps the last records of a server."""
 
     def __init__(
         self,

@@ -41,7 +41,8 @@ class FormedBatch:
 
 @dataclass(frozen=True)
 class BatchPlace:
-    """A request in its batch. `shapes` are without the batch dimension; `queued` is when it came, nanoseconds."""
+    """Tells where a request stood in its batch. `shapes` are without the batch dimension; `queued` is when it came,
+    nanoseconds."""
 
     name: str
     batch: FormedBatch
@@ -112,7 +113,7 @@ def _room(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
 
 
 class BatchHistory(Instrument):
-    """The places of the last `keep` requests. `config_of` tells the batching rules of a model version."""
+    """Remembers the places of the last `keep` requests. `config_of` tells the batching rules of a model version."""
 
     def __init__(self, config_of: Callable[[str, int], BatchConfig], keep: int = 1000) -> None:
         self._config_of = config_of

@@ -115,7 +115,7 @@ class EnsembleScheduler:
 
 
 class EnsembleRun:
-    """One request of an ensemble, until its final response.
+    """Runs one request of an ensemble, until its final response.
 
     Guarantees: responses go out one at a time, in the order of the decisions, the final one last. Steps are started
     without the lock held. After the first error nothing is started any more; what still comes is dropped (rule 5.7.5).

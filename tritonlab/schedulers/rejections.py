@@ -15,8 +15,8 @@ from .response_order import ResponseOrder
 
 
 class Rejections:
-    """Of one model version. `stats` counts those that were cancelled or had no more time; `order` does not hold them
-    back."""
+    """Ends requests of one model version. `stats` counts those that were cancelled or had no more time; `order` does
+    not hold them back."""
 
     def __init__(
         self,

@@ -23,8 +23,8 @@ from .sequence_inputs import SequenceInputs
 
 @dataclass(frozen=True)
 class SchedulerServices:
-    """What any scheduler of a model version is given. `warn` gets what Triton would write into its log; `limiter` is
-    None where executions share no resources."""
+    """Holds what any scheduler of a model version is given. `warn` gets what Triton would write into its log; `limiter`
+    is None where executions share no resources."""
 
     clock: Clock
     instruments: Instruments

@@ -11,7 +11,8 @@ Id = int | str
 
 
 class Backlogged:
-    """A sequence without a slot. `expires` is the first of its requests' timeouts, None if none has one."""
+    """Holds what waits of a sequence without a slot. `expires` is the first of its requests' timeouts, None if none has
+    one."""
 
     __slots__ = ("expires", "last_seen", "queue", "sequence")
 

@@ -56,7 +56,7 @@ class Slot:
 
 
 class SequenceTable:
-    """The sequences of one model version. Times are nanoseconds and always the caller's."""
+    """Keeps the sequences of one model version. Times are nanoseconds and always the caller's."""
 
     def __init__(self, model: str, config: SequenceConfig) -> None:
         self.config = config

@@ -63,7 +63,7 @@ class Upward(Protocol):
 
 
 class Parts(NamedTuple):
-    """What a server is made of."""
+    """Lists what a server is made of."""
 
     clock: Clock
     instruments: Instruments

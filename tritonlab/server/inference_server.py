@@ -40,7 +40,8 @@ _EXPLAIN_SECONDS = 0.5
 
 
 class InferenceServer:
-    """The core behind every surface. Requests and model control may come from any thread."""
+    """Is the core behind every surface: it takes requests, and loads and unloads models. Requests and model control may
+    come from any thread."""
 
     def __init__(
         self,

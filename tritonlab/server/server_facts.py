@@ -14,7 +14,8 @@ from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
 
 class ServerFacts:
-    """Of one server. What is about one model raises NotFoundError, UnavailableError, InvalidArgumentError."""
+    """Tells the facts of one server. What is about one model raises NotFoundError, UnavailableError,
+    InvalidArgumentError."""
 
     def __init__(self, server_id: str, models: GlobalMap, metrics: ServerMetrics, execution: ExecutionOptions) -> None:
         self._server_id = server_id

@@ -21,8 +21,8 @@ class RequestInterrupted(KeyboardInterrupt):
 
 
 class ResponseIterator(Iterator[InferenceResponse]):
-    """The responses of one request, in order. An empty final response ends the iteration and is not yielded (rule
-    3.7.5).
+    """Yields the responses of one request, in order. An empty final response ends the iteration and is not yielded
+    (rule 3.7.5).
 
     The thread that waits in `next` reads the stub's answer itself, when nobody else does. `explain` says what a request
     waits for, where the wait is interrupted.

@@ -22,8 +22,8 @@ _KILLED = 5.0
 
 
 class Ending:
-    """One version that ends. `over` is set when it has: an interrupted `Thread.join` takes a thread that runs for one
-    that has ended (Python 3.11)."""
+    """Stands for one version that ends. `over` is set when it has: an interrupted `Thread.join` takes a thread that
+    runs for one that has ended (Python 3.11)."""
 
     def __init__(self, version: ModelVersion) -> None:
         self.version = version

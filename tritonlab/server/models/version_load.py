@@ -64,7 +64,7 @@ class ComposingVersion(Protocol):
 
 @dataclass(frozen=True)
 class LoadServices:
-    """What loading needs of the server."""
+    """Holds what loading needs of the server."""
 
     instances: InstanceServices[ModelInstance]
     timer: Timer
@@ -81,7 +81,7 @@ class LoadServices:
 
 @dataclass(frozen=True)
 class VersionParts:
-    """What a version runs on."""
+    """Lists what a version runs on."""
 
     config: ModelConfig
     labels: Labels
@@ -91,7 +91,7 @@ class VersionParts:
 
 
 class VersionLoad:
-    """One load of a version. `warn` gets what Triton writes into its log, and what it should."""
+    """Loads a version, once. `warn` gets what Triton writes into its log, and what it should."""
 
     def __init__(
         self, files: ModelFiles, version: int, services: LoadServices, stats: InferStats, warn: Callable[[str], None]
