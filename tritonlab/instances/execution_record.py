@@ -11,7 +11,7 @@ from .payload import Payload
 
 
 class ExecutionRecord:
-    """Counts the executions of one instance. `stats`: those of its model. `warmup`: what executes is nobody's request."""
+    """Counts the executions of one instance. `stats`: those of its model. `warmup`: they are nobody's requests."""
 
     def __init__(
         self,
