@@ -239,10 +239,7 @@ class Zygotes:
         _retire(old)
         found = family.grown.get(steps)
         if found is None:
-            parent = max(
-                (growth for growth in family.all() if steps[: len(growth.steps)] == growth.steps),
-                key=lambda growth: len(growth.steps),
-            )
+            parent = _nearest(family, steps)
             found = family.grown[steps] = Growth(steps, place)
             found.begun_with = len(parent.steps)
             self._begin(found, lambda: _grow_from(parent, found), lambda: self._grown(interpreter, family, found))
@@ -326,6 +323,12 @@ class Zygotes:
 
     def __repr__(self) -> str:
         return f"<Zygotes {list(self._zygotes())}>"
+
+
+def _nearest(family: Family, steps: Steps) -> Growth:
+    """Returns the growth that has made most of these imports, and no others."""
+    begun = (growth for growth in family.all() if steps[: len(growth.steps)] == growth.steps)
+    return max(begun, key=lambda growth: len(growth.steps))
 
 
 def _grow_from(parent: Growth, growth: Growth) -> Zygote:

@@ -17,7 +17,7 @@ from typing import Any
 from ...core.status import TritonError
 from ..authoring.workspace import Workspace
 from ..views.model_states import ModelStates
-from .comm_calls import CALLS, Answer
+from .comm_calls import CALLS, JsonAnswer
 from .comm_models import CellStates
 
 #: Changes when a message means something else than before; a window of another number says so and asks nothing.
@@ -84,7 +84,7 @@ class Windows:
             window.tell(models)
         return states.moving
 
-    def _answer(self, do: str, given: Mapping[str, Any]) -> Answer:
+    def _answer(self, do: str, given: Mapping[str, Any]) -> JsonAnswer:
         call = CALLS.get(do)
         if call is None:
             raise ValueError(f"tritonlab {_version()} knows no {do!r}")
@@ -94,10 +94,10 @@ class Windows:
 class Window:
     """One comm. `answer(do, given)` does what is asked and may raise."""
 
-    def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any]], Answer]) -> None:
+    def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any]], JsonAnswer]) -> None:
         self._comm = comm
         self._answer = answer
-        self._told: Answer = None
+        self._told: JsonAnswer = None
         # ipykernel 7.4 has the window's next message served where the kernel sent from last. With what the opening
         # message came with, that is the window's subshell, from whatever thread; else it would be the main thread, and
         # a question would wait for the cell that runs.
@@ -107,7 +107,7 @@ class Window:
     def send(self, content: Mapping[str, Any]) -> None:
         self._context.copy().run(self._comm.send, dict(content))
 
-    def tell(self, models: Answer) -> None:
+    def tell(self, models: JsonAnswer) -> None:
         """Sends the models if they are not as they were told last."""
         if models != self._told:
             self._told = models

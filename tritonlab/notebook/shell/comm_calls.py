@@ -16,13 +16,13 @@ from ..authoring.workspace import Workspace
 from .comm_overview import logs, overview
 
 #: What JSON can say.
-Answer = Any
+JsonAnswer = Any
 
 #: Where paths of the notebook's server begin, seen from the kernel: the notebook's directory, if nobody moved since.
 _START = Path.cwd()
 
 
-def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bool = False) -> Answer:
+def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bool = False) -> JsonAnswer:
     """Returns what `export` would do with each model, and with those that they need; nothing is written."""
     return {
         "directory": str(absolute(directory)),
@@ -49,7 +49,9 @@ def _plan_facts(plan: ExportPlan) -> dict[str, Any]:
     return {"path": str(plan.path), "exists": plan.path.exists(), "differs": plan.differs, **kinds}
 
 
-def _export(workspace: Workspace, model: str, directory: str, overwrite: bool = False, alone: bool = False) -> Answer:
+def _export(
+    workspace: Workspace, model: str, directory: str, overwrite: bool = False, alone: bool = False
+) -> JsonAnswer:
     """Writes the model, and those it needs, as a repository (`tritonlab.export`)."""
     report = export(workspace.server.model(model), directory, overwrite=overwrite, alone=alone)
     return {
@@ -71,7 +73,7 @@ def _export(workspace: Workspace, model: str, directory: str, overwrite: bool = 
     }
 
 
-def _load(workspace: Workspace, name: str) -> Answer:
+def _load(workspace: Workspace, name: str) -> JsonAnswer:
     """Loads a model from what was said last about it, or the model of that name in the repository
     (`tritonlab.load(name)`)."""
     if workspace.draft(name).loadable:
@@ -81,7 +83,7 @@ def _load(workspace: Workspace, name: str) -> Answer:
     return {"name": name, "state": workspace.server.model(name).state}
 
 
-def _unload(workspace: Workspace, name: str) -> Answer:
+def _unload(workspace: Workspace, name: str) -> JsonAnswer:
     """Starts unloading a model, without waiting (`server.unload(name, wait=False)`)."""
     if name not in workspace.names():
         raise NotFoundError(f"'{name}' is not a model of this notebook")
@@ -89,24 +91,24 @@ def _unload(workspace: Workspace, name: str) -> Answer:
     return {"name": name}
 
 
-def _stop(workspace: Workspace, name: str) -> Answer:
+def _stop(workspace: Workspace, name: str) -> JsonAnswer:
     """`workspace.stop_loading(name)`: ends a load, also that of the cell that runs; what served before goes on."""
     workspace.stop_loading(name)
     return {"name": name}
 
 
-def _kill(workspace: Workspace, name: str) -> Answer:
+def _kill(workspace: Workspace, name: str) -> JsonAnswer:
     """`server.kill(name)`: ends the processes that serve no more."""
     return {"name": name, "killed": workspace.server.kill(name)}
 
 
-def _cancel(workspace: Workspace, serial: int) -> Answer:
+def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
     """`server.cancel(serial)`: asks for the cancellation of a request in flight."""
     return {"serial": serial, "cancelled": workspace.server.cancel(serial)}
 
 
 #: name -> call(workspace, **what was given with it)
-CALLS: dict[str, Callable[..., Answer]] = {
+CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "plan": _plan,
     "export": _export,
     "load": _load,
