@@ -6,6 +6,7 @@ between the two sides, so that what else the machine does meets both.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import time
@@ -49,14 +50,13 @@ class PacedSide:
 
     def round(self, requests: int = RATE) -> None:
         times = []
-        pids = self._pids()
-        before = cpu_seconds(pids)
+        before = cpu_seconds(self._pids())
         due = time.perf_counter()
         for _ in range(requests):
             due += 1 / RATE
             time.sleep(max(0.0, due - time.perf_counter()))
             times.append(self._once())
-        self._cpu.append((cpu_seconds(pids) - before) / requests)
+        self._cpu.append(spent(before) / requests)
         self._rounds.append(times)
 
     def found(self) -> Paced:
@@ -137,10 +137,9 @@ def took(once: Callable[[], object]) -> Callable[[], float]:
 def idle(pid: int, seconds: float = 60) -> float:
     """Percent of a core that a server uses while nobody asks it anything."""
     time.sleep(5)  # it has come to rest then
-    pids = tree(pid)
-    before = cpu_seconds(pids)
+    before = cpu_seconds(tree(pid))
     time.sleep(seconds)
-    return (cpu_seconds(pids) - before) / seconds * 100
+    return spent(before) / seconds * 100
 
 
 def tree(root: int) -> list[int]:
@@ -148,7 +147,16 @@ def tree(root: int) -> list[int]:
     return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
 
 
-def cpu_seconds(pids: Sequence[int]) -> float:
-    """Processor time that the processes have used, to the nanosecond: Linux has a clock for each (`man
+def cpu_seconds(pids: Sequence[int]) -> dict[int, float]:
+    """Processor time that each process has used, to the nanosecond: Linux has a clock for each (`man
     clock_getcpuclockid`), while utime and stime of /proc count in steps of 10 ms."""
-    return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
+    found = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            found[pid] = time.clock_gettime((~pid << 3) | 2)
+    return found
+
+
+def spent(before: dict[int, float]) -> float:
+    """Seconds since then, of those that have not ended."""
+    return sum(now - before[pid] for pid, now in cpu_seconds(list(before)).items())
