@@ -66,3 +66,19 @@ class Outcome:
         """The outputs of the last response that has some."""
         found = [arrival.response.outputs for arrival in self.arrivals if arrival.response.outputs]
         return dict(found[-1]) if found else {}
+
+
+def addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:
+    """The same request to another model; `request` is as it was."""
+    return InferenceRequest(
+        name,
+        request.inputs,
+        model_version=version,
+        request_id=request.request_id,
+        correlation_id=request.correlation_id,
+        flags=request.flags,
+        priority=request.priority,
+        timeout=request.timeout,
+        requested_outputs=request.requested_outputs,
+        parameters=request.parameters,
+    )

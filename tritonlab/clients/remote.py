@@ -18,7 +18,7 @@ from ..core.status import InternalError, TritonError, UnavailableError
 from ..core.tensor import Tensor
 from .grpc_link import GrpcLink
 from .http_link import HttpLink
-from .outcome import Arrival, Outcome, Split
+from .outcome import Arrival, Outcome, Split, addressed
 
 Link = HttpLink | GrpcLink
 
@@ -96,7 +96,7 @@ class RemoteModel:
     def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Outcome:
         """Sends what `request` says to this model, and waits for all of its responses. An error of the server is in the
         outcome, and so are the server's own times, where it counts them and nobody else asks meanwhile."""
-        asked = _addressed(request, self.name, self.version)
+        asked = addressed(request, self.name, self.version)
         decoupled = self._decoupled() if decoupled is None else decoupled
         before = self._counted()
         arrivals: list[Arrival] = []
@@ -140,22 +140,6 @@ class RemoteModel:
 
     def __repr__(self) -> str:
         return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"
-
-
-def _addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:
-    """The same request to another model; `request` is as it was."""
-    return InferenceRequest(
-        name,
-        request.inputs,
-        model_version=version,
-        request_id=request.request_id,
-        correlation_id=request.correlation_id,
-        flags=request.flags,
-        priority=request.priority,
-        timeout=request.timeout,
-        requested_outputs=request.requested_outputs,
-        parameters=request.parameters,
-    )
 
 
 def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Split | None:

@@ -198,6 +198,22 @@ def test_an_answer_is_kept(playground: Playground, tmp_path: Path, monkeypatch: 
     assert GoldenSet().cases("m")[0].inputs["IN"].shape == (1, 1, 2)
 
 
+def test_what_was_sent_can_be_sent_again(playground: Playground, workspace: Workspace) -> None:
+    sent = playground.send({"IN": np.ones((1, 1, 2), np.float32)})
+    assert playground.replay(sent).same
+    options = ConfigOptions.of(max_batch_size=8, inputs="IN:FP32[-1,2]", outputs="OUT:FP32[-1,2]")
+    workspace.load("m", SOURCE.replace("* 2", "* 3"), options=options)
+    history = playground.other.history
+    history.choice.value = 0
+    assert "[[[2. 2.]]]" in playground.result.value
+    history.button.click()
+    for thread in threading.enumerate():
+        if thread.name == "playground compare":
+            thread.join(30)
+    assert "OUT" in playground.result.value and "largest difference 1 (0.33 relative)" in playground.result.value
+    assert "<th>then</th><th>now</th>" in playground.result.value
+
+
 def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
     options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
     playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.endpoints)

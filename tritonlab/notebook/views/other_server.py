@@ -1,13 +1,20 @@
-"""`Compare`: the form's request to this model, and to the model of the same name on another server."""
+"""`Compare` and `Replay`: the form's request to this model and to the model of its name on another server, or a request
+of before to the model as it is now."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...clients.comparison import Comparison, compare
+from ...clients.outcome import Outcome, addressed
 from ...clients.sending import ask
 from ...core.infer_request import InferenceRequest
+from ...core.status import TritonError
+from .comparison_view import comparison_html
+from .history import History
+from .result_view import outcomes_html
 
 if TYPE_CHECKING:
     from ...clients.remote import RemoteServer
@@ -58,10 +65,23 @@ def ask_both(model: Model, request: InferenceRequest, server: RemoteServer) -> C
     return compare(outcome, server.model(model.name).send(request, decoupled))
 
 
-class OtherServer:
-    """Whom to compare with, and the button. `press` is called with what was typed."""
+class SideBySide:
+    """Two answers to one request: of this model and of another server's, or of then and of now. `request` makes what
+    the form says, `say` shows HTML, `note` a sentence in a tone.
 
-    def __init__(self, widgets: Any, press: Callable[[str], object]) -> None:
+    Guarantees: a button returns at once; what waits does so in a thread of its own, one at a time.
+    """
+
+    def __init__(
+        self,
+        widgets: Any,
+        model: Model,
+        ports: Ports,
+        request: Callable[[], InferenceRequest],
+        say: Callable[[str], object],
+        note: Callable[[str, str], object],
+    ) -> None:
+        self._model, self._ports, self._request, self._say, self._note = model, ports, request, say, note
         self.target = widgets.Combobox(
             options=["HTTP", "gRPC"],
             description="other server",
@@ -71,5 +91,40 @@ class OtherServer:
         )
         self.button = widgets.Button(description="Compare", layout=widgets.Layout(width="88px"))
         self.button.tooltip = "Sends the request to both, and shows their answers side by side"
-        self.button.on_click(lambda button: press(self.target.value))
+        self.button.on_click(lambda button: self._in_thread(lambda: self.compare(self.target.value)))
+        self.history = History(
+            widgets,
+            lambda sent: say(outcomes_html([sent], finished=True)),
+            lambda sent: self._in_thread(lambda: self.replay(sent)),
+        )
         self.box = widgets.HBox([self.target, self.button])
+
+    def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
+        """Asks this model, and the one of its name on another server."""
+        server = find_server(target, self._ports, headers) if isinstance(target, str) else target
+        comparison = ask_both(self._model, self._request(), server)
+        self._say(comparison_html(comparison, ("this model", f"{server.protocol} {server.address}")))
+        return comparison
+
+    def replay(self, sent: Outcome) -> Comparison:
+        """Asks again what was asked before."""
+        request = addressed(sent.request, self._model.name, self._model.version)
+        comparison = compare(sent, ask(self._model, request))
+        self._say(comparison_html(comparison, ("then", "now")))
+        return comparison
+
+    def _in_thread(self, do: Callable[[], object]) -> None:
+        buttons = (self.button, self.history.button)
+
+        def run() -> None:
+            try:
+                do()
+            except (ValueError, TritonError) as problem:
+                self._note(str(problem), "bad")
+            finally:
+                for button in buttons:
+                    button.disabled = False
+
+        for button in buttons:
+            button.disabled = True
+        threading.Thread(target=run, name="playground compare", daemon=True).start()

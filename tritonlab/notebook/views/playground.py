@@ -18,13 +18,12 @@ from ...core.infer_request import InferenceRequest
 from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
-from .comparison_view import comparison_html
 from .copy_panel import CopyPanel
 from .following import follow
 from .form_keys import form_keys
 from .input_row import InputRow
 from .input_values import ValueProblem
-from .other_server import OtherServer, Ports, ask_both, find_server
+from .other_server import Ports, SideBySide
 from .request_form import RequestForm
 from .result_view import outcomes_html
 from .theme import STYLE
@@ -93,7 +92,9 @@ class Playground:
         self.many_button.on_click(lambda _: self._press(self.count.value))
         self.cancel_button.on_click(lambda _: self.cancel())
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
-        self.other = OtherServer(widgets, self._press_compare)
+        self.other = SideBySide(
+            widgets, self.model, self._ports, lambda: self._requests(1, {})[0], self._say, self._note
+        )
         self.keys = form_keys([*self.form.fields, self.count, self.other.target], lambda: self._press(1))
         self.keys.add_class("tl-keys-widget")
         self.copies = CopyPanel(widgets, self.copy_as)
@@ -101,7 +102,7 @@ class Playground:
         self.keep_button.tooltip = "Keep the last answer beside the notebook; it is asked again after every reload"
         self.keep_button.on_click(lambda _: self._press_keep())
         buttons = [self.send_button, self.many_button, self.count, self.cancel_button]
-        more = [self.other.box, self.copies.choice, self.keep_button]
+        more = [self.other.box, self.copies.choice, self.keep_button, self.other.history.box]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
@@ -154,11 +155,11 @@ class Playground:
 
         Raises ValueError for a field that cannot be read, TritonError where no server answers.
         """
-        server = find_server(target, self._ports, headers) if isinstance(target, str) else target
-        comparison = ask_both(self.model, self._requests(1, {})[0], server)
-        html = comparison_html(comparison, ("this model", f"{server.protocol} {server.address}"))
-        self.result.value = f"<div class='tl-panel'>{html}</div>"
-        return comparison
+        return self.other.compare(target, headers)
+
+    def replay(self, sent: Outcome) -> Comparison:
+        """Sends a request again, shows and returns how its answers differ from those of then."""
+        return self.other.replay(sent)
 
     def keep(self, name: str = "") -> Path:
         """Keeps the request that was answered last in the notebook's golden set; the file.
@@ -176,17 +177,8 @@ class Playground:
         except (ValueError, OSError) as problem:
             self._note(str(problem), "bad")
 
-    def _press_compare(self, target: str) -> None:
-        def ask() -> None:
-            try:
-                self.compare(target)
-            except (ValueError, TritonError) as problem:
-                self._note(str(problem), "bad")
-            finally:
-                self.other.button.disabled = False
-
-        self.other.button.disabled = True
-        threading.Thread(target=ask, name="playground compare", daemon=True).start()
+    def _say(self, html: str) -> None:
+        self.result.value = f"<div class='tl-panel'>{html}</div>"
 
     def cancel(self) -> None:
         """Asks to cancel what is in flight. A second call stops waiting: a model may never answer (rule 3.7.2)."""
@@ -211,8 +203,7 @@ class Playground:
         threading.Thread(target=self._follow, args=(sending,), name="playground follow", daemon=True).start()
 
     def _note(self, text: str, tone: str) -> None:
-        note = f"<div class='tl-note tl-{tone}-note' role='alert'>{escape(text)}</div>"
-        self.result.value = f"<div class='tl-panel'>{note}</div>"
+        self._say(f"<div class='tl-note tl-{tone}-note' role='alert'>{escape(text)}</div>")
 
     def _start(self, count: int, inputs: Mapping[str, Any] | None) -> Sending:
         requests = self._requests(count, inputs or {})
@@ -247,9 +238,11 @@ class Playground:
         html = outcomes_html(outcomes, finished=finished, hint=advice, waited=sending.waited, why=why)
         if trace:
             html += f"<div class='tl-value'>{escape(trace)}</div>"
-        self.result.value = f"<div class='tl-panel'>{html}</div>"
+        self._say(html)
         if finished:
             self._enable(True)
+            if len(outcomes) == 1:
+                self.other.history.add(outcomes[0])
 
     def _enable(self, ready: bool) -> None:
         self.send_button.disabled = self.many_button.disabled = not ready

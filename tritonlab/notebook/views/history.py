@@ -1,0 +1,78 @@
+"""What was sent from a form before, to be looked at, sent again, and compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...clients.outcome import Outcome
+from .model_facts import duration_text
+
+#: Requests that are kept, and bytes of the tensors of one: a larger one is not.
+MOST = 20
+MOST_BYTES = 16_000_000
+#: Of the choice that is none; None itself would leave the field blank.
+_NONE = -1
+
+
+class History:
+    """The last requests with their answers, the newest first. `show` is called with the one that a person chose,
+    `replay` with the one to be sent again."""
+
+    def __init__(
+        self,
+        widgets: Any,
+        show: Callable[[Outcome], object],
+        replay: Callable[[Outcome], object],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._show = show
+        self._replay = replay
+        self._now = now
+        self._count = 0
+        self.outcomes: list[tuple[str, Outcome]] = []
+        layout = widgets.Layout
+        self.choice = widgets.Dropdown(
+            description="History", options=[("History", _NONE)], layout=layout(width="230px", margin="2px 4px 2px 0")
+        )
+        self.choice.add_class("tl-quiet")
+        self.button = widgets.Button(description="Replay", disabled=True, layout=layout(width="88px"))
+        self.button.tooltip = "Send it again, and show its answers then and now side by side"
+        self.box = widgets.HBox([self.choice, self.button])
+        self.choice.observe(lambda change: self._choose(), names="value")
+        self.button.on_click(lambda button: self._press())
+
+    def add(self, outcome: Outcome) -> None:
+        """Keeps a request that has ended, if it is not the last one or too large."""
+        if (self.outcomes and self.outcomes[0][1].request is outcome.request) or _bytes(outcome) > MOST_BYTES:
+            return
+        self._count += 1
+        ended = "cancelled" if outcome.cancelled else "failed" if outcome.failed else "answered"
+        took = f" in {duration_text(outcome.total_ns / 1e9)}" if outcome.total_ns else ""
+        when = time.strftime("%H:%M:%S", time.localtime(self._now()))
+        self.outcomes.insert(0, (f"{self._count}: {when} {ended}{took}", outcome))
+        del self.outcomes[MOST:]
+        self.choice.options = [("History", _NONE), *((text, number) for number, (text, _) in enumerate(self.outcomes))]
+        self.choice.value = _NONE
+
+    def _chosen(self) -> Outcome | None:
+        number = self.choice.value
+        return None if number in (None, _NONE) else self.outcomes[number][1]
+
+    def _choose(self) -> None:
+        chosen = self._chosen()
+        self.button.disabled = chosen is None
+        if chosen is not None:
+            self._show(chosen)
+
+    def _press(self) -> None:
+        chosen = self._chosen()
+        if chosen is not None:
+            self._replay(chosen)
+
+
+def _bytes(outcome: Outcome) -> int:
+    tensors = [*outcome.request.inputs.values()]
+    tensors += [tensor for arrival in outcome.arrivals for tensor in arrival.response.outputs.values()]
+    return sum(tensor.byte_size for tensor in tensors)
