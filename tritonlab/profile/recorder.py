@@ -1,7 +1,9 @@
 """The recorder keeps what a server did last, for views, files and replays.
 
-It listens to hooks that are called once per execution, and to those of streams, failures and states, so that a request
-costs it about a microsecond: measured in `tests/benchmarks/recording.py`.
+It listens to hooks that are called once per execution, and to those of streams, failures and states. Its hook takes
+0.7 us of each request in batches of 16 and 2.4 us of a lone one when nothing else runs. In place, on two busy cores
+where an execution has emptied the caches, the kernel was measured to take 2 us more of 24 and 10 us more of 95
+(`tests/benchmarks/recording.py`). To collect what was heard and make rows of 128 executions at once was no quicker.
 """
 
 from __future__ import annotations
