@@ -143,4 +143,4 @@ def test_what_is_committed_reads_without_a_kernel() -> None:
     assert not [output for output in outputs if output.output_type == "error"]
     # a widget of a kernel that is gone shows as an error
     assert not [output for output in outputs if "application/vnd.jupyter.widget-view+json" in output.get("data", {})]
-    assert notebook.cells[0].source.startswith("# Quickstart")
+    assert notebook.cells[0].source.startswith("# How does a cell become a served model?")

@@ -40,7 +40,7 @@ class LoadingCard:
         self._of_config = of_config
         self._lock = threading.Lock()  # guards the next two
         self._over = False
-        self._shown = False
+        self._shown: LiveCard | None = None
         # a thread displays below the running cell only in the context of that cell
         context = contextvars.copy_context()
         self._timer = threading.Timer(_PATIENCE, context.run, (self._show_meanwhile,))
@@ -59,17 +59,19 @@ class LoadingCard:
             self._over = True
         report = self._workspace.report(self._name)
         kept = report is not None and report.error is not None and report.ready_at
-        if self._shown:
-            return  # it follows the model
-        if kept if error is not None else not self._quiet:
+        if self._shown is not None:
+            # it follows the model, but what a program that runs notebooks keeps of it must be true when the cell ends
+            self._shown.refresh()
+        elif kept if error is not None else not self._quiet:
             self._show()
 
     def _show_meanwhile(self) -> None:
         with self._lock:
             if not self._over and self._workspace.loading(self._name) is not None:
-                self._shown = True
-                self._show()
+                self._shown = self._show()
 
-    def _show(self) -> None:
+    def _show(self) -> LiveCard:
         describe = self._workspace.describe_error
-        LiveCard(self._workspace, self._name, describe, of_load=True, of_config=self._of_config).show()
+        card = LiveCard(self._workspace, self._name, describe, of_load=True, of_config=self._of_config)
+        card.show()
+        return card
