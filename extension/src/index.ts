@@ -1,11 +1,13 @@
 // The plugin: what it adds to JupyterLab and Notebook 7. Everything goes over one comm to the notebook's own kernel.
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
+import { IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { LabIcon } from "@jupyterlab/ui-components";
 
 import { addCommands, Commands } from "./commands.js";
+import { addHighlighting } from "./highlight.js";
 import { KernelLinks } from "./links.js";
 import { markCells } from "./marks.js";
 import { TritonPanel } from "./panel.js";
@@ -25,13 +27,15 @@ const plugin: JupyterFrontEndPlugin<void> = {
   description: "Triton models in the notebook: their states beside their cells, and their export.",
   autoStart: true,
   requires: [INotebookTracker],
-  optional: [ICommandPalette, ISettingRegistry, ILayoutRestorer],
+  optional: [ICommandPalette, ISettingRegistry, ILayoutRestorer, IEditorLanguageRegistry, IEditorExtensionRegistry],
   activate: (
     app: JupyterFrontEnd,
     tracker: INotebookTracker,
     palette: ICommandPalette | null,
     registry: ISettingRegistry | null,
     restorer: ILayoutRestorer | null,
+    languages: IEditorLanguageRegistry | null,
+    extensions: IEditorExtensionRegistry | null,
   ) => {
     const links = new KernelLinks(tracker);
     const settings = new Settings(registry);
@@ -42,6 +46,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const panel = new TritonPanel(links, { exportModel, loadExtension }, tritonIcon);
     app.shell.add(panel, "left", { rank: 520 });
     restorer?.add(panel, panel.id);
+    addHighlighting(app, tracker, languages, extensions);
   },
 };
 

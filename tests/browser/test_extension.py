@@ -260,3 +260,32 @@ def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any
 
 
 IDLE = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
+
+
+CONFIG = """%%triton_config echo
+max_batch_size: 8  # rows
+dynamic_batching { max_queue_delay_microseconds: 500 }
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> None:
+    open_notebook(lab, f"colours_{theme}", [ECHO, CONFIG, "x = 1  # a comment"], theme)
+    line = lab.cell(0).locator(".tritonlab-line")
+    assert line.locator(".tritonlab-word-name").inner_text() == "echo"
+    assert "".join(line.locator(".tritonlab-word-option").all_inner_texts()) == "--input--output"
+    code = "window.jupyterapp.shell.currentWidget.content.widgets.map(c => c.model.mimeType)"
+    lab.page.wait_for_function(f"() => {code}[1] === 'text/x-pbtxt'")
+    assert lab.page.evaluate(code)[2] == "text/x-ipython"
+
+    def colour(words: str) -> Any:
+        script = "element => getComputedStyle(element).color"
+        return lab.cell(1).locator(".cm-line span", has_text=words).first.evaluate(script)
+
+    assert len({colour("max_batch_size"), colour("8"), colour("# rows")}) == 3
+    lab.shot(f"ext_colours_{theme}")
+    (lab.jupyter.notebooks / "config.pbtxt").write_text(CONFIG.partition("\n")[2])
+    lab.page.evaluate("window.jupyterapp.commands.execute('docmanager:open', {path: 'config.pbtxt'})")
+    lab.page.locator(".jp-FileEditor .cm-line span", has_text="max_batch_size").wait_for()
+    lab.shot(f"ext_pbtxt_file_{theme}")
+    assert lab.errors == []
