@@ -152,7 +152,7 @@ def limit_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
     for what in ("descriptors", "threads"):
         yield limited("", what, grown[what], "none", grown[what] <= 0)
     taken = loop.first_cell()
-    yield limited("new kernel: %load_ext and the first cell -> READY", "s", taken, "<= 0.35 s", taken <= 0.35)
+    yield limited("new kernel: first cell after %load_ext -> READY", "s", taken, "<= 0.35 s", taken <= 0.35)
     if loop.has_torch():
         authors = loop.Authors(real)
         taken = loop.restart(authors, "torch")
