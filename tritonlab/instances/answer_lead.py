@@ -7,7 +7,7 @@ from threading import get_ident
 from time import perf_counter
 
 from ..core.infer_request import InferenceRequest
-from ..ipc.spin import PATIENCE, SPIN_US, AnswerPace, SpinBudget
+from ..ipc.spin import PATIENCE, AnswerPace, SpinBudget
 from ..ipc.stub_link import StubLink
 
 
@@ -26,7 +26,7 @@ class AnswerLead:
     def keep(self, request: InferenceRequest) -> None:
         """Keeps the answer for this thread, if that waits for it: the stub may have answered before the call that sends
         the batch returns, and the link reader would have been woken for it."""
-        if request.waiter and request.waiter == get_ident() and self.quick and self._link.hold():
+        if request.waiter == get_ident() and self.quick and self._link.hold():
             request.waiter, request.kept = 0, self
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
@@ -40,10 +40,6 @@ class AnswerLead:
         led = link.lead(lambda: budget.blocks(key) or done(), spin=spin, timeout=None if patient else PATIENCE)
         pace.end(perf_counter())
         return led
-
-    def executed_in(self, ns: int) -> None:
-        """An `execute` call took so long."""
-        self.quick = ns < SPIN_US * 1000
 
     def wait_for_another(self, waits: bool) -> None:
         """`execute` waits for another model's answer now, or goes on: meanwhile it needs no core."""

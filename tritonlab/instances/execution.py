@@ -12,7 +12,7 @@ from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.status import InvalidArgumentError, ModelError, TritonError
 from ..ipc.block_reader import BlockReader
-from ..ipc.spin import STUB_SPIN_US
+from ..ipc.spin import SPIN_US, STUB_SPIN_US
 from ..ipc.stub_link import RESCHEDULED, Executed, PackedBatch, SharedMemoryError, StubLink
 from .answer_lead import AnswerLead
 from .execution_record import ExecutionRecord
@@ -117,7 +117,7 @@ class StubExecutor:
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self._plan.name, execution.batch_id, payload.requests, now)
         if packed is not None:
-            if self._leader is not None:
+            if payload.requests[0].waiter and self._leader is not None:
                 self._leader.keep(payload.requests[0])
             try:
                 stub.link.execute(execution.batch_id, packed, STUB_SPIN_US if services.spin.allowed else 0)
@@ -154,7 +154,7 @@ class StubExecutor:
         if execution is None or ident != execution.batch_id:
             raise ValueError(f"batch {ident} is not in execution")
         self.stub.process.drain_output()
-        self.lead.executed_in(executed.infer_ns)
+        self.lead.quick = executed.infer_ns < SPIN_US * 1000
         times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
         if executed.failure is not None:
             self._fail(execution, failure_of(executed.failure, self.stub.last_lines()), times)
