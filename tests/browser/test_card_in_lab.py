@@ -195,3 +195,18 @@ def test_a_saved_notebook_says_what_was(lab: Any) -> None:
     assert "displaying widget" not in text and "VBox" not in text
     assert lab.cell(1).locator(".jp-OutputArea button:visible").count() == 0
     lab.shot("card_without_kernel", still)
+
+
+def test_a_second_view_of_the_output_follows_too(lab: Any) -> None:
+    lab.jupyter.write("views.ipynb", ["%load_ext tritonlab", QUICK])
+    lab.open("views.ipynb")
+    lab.run(0)
+    lab.run(1)
+    reaches(lab, 1, "READY")
+    lab.page.evaluate("() => window.jupyterapp.commands.execute('notebook:create-output-view')")
+    second = lab.page.locator(".jp-LinkedOutputView .tl-live .tl-card")
+    second.and_(lab.page.locator("[data-state=READY]")).wait_for()
+    button(lab.page.locator(".jp-LinkedOutputView"), "Unload").click()
+    second.and_(lab.page.locator("[data-state=UNLOADED]")).wait_for()
+    reaches(lab, 1, "UNLOADED")
+    assert not lab.page.locator(".jp-LinkedOutputView .tl-static .tl-card").is_visible()
