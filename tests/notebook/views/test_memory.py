@@ -44,12 +44,10 @@ def test_the_regions_of_an_instance_and_its_process_are_measured(lab: Lab) -> No
     size = r"[\d.]+ MiB"
     words = rf"  memory_0_0  shared {size} for inputs \({size} in use\), {size} for outputs; resident {size}"
     assert re.fullmatch(words, line)
-    view.heard({"do": "open", "known": {}})
     message, _ = view.news()
     assert message is not None
     assert {row["name"] for row in message["rows"]} == {"inputs", "inputs_used", "outputs", "resident"}
     assert (message["families"]["resident"][0], message["warnings"]) == ("bytes", [])
-    view.heard({"do": "close"})
     lab.server.unload(model)
     assert repr(view) == "Memory of memory: no instance runs."
 

@@ -87,7 +87,6 @@ def test_series_without_end_do_not_fill_the_memory() -> None:
 
 def test_the_browser_gets_what_it_does_not_have(recording: Recording) -> None:
     view = Metrics(recording, "add")
-    view.heard({"do": "open", "known": {}})
     message, buffers = view.news()
     assert message is not None
     assert [(row["name"], row["number"], row["at"]) for row in message["rows"]] == [
@@ -101,11 +100,10 @@ def test_the_browser_gets_what_it_does_not_have(recording: Recording) -> None:
     message, buffers = view.news()
     assert message is not None
     assert [(row["number"], row["at"]) for row in message["rows"]] == [(1, 5)]
-    view.heard({"do": "open", "known": {"epoch": message["epoch"], "rows": {"0": 5, "1": 3}}})
+    view._resume({"epoch": message["epoch"], "rows": {"0": 5, "1": 3}})
     message, _ = view.news()
     assert message is not None
     assert [(row["number"], row["at"]) for row in message["rows"]] == [(1, 3)]
-    view.heard({"do": "close"})
 
 
 def test_the_view_shows_what_prometheus_scrapes(lab: Lab) -> None:

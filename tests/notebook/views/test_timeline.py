@@ -123,11 +123,9 @@ def test_a_model_in_service_is_seen_as_it_is(lab: Lab) -> None:
     view = model.view()
     ones = np.ones((1, 4), np.float32)
     model(INPUT0=ones, INPUT1=ones)
-    view.heard({"do": "open", "known": {}})
     message, buffers = view.news()
     assert message["live"] == {"waiting": [], "waiting_count": 0, "running": []}
     assert len(buffers) == 2
-    view.heard({"do": "close"})
     lab.server.unload(model)
     assert "1 request in 1 batch" in repr(view)  # and still when it is gone
     view.news()
