@@ -24,6 +24,8 @@ Link = HttpLink | GrpcLink
 
 #: Seconds that a server has to say which protocol it speaks.
 _FIND_SECONDS = 3.0
+#: Seconds that the counters of a request that was answered are waited for.
+_SETTLE_SECONDS = 0.2
 
 
 def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
@@ -108,7 +110,7 @@ class RemoteModel:
                 error = error or response.error
         except TritonError as problem:
             error = problem
-        return Outcome(asked, tuple(arrivals), error, _split(before, self._counted()))
+        return Outcome(asked, tuple(arrivals), error, _split(before, self._counted_after(before)))
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """One request, one answer. Raises the server's TritonError."""
@@ -137,6 +139,17 @@ class RemoteModel:
         except (TritonError, KeyError, ValueError):
             return None
         return dict(found["inference_stats"])
+
+    def _counted_after(self, before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """The counters once they have moved: Triton counts a request after it has answered it."""
+        after = self._counted() if before is not None else None
+        end = time.monotonic() + _SETTLE_SECONDS
+        while before is not None and after is not None and time.monotonic() < end:
+            if _moved(before, after, "queue", "count") or _moved(before, after, "fail", "count"):
+                break
+            time.sleep(0.01)
+            after = self._counted()
+        return after
 
     def __repr__(self) -> str:
         return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"
