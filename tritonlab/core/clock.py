@@ -11,11 +11,11 @@ class Clock(Protocol):
     implementation."""
 
     def now(self) -> int:
-        """Monotonic nanoseconds."""
+        """Returns monotonic nanoseconds, for durations and deadlines."""
         ...
 
     def wall(self) -> int:
-        """Nanoseconds since the epoch, for what a person or client reads."""
+        """Returns nanoseconds since the epoch, for times that a person or client reads."""
         ...
 
 

@@ -9,7 +9,8 @@ from numpy.typing import DTypeLike
 
 
 class DataType(enum.IntEnum):
-    """Numbers as in `model_config.proto`; `name` is the protocol's word (`FP32`, `BYTES`)."""
+    """Names a tensor's datatype. The numbers are those of `model_config.proto`; `name` is the protocol's word (`FP32`,
+    `BYTES`)."""
 
     INVALID = 0
     BOOL = 1
@@ -29,22 +30,22 @@ class DataType(enum.IntEnum):
 
     @property
     def byte_size(self) -> int:
-        """Bytes of one element; 0 for BYTES, whose elements have a length each."""
+        """Returns the bytes of one element; 0 for BYTES, whose elements each have their own length."""
         return _BYTE_SIZE[self]
 
     @property
     def config_name(self) -> str:
-        """`TYPE_FP32`, `TYPE_STRING`: the word used in config.pbtxt."""
+        """Returns the word that config.pbtxt uses: `TYPE_FP32`, `TYPE_STRING`."""
         return "TYPE_STRING" if self is DataType.BYTES else "TYPE_" + self.name
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The numpy dtype of the elements as they lie in memory: uint16 bit patterns for BF16, object for BYTES."""
+        """Returns the numpy dtype of the elements in memory: uint16 bit patterns for BF16, object for BYTES."""
         return _NUMPY[self]
 
     @staticmethod
     def from_numpy(dtype: DTypeLike) -> DataType:
-        """The datatype of an array of `dtype`; INVALID if Triton has none. BF16 cannot come from numpy (rule 1.6.5)."""
+        """Returns the datatype of an array of `dtype`; INVALID if Triton has none. numpy has no BF16 (rule 1.6.5)."""
         dtype = np.dtype(dtype)
         native = _FROM_NUMPY.get(dtype)
         if native is not None:
@@ -53,7 +54,7 @@ class DataType(enum.IntEnum):
 
     @staticmethod
     def from_config_name(name: str) -> DataType:
-        """`TYPE_FP32` -> FP32. Raises KeyError for an unknown word."""
+        """Returns FP32 for `TYPE_FP32`, and so on. Raises KeyError for an unknown word."""
         return DataType.BYTES if name == "TYPE_STRING" else DataType[name.removeprefix("TYPE_")]
 
 

@@ -16,7 +16,8 @@ _log = logging.getLogger(__name__)
 
 
 def deliver(request: InferenceRequest, response: InferenceResponse, instruments: Instruments, clock: Clock) -> None:
-    """Hands the response to the client; the final one ends the request. A client's callback that raises is logged."""
+    """Hands the response to the client; a final response ends the request. An error that the client's callback raises
+    is logged."""
     final = response.final
     if not final:
         request.responded = clock.now()
@@ -37,12 +38,12 @@ def deliver(request: InferenceRequest, response: InferenceResponse, instruments:
 def deliver_error(
     request: InferenceRequest, version: int, error: TritonError, instruments: Instruments, clock: Clock
 ) -> None:
-    """Ends the request with the error."""
+    """Ends the request with `error`: its client gets a final response that carries it."""
     deliver(request, error_response(request, version, error), instruments, clock)
 
 
 def error_response(request: InferenceRequest, version: int, error: TritonError) -> InferenceResponse:
-    """The final response that says why the request failed."""
-    # an exception of its own: one that several threads raise mixes their frames
+    """Returns the final response that says why the request failed."""
+    # Each response gets its own exception object: if several threads raised one object, its traceback would mix them.
     own = copy.copy(error)
     return InferenceResponse(request.model_name, version, request.request_id, error=own, final=True)

@@ -1,4 +1,4 @@
-"""The structure of an ensemble's graph, checked before any composing model is looked at (rule 5.7.2)."""
+"""These checks examine the structure of an ensemble's graph before any composing model is looked at (rule 5.7.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .model_config import ConfigError, ModelConfig
 
 @dataclass
 class _Tensor:
-    """One ensemble tensor: a node of the graph. `sources`: what the step that writes it reads."""
+    """Is one ensemble tensor, a node of the graph. `sources` are the tensors that the step which writes it reads."""
 
     written: bool = False
     sources: list[str] = field(default_factory=list)
@@ -17,7 +17,8 @@ class _Tensor:
 
 
 def validate_ensemble(config: ModelConfig) -> None:
-    """Raises ConfigError; stray quotes in the texts are Triton's."""
+    """Raises ConfigError if the ensemble's steps and tensors do not form a valid graph. Stray quotes in the texts are
+    Triton's."""
     name = config.name
     if config.platform != "ensemble":
         raise ConfigError(f"ensemble scheduling cannot be set for model '{name}' whose platform is not ensemble")
@@ -78,7 +79,7 @@ def _check_data_flow(config: ModelConfig, graph: dict[str, _Tensor]) -> None:
 
 
 def _reachable(config: ModelConfig, graph: dict[str, _Tensor]) -> set[str]:
-    """The tensors that will exist, given the ensemble's inputs."""
+    """Returns the names of the tensors that will exist once the ensemble's inputs are given."""
     ready = {tensor.name for tensor in config.input}
     waiting = list(ready)
     while waiting:
@@ -90,7 +91,8 @@ def _reachable(config: ModelConfig, graph: dict[str, _Tensor]) -> set[str]:
 
 
 def _missing_source(name: str, graph: dict[str, _Tensor], ready: set[str]) -> str:
-    """The tensor nobody writes that keeps `name` from being written, however far upstream; empty for a mere cycle."""
+    """Returns the tensor, however far upstream, that no step writes and that `name` therefore waits for; an empty text
+    if `name` only waits in a cycle."""
     seen: set[str] = set()
     stack = [name]
     while stack:

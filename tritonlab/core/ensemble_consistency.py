@@ -1,7 +1,7 @@
 """These checks compare an ensemble, when it is loaded, with the models its steps name (rules 5.7.3 and 5.7.7).
 
 Triton compares each use of an ensemble tensor with the first one it meets: the ensemble's own inputs and outputs,
-then the steps in their order. `connections` gives all of them, with what is wrong, for people and views;
+then the steps in their order. `connections` lists every use, with what is wrong with it, for views;
 `check_composing_models` raises the first problem in Triton's words.
 """
 
@@ -17,26 +17,29 @@ from .model_config_rules import is_decoupled, step_model
 
 @dataclass(frozen=True)
 class ComposingModel:
-    """Holds what a load knows of a model that a step names. `configs`: the final configurations of the versions that
-    serve; `failure`: why there are none, as its own load was answered, without what stands before the first version."""
+    """Holds what a load knows of a model that a step names. `configs` are the final configurations of its READY
+    versions, by version. If there are none, `failure` is the error of that model's own load, from its first version
+    on."""
 
     configs: Mapping[int, ModelConfig] = field(default_factory=dict)
     failure: str = ""
     is_ensemble: bool = False
 
     def config(self, version: int = -1) -> ModelConfig:
-        """Returns the configuration of the version a step asks for. Raises KeyError."""
+        """Returns the configuration of the version a step asks for (-1: the latest). Raises KeyError if it is not
+        there."""
         return self.configs[max(self.configs) if version == -1 else version]
 
 
 @dataclass(frozen=True)
 class StepConnection:
-    """Says of one entry of a step's input or output map what it connects. `shape`: what the model says, the batch
-    dimension as -1 first where it batches; `problem`: why it does not fit, in Triton's words, or empty."""
+    """Describes what one entry of a step's input or output map connects. `shape` is the tensor's shape in the model's
+    configuration, with -1 first for the batch dimension if the model batches. `problem` says in Triton's words why the
+    two ends do not fit; it is empty if they do."""
 
     step: int
     model: str
-    kind: str  # `input` or `output`, of the model
+    kind: str  # whether the entry is an `input` or an `output` of the model
     name: str
     tensor: str
     datatype: str
@@ -46,7 +49,7 @@ class StepConnection:
 
 @dataclass(frozen=True)
 class _Use:
-    """An ensemble tensor as the first model that uses it describes it."""
+    """Holds how the first model that uses an ensemble tensor describes it."""
 
     model: str
     datatype: str
@@ -61,9 +64,11 @@ class _Use:
 
 
 def check_composing_models(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
-    """`models`: what is known of each composing model, by name; one that is missing does not exist.
+    """Raises ConfigError if a step does not fit its model; a client reads the text after `load failed for model '<e>':
+    `.
 
-    Raises ConfigError with the text a client reads behind `load failed for model '<e>': `.
+    `models` holds what is known of each composing model, by name; a name that is missing is a model that does not
+    exist.
     """
     _check_availability(config, models)
     for _, problem in _examine(config, models):
@@ -73,13 +78,13 @@ def check_composing_models(config: ModelConfig, models: Mapping[str, ComposingMo
 
 
 def connections(config: ModelConfig, models: Mapping[str, ComposingModel]) -> list[StepConnection]:
-    """Every entry of the steps' maps, whose models must all be there."""
+    """Returns one connection for each entry of the steps' maps. All of the models must be there."""
     return [found for found, _ in _examine(config, models) if found is not None]
 
 
 def complete_ensemble(config: ModelConfig, models: Mapping[str, ComposingModel]) -> ModelConfig:
-    """The configuration that is served: decoupled if and only if a composing model is, whatever it says itself (rule
-    5.7.7)."""
+    """Returns the configuration that is served: an ensemble is decoupled if and only if a composing model is, whatever
+    its own configuration says (rule 5.7.7)."""
     filled = ModelConfig()
     filled.CopyFrom(config)
     steps = config.ensemble_scheduling.step
@@ -111,7 +116,7 @@ def _check_availability(config: ModelConfig, models: Mapping[str, ComposingModel
 
 
 def _examine(config: ModelConfig, models: Mapping[str, ComposingModel]) -> Iterator[tuple[StepConnection | None, str]]:
-    """Connections and problems, in the order in which Triton looks."""
+    """Yields connections and problems in the order in which Triton looks at them."""
     known = {tensor.name: _Use.of(config.name, config, tensor, reshaped=True) for tensor in config.input}
     known.update((tensor.name, _Use.of(config.name, config, tensor, reshaped=True)) for tensor in config.output)
     about = f"in ensemble {config.name}, "
@@ -159,7 +164,8 @@ def _connection(
 
 
 def _difference(first: _Use, second: _Use) -> str:
-    """Shapes fit with or without the batch dimension: a batching model may stand behind one that is not."""
+    """Returns what differs between two uses of a tensor, or an empty text. Shapes may fit with or without the batch
+    dimension, because a batching model may follow one that does not batch."""
     if first.datatype != second.datatype:
         return (
             f"inconsistent data type: {first.datatype} is inferred from model {first.model} while {second.datatype} "
@@ -178,9 +184,9 @@ def _fit(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 
 
 def _check_origins(config: ModelConfig, models: Mapping[str, ComposingModel]) -> None:
-    """What a decoupled step answers comes any number of times: a step, or the response, cannot join it with tensors
-    that come another number of times."""
-    #: ensemble tensor -> the decoupled step whose responses it comes with, -1 for the request itself
+    """Raises ConfigError if a step, or the ensemble's response, joins tensors that come different numbers of times: a
+    decoupled step may answer any number of times, other steps answer once."""
+    #: ensemble tensor -> the number of the decoupled step whose responses carry it; -1 if it comes once per request
     origin = {tensor.name: -1 for tensor in config.input}
     waiting = dict(enumerate(config.ensemble_scheduling.step))
     mixed = f"in ensemble {config.name}, step of model '{config.name}' receives inputs originated from different "
@@ -195,6 +201,6 @@ def _check_origins(config: ModelConfig, models: Mapping[str, ComposingModel]) ->
             decoupled = is_decoupled(models[step_model(step)].config(step.model_version))
             origin.update(dict.fromkeys(step.output_map.values(), number if decoupled else origins.pop()))
         if not ready:
-            break  # a circle of tensors that no output needs; refused at poll (rule 5.7.2)
+            break  # a cycle that no output needs; the poll has refused it (rule 5.7.2)
     if len({origin[tensor.name] for tensor in config.output if tensor.name in origin}) > 1:
         raise ConfigError(mixed)

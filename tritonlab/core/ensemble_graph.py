@@ -20,10 +20,11 @@ from .tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Input `name` of a step's model, or an output of the ensemble, read from ensemble tensor `tensor`.
+    """Says that input `name` of a step's model, or output `name` of the ensemble, is read from ensemble tensor
+    `tensor`.
 
-    `batch`: 1 if the reader batches and the writer does not, -1 the other way round, else 0. `dims`: the reader's.
-    `reshape`: the shape that an output of the ensemble has before it gets `dims` (rule 5.4.6).
+    `batch` is 1 if the reader batches and the writer does not, -1 the other way round, else 0. `dims` are the reader's.
+    `reshape` is the shape that an output of the ensemble has before it gets `dims` (rule 5.4.6).
     """
 
     name: str
@@ -33,7 +34,7 @@ class Reading:
     reshape: tuple[int, ...] | None = None
 
     def read(self, tensor: Tensor) -> Tensor:
-        """The tensor as the reader gets it: another header over the same data, where the shape changes."""
+        """Returns the tensor with the reader's shape: the same object, or a new header over the same data."""
         shape = self._shape(tensor.shape)
         if shape is tensor.shape:
             return tensor
@@ -52,14 +53,14 @@ class Reading:
         batch = shape[: len(shape) - len(self.reshape)]
         own = shape[len(batch) :]
         if len(batch) > 1 or not matches(own, self.reshape):
-            return shape  # the client gets what the model gave, as from any model
+            return shape  # An output that does not fit its dims reaches the client unchanged, as from any model.
         return (*batch, *reshaped(own, self.reshape, self.dims))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. `reads`: the ensemble tensors it waits for. `outputs`: of its model, to ensemble tensors. `requested`:
-    the outputs it asks its model for, empty for all of them."""
+    """Is one step of an ensemble. `reads` are the ensemble tensors it waits for. `outputs` maps its model's outputs to
+    ensemble tensors. `requested` are the outputs it asks its model for; empty means all."""
 
     number: int
     model_name: str
@@ -76,13 +77,13 @@ class Step:
 
 @dataclass(frozen=True)
 class EnsembleGraph:
-    """The steps of a complete configuration (`ensemble_consistency.complete_ensemble`)."""
+    """Holds the steps of an ensemble whose configuration is complete (`ensemble_consistency.complete_ensemble`)."""
 
     name: str
     steps: tuple[Step, ...]
     #: ensemble tensor -> the steps that wait for it
     readers: dict[str, tuple[Step, ...]]
-    #: ensemble tensor -> the step that writes it, and its model's name for it; inputs have none
+    #: ensemble tensor -> the step that writes it, and that model's name for it; the ensemble's inputs are not in it
     writers: dict[str, tuple[Step, str]]
     outputs: dict[str, Reading]
     inputs: tuple[str, ...]
@@ -92,7 +93,7 @@ class EnsembleGraph:
 
     @staticmethod
     def of(config: ModelConfig, find: Callable[[str, int], ModelConfig]) -> EnsembleGraph:
-        """`find`: the final configuration of a composing model, by name and version (-1: the latest)."""
+        """Builds the graph. `find(name, version)` returns a composing model's final configuration (-1: the latest)."""
         models = [find(step_model(step), step.model_version) for step in config.ensemble_scheduling.step]
         batches = dict.fromkeys((tensor.name for tensor in config.input), config.max_batch_size > 0)
         for step, model in zip(config.ensemble_scheduling.step, models, strict=True):
@@ -115,12 +116,12 @@ class EnsembleGraph:
             inputs=tuple(tensor.name for tensor in config.input),
             optional_inputs=tuple(tensor.name for tensor in config.input if tensor.optional),
             decoupled=is_decoupled(config),
-            # the field came with 25.11; older definitions of the message do not have it
+            # Definitions of the message older than 25.11 do not have the field.
             max_inflight_requests=int(getattr(scheduling, "max_inflight_requests", 0)),
         )
 
     def needed(self, outputs: Iterable[str]) -> frozenset[int]:
-        """The numbers of the steps that `outputs` of the ensemble depend on: the others are not run (rule 5.7.12)."""
+        """Returns the numbers of the steps that `outputs` depend on; the others are not run (rule 5.7.12)."""
         found: set[int] = set()
         waiting = list(outputs)
         while waiting:
@@ -131,7 +132,7 @@ class EnsembleGraph:
         return frozenset(found)
 
     def origin(self, tensor: str) -> str:
-        """Says for people where an ensemble tensor comes from."""
+        """Returns a phrase for people that says which step writes an ensemble tensor."""
         written = self.writers.get(tensor)
         return "an input of the ensemble" if written is None else f"{written[1]} of {written[0]}"
 
@@ -147,7 +148,7 @@ def _step(number: int, step: Any, model: ModelConfig, batches: dict[str, bool]) 
             _reading(key, value, inputs[key], model, batches) for key, value in sorted(step.input_map.items())
         ),
         outputs=outputs,
-        # naming all of them would cost the check of each request its short way
+        # Naming all of them would take each request off the fast path of its check.
         requested=() if outputs.keys() >= {tensor.name for tensor in model.output} else tuple(outputs),
         decoupled=is_decoupled(model),
         reads=frozenset(step.input_map.values()),

@@ -1,10 +1,10 @@
-"""`ExecuteTimes` says what one execution took."""
+"""`ExecuteTimes` says how long the parts of one execution took."""
 
 from __future__ import annotations
 
 
 class ExecuteTimes:
-    """Nanoseconds one `execute` took: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
+    """Holds the nanoseconds of one `execute`: marshalling in, the call in the stub, marshalling out (rule 3.11.3)."""
 
     __slots__ = ("compute_infer", "compute_input", "compute_output")
 

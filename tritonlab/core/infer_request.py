@@ -1,4 +1,4 @@
-"""One inference request: what the client asked, and how far it has come."""
+"""`InferenceRequest` holds what the client asked and how far the request has come."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ResponseCallback = Callable[["InferenceRequest", InferenceResponse], None]
 
 
 class Leadable(Protocol):
-    """What the executor of a request offers to who waits for it (`instances.answer_lead.AnswerLead`)."""
+    """Lets the thread that waits for a request read its answer itself (`instances.answer_lead.AnswerLead`)."""
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
-        """Lets the caller read the stub's answers until `done()`, or only while polling for them is worth it; False if
-        another thread reads them already."""
+        """Reads the stub's answers on the caller's thread until `done()`. Returns False if another thread reads them
+        already. Without `patient` it also returns once polling for them is no longer worth it."""
         ...
 
 
@@ -41,7 +41,7 @@ class RequestEvent(enum.IntEnum):
     RELEASE = 3
 
 
-#: Any pair that is not here is a defect of ours and raises.
+#: A pair of state and event that is not here is a defect of the server and raises.
 TRANSITIONS = {
     (RequestState.INITIALIZED, RequestEvent.ENQUEUE): RequestState.PENDING,
     (RequestState.INITIALIZED, RequestEvent.EXECUTE): RequestState.EXECUTING,
@@ -54,14 +54,13 @@ TRANSITIONS = {
 
 
 class InferenceRequest:
-    """Carries what a client asked on its way through the server. Slots, no locks: one owner at a time, handed on by the
-    schedulers.
+    """Carries what a client asked through the server. It has no lock: it has one owner at a time, and the schedulers
+    hand it on.
 
     `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by
-    policy.
-    `correlation_id` is an int or a string. `requested_outputs` empty means all. Times are `Clock.now()` nanoseconds.
-    `on_response` is called once per response, from any thread, the last one with `final`; it must not block. Who
-    sends a request sets it before; who stands between the two pushes a callback of its own.
+    policy. `correlation_id` is an int or a string. `requested_outputs` empty means all. Times are `Clock.now()`
+    nanoseconds. `on_response` is called once per response, from any thread, the last one with `final`; it must not
+    block. The sender sets it before sending; code between client and model pushes a callback of its own (`push`).
     """
 
     __slots__ = (
@@ -92,7 +91,7 @@ class InferenceRequest:
         "wrapped",
     )
 
-    #: whether this is a NullRequest
+    #: True in a NullRequest
     null: ClassVar[bool] = False
 
     def __init__(
@@ -121,39 +120,41 @@ class InferenceRequest:
         self.requested_outputs = requested_outputs
         self.parameters = parameters
         self.on_response = on_response
-        #: what stood below the callbacks that were pushed: (callback, the same for those before), None without any
+        #: linked list of the callbacks below the pushed one: (callback, the rest of the list); None if none was pushed
         self.wrapped: tuple[ResponseCallback | None, Any] | None = None
         self.batch_size = 1
         self.cancelled = False
-        #: hears of `cancel`: an ensemble's request hands it on to its steps
+        #: called by `cancel`: an ensemble's request cancels its steps with it
         self.on_cancel: Callable[[], None] | None = None
-        #: set where it is traced: by the server, or by who makes it for another request
+        #: the trace, if it is traced; set by the server, or by the code that makes it for another request
         self.trace: Trace | None = None
         self.state = RequestState.INITIALIZED
         #: while it executes: lets the waiting caller read the answer itself
         self.executor: Leadable | None = None
-        #: the thread that sends it, if that reads the answer itself next (`InferenceServer.infer_here`); else 0
+        #: the id of the sending thread if that thread will read the answer itself (`InferenceServer.infer_here`); else
+        #: 0
         self.waiter = 0
-        #: who has kept the answer for that thread, which is to lead then
+        #: what has left the answer for that thread to read; the thread calls its `lead`
         self.kept: Leadable | None = None
         self.serial = 0
         self.request_start = 0
         self.queue_start = 0
         self.execute_start = 0
-        #: when the last response went out that was not the final one
+        #: when the latest response that was not final went out
         self.responded = 0
 
     def advance(self, event: RequestEvent) -> None:
-        """Moves the life cycle on. Raises KeyError for a pair that is not in TRANSITIONS."""
+        """Moves the request to the state that follows on `event`. Raises KeyError if the event is illegal in its
+        state."""
         self.state = TRANSITIONS[self.state, event]
 
     @property
     def prefix(self) -> str:
-        """What Triton puts before most of its messages about a request (rule 5.4.1)."""
+        """Returns the text that Triton puts before most messages about a request (rule 5.4.1)."""
         return f"[request id: {self.request_id or '<id_unknown>'}] "
 
     def push(self, callback: ResponseCallback) -> ResponseCallback | None:
-        """Has the responses go to `callback`, which hands them on, as it likes, to what is returned."""
+        """Sends the responses to `callback` from now on. Returns the callback before it, for it to hand them on to."""
         below = self.on_response
         self.wrapped = below, self.wrapped
         self.on_response = callback
@@ -165,8 +166,8 @@ class InferenceRequest:
         self.on_response, self.wrapped = self.wrapped
 
     def let_go(self) -> None:
-        """No response comes (any more): callbacks mostly lead back to the request, which would stay with its inputs
-        until the collector runs."""
+        """Drops the callbacks once no more responses come. They mostly refer back to the request, which would otherwise
+        keep its inputs until the garbage collector runs."""
         self.on_response = self.wrapped = None
 
     def respond(self, response: InferenceResponse) -> None:
@@ -174,7 +175,7 @@ class InferenceRequest:
         callback = self.on_response
         if response.final:
             self.state = TRANSITIONS[self.state, RequestEvent.RELEASE]
-            self.on_response = self.wrapped = None  # as `let_go`; calls cost
+            self.on_response = self.wrapped = None  # This is `let_go`, written out because a call costs time.
         if callback is not None:
             callback(self, response)
 
@@ -183,7 +184,8 @@ class InferenceRequest:
         self.respond(InferenceResponse(self.model_name, self.model_version, self.request_id, error=error, final=True))
 
     def cancel(self) -> None:
-        """Asks for cancellation; queued requests are dropped, executing ones must look (rule 3.10)."""
+        """Asks for cancellation: a queued request is dropped, a model that executes it must ask `is_cancelled` (rule
+        3.10)."""
         self.cancelled = True
         if self.on_cancel is not None:
             self.on_cancel()
@@ -194,20 +196,20 @@ class InferenceRequest:
 
 
 class NullRequest(InferenceRequest):
-    """Fills an idle slot of a sequence batch (rule 5.6.7): the model sees it, nobody gets its answer.
+    """Fills an idle slot of a sequence batch (rule 5.6.7). The model sees it, but nobody gets its answer.
 
-    All of them have one serial, so that nothing is left to look up when their execution is over.
+    All null requests share one serial number, so that none has to be looked up when its execution is over.
     """
 
     __slots__ = ()
-    SERIAL: ClassVar[int] = 0  # what a new request has until the server numbers it
+    SERIAL: ClassVar[int] = 0  # the serial of every request until the server numbers it
     null = True
 
 
 class StepRequest(InferenceRequest):
-    """What an ensemble asks a composing model: the same as its client asked it, with other inputs (rule 5.7.9).
+    """Is the request an ensemble makes of a composing model: its client's request with other inputs (rule 5.7.9).
 
-    `on_executed` gets the times of the execution, which count for the ensemble too.
+    `on_executed` is called with the times of the execution, which also count for the ensemble.
     """
 
     __slots__ = ("on_executed", "parent")

@@ -1,4 +1,4 @@
-"""One response to an inference request."""
+"""`InferenceResponse` is one response to an inference request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ParameterValue: TypeAlias = bool | int | str | float
 
 @dataclass(slots=True, repr=False)
 class InferenceResponse:
-    """What a model answered: outputs or an error, and whether it was the last answer to its request.
+    """Holds what a model answered: outputs or an error, and whether it is the last answer to its request.
 
     A final response without outputs and error is the empty final of a decoupled model (rule 3.7.5).
     """
@@ -25,7 +25,7 @@ class InferenceResponse:
     parameters: dict[str, ParameterValue] = field(default_factory=dict)
     error: TritonError | None = None
     final: bool = True
-    #: True if this response only carries the final flag
+    #: True if this response carries nothing but the final flag
     empty: bool = False
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The counters of one model version: what `/stats` and `/metrics` show (rules 3.11, 5.12)."""
+"""`InferStats` counts what `/stats` and `/metrics` show of one model version (rules 3.11, 5.12)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAILURE_REASONS = ("BACKEND", "CANCELED", "OTHER", "REJECTED")
 
 
 class InferStats:
-    """Counts for one model version; nanoseconds everywhere. Any thread may call any method.
+    """Counts the requests and executions of one model version, in nanoseconds. Any thread may call any method.
 
     A request that the server refuses at once, by the checks of rule 5.4 or because the queue is full, is not counted at
     all (measured on 2.51): nothing here is called for it.
@@ -44,7 +44,7 @@ class InferStats:
     )
 
     def __init__(self) -> None:
-        #: whether an ensemble has this version as a step, and wants the times of its executions
+        #: True if this version is a step of an ensemble, which then gets the times of its executions
         self.composing = False
         self._lock = threading.Lock()  # guards all of the below
         self._last_inference = 0
@@ -69,9 +69,10 @@ class InferStats:
         wall_ms: int,
         nulls: int = 0,
     ) -> None:
-        """One `execute` call ended: the only call per batch.
+        """Counts one `execute` call that has ended; it is called once per batch.
 
-        `size`: sum of the batch dimensions. `queue_ns`, `request_ns`: per request, in the queue and since it came in.
+        `size`: sum of the batch dimensions. `queue_ns`, `request_ns`: for each request its time in the queue, and its
+        time since it came in.
         `failed`: how many of the requests failed; Triton fails all or none (rule 3.11.1), so not 0 means all.
         `wall_ms`: milliseconds since the epoch. `nulls`: how much of `size` are null requests (rule 5.6.7), which are
         no inferences.
@@ -105,7 +106,8 @@ class InferStats:
                 batch[3] += compute_output
 
     def add_times(self, size: int, times: ExecuteTimes) -> None:
-        """Times of an ensemble's step that became known after the request, of batch size `size`, was recorded."""
+        """Adds the times of an ensemble's step that became known after its request, of batch size `size`, was
+        recorded."""
         with self._lock:
             self._input_ns += times.compute_input
             self._infer_ns += times.compute_infer
@@ -116,14 +118,14 @@ class InferStats:
                 batch[3] += times.compute_output
 
     def record_rejected(self, reason: str, request_ns: int = 0) -> None:
-        """A request that was queued and never executed: `reason` is REJECTED (timed out), CANCELED or OTHER."""
+        """Counts a request that was queued but never executed. `reason`: REJECTED (timed out), CANCELED or OTHER."""
         with self._lock:
             self._failures[reason] += 1
             self._fail += 1
             self._fail_ns += request_ns
 
     def record_cache_hit(self, request_ns: int, queue_ns: int, lookup_ns: int, wall_ms: int) -> None:
-        """A request answered from the response cache: a success without an execution (rule 5.9.4)."""
+        """Counts a request answered from the response cache: a success without an execution (rule 5.9.4)."""
         with self._lock:
             self._last_inference = wall_ms
             self._success += 1
@@ -133,13 +135,13 @@ class InferStats:
             self._cache_hit_ns += lookup_ns
 
     def record_cache_miss(self, lookup_and_insert_ns: int) -> None:
-        """A request that was looked for in the response cache and then executed."""
+        """Counts a request that the response cache had no answer for, and that was then executed."""
         with self._lock:
             self._cache_miss += 1
             self._cache_miss_ns += lookup_and_insert_ns
 
     def to_dict(self, name: str, version: int) -> dict[str, Any]:
-        """One entry of `model_stats` (rule 5.12.1)."""
+        """Returns the entry of `model_stats` for this version (rule 5.12.1)."""
         with self._lock:
             return {
                 "name": name,
@@ -162,7 +164,7 @@ class InferStats:
             }
 
     def failures(self) -> dict[str, int]:
-        """Failed requests by reason."""
+        """Returns how many requests failed, by reason."""
         with self._lock:
             return dict(self._failures)
 
@@ -178,7 +180,7 @@ def _duration(count: int, ns: int) -> dict[str, int]:
 
 
 def _compute(count: int, input_ns: int, infer_ns: int, output_ns: int) -> dict[str, dict[str, int]]:
-    """The three parts of an execution (rule 3.11.3)."""
+    """Returns the durations of the three parts of an execution (rule 3.11.3)."""
     return {
         "compute_input": _duration(count, input_ns),
         "compute_infer": _duration(count, infer_ns),

@@ -1,8 +1,8 @@
-"""The hooks of the server: what views, traces, recorders and statistics may listen to.
+"""Views, traces, recorders and statistics listen to the server through the hooks of this module.
 
 Subclass `Instrument`, override what you need, hand the object to `Instruments.add`. Hooks are called on the server's
-threads and must not block. A hook that nobody overrides costs nothing; an instrument that raises is dropped and the
-error logged. Times are `Clock.now()` nanoseconds.
+threads and must not block. A hook that nobody overrides costs nothing. An instrument that raises is dropped, and
+the error is logged. Times are `Clock.now()` nanoseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Instrument:
-    """Base class of every listener; each method is one hook and does nothing."""
+    """Is the base class of every listener. Each method is one hook, which does nothing unless overridden."""
 
     def request_queued(self, request: InferenceRequest, now: int) -> None:
         """A valid request entered its model's scheduler."""
@@ -50,37 +50,37 @@ class Instrument:
         failed: bool,
         now: int,
     ) -> None:
-        """All of one execution in one call, for those who record: `requests` (without null requests, with their times),
-        `size` and `reason` as in `batch_formed`, what `execute` took, whether all of it failed. Those it reschedules
-        still have the times of this execution."""
+        """An execution has ended; this one call has all that a recorder needs. `requests` leaves out null requests;
+        `size` and `reason` are as in `batch_formed`; `times` says how long `execute` took; `failed` is True if the
+        whole batch failed. Requests that the model reschedules still have the times of this execution."""
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """One response went to the client."""
 
     def stream_response(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
-        """As `response_sent`, but only one of a stream: not final, or empty, or final after others."""
+        """A response of a stream went out: one that is not final, or is empty, or is final after others."""
 
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
-        """As `response_sent`, but only one that carries an error."""
+        """A response that carries an error went to the client."""
 
     def request_called(self, request: InferenceRequest, instance: str, batch_id: int, now: int) -> None:
-        """The model in `instance` made the request (BLS), in that execution or, with 0, outside of any. It has no
-        number yet."""
+        """The model in `instance` made the request (BLS) during execution `batch_id`; 0 means outside of any
+        execution. The request has no serial number yet."""
 
     def request_polled(self, request: InferenceRequest, now: int) -> None:
-        """Its model has asked whether it is cancelled, and was answered `request.cancelled`."""
+        """The model asked whether the request is cancelled, and was answered `request.cancelled`."""
 
     def request_released(self, request: InferenceRequest, now: int) -> None:
         """The request got its final response."""
 
     def requests_wait(self, model: str, text: str, now: int) -> None:
-        """Requests of the model have waited for the watchdog's time; `text` says where they are and what for."""
+        """Requests of the model have waited too long for the watchdog; `text` says where they are and for what."""
 
     def model_state(self, model: str, version: int, state: str, reason: str, now: int) -> None:
         """A model version changed its state (LOADING, READY, UNLOADING, UNAVAILABLE)."""
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
-        """The stub of the instance ended without having been asked to; it is started again."""
+        """The stub of the instance ended without having been asked to; the server starts it again."""
 
     def metric_made(
         self, name: str, kind: str, description: str, labels: dict[str, str], buckets: Sequence[float], now: int
@@ -91,11 +91,12 @@ class Instrument:
         """A custom metric changed."""
 
     def log(self, record: Any) -> None:
-        """One line of a model's output or log (`ipc.stub_log.LogRecord`)."""
+        """A model wrote one line to its output or log (`ipc.stub_log.LogRecord`)."""
 
     def shm(self, instance: str, region: str, size: int, used: int, now: int) -> None:
-        """A shared-memory region of the instance's stub grew. `region` is `kernel` or `stub` (its writer); bytes.
-        The stub's is seen to have grown when something there is read; `used` is -1 then: only the stub knows it."""
+        """A shared-memory region of the instance's stub grew. `region` names its writer, `kernel` or `stub`; `size` and
+        `used` are bytes. That the stub's region grew is only seen when something in it is read; `used` is -1 then,
+        because only the stub knows it."""
 
 
 HOOKS = tuple(name for name in vars(Instrument) if not name.startswith("_"))
@@ -127,7 +128,7 @@ class Instruments:
     shm: Callable[..., None] | None
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _instruments; hooks are replaced whole, so callers need no lock
+        self._lock = threading.Lock()  # guards _instruments; callers need no lock, as hooks are assigned whole
         self._instruments: tuple[Instrument, ...] = ()
         self._rebuild()
 

@@ -1,4 +1,5 @@
-"""Statistics that also know how latencies are distributed: for servers whose metrics show it (rules 5.13.2, 5.13.3)."""
+"""`LatencyStats` also records how latencies are distributed, for servers whose metrics show that (rules 5.13.2,
+5.13.3)."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from .metrics_config import Quantiles
 from .prometheus_text import Sample, number_text
 from .quantiles import WindowQuantiles
 
-#: What is summarized, in microseconds.
+#: The durations that are summarized, in microseconds.
 SUMMARIZED = ("request", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 
 
 class Summary:
-    """Count, sum and quantiles of what was observed."""
+    """Keeps count, sum and quantiles of the values it observed."""
 
     def __init__(self, quantiles: Quantiles, now: int) -> None:
         self._quantiles = quantiles
@@ -40,12 +41,12 @@ class Summary:
 
 
 class LatencyStats(InferStats):
-    """`InferStats` that summarizes the same durations. Any thread may call any method."""
+    """Is an `InferStats` that also summarizes its durations. Any thread may call any method."""
 
     __slots__ = ("_clock", "_summaries", "_summary_lock")
 
     def __init__(self, quantiles: Quantiles, clock: Callable[[], int]) -> None:
-        """`clock()` is monotonic nanoseconds."""
+        """`clock()` returns monotonic nanoseconds."""
         super().__init__()
         self._clock = clock
         self._summary_lock = threading.Lock()  # guards _summaries
@@ -90,7 +91,7 @@ class LatencyStats(InferStats):
                 self._summaries[name].observe(value // 1000, now)
 
     def summary(self, name: str, labels: Sequence[tuple[str, str]]) -> list[Sample]:
-        """The lines of one of SUMMARIZED."""
+        """Returns the metric lines of `name`, which is one of SUMMARIZED."""
         with self._summary_lock:
             return self._summaries[name].samples(labels, self._clock())
 

@@ -1,4 +1,4 @@
-"""The log settings of a server: which records are shown, and how they look (rule 5.14.3)."""
+"""The log settings of a server decide which records are shown and how they look (rule 5.14.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class LogSetting:
-    """The values at one moment, named as Triton names them."""
+    """Holds the values at one moment; the fields have Triton's names."""
 
     log_file: str = ""
     log_info: bool = True
@@ -26,27 +26,27 @@ class LogSetting:
     log_format: str = "default"
 
     def shows(self, level: str) -> bool:
-        """Whether a record of that level (`INFO`, `WARNING`, `ERROR`, `VERBOSE`) is written."""
+        """Returns whether a record of that level (`INFO`, `WARNING`, `ERROR`, `VERBOSE`) is written."""
         if level == "VERBOSE":
             return self.log_verbose_level >= 1
         return bool({"INFO": self.log_info, "WARNING": self.log_warning, "ERROR": self.log_error}[level])
 
 
 class LogSettings:
-    """Any thread may call any method."""
+    """Keeps the log settings that hold now, for clients to read and change. Any thread may call any method."""
 
     def __init__(self, setting: LogSetting, on_change: Callable[[], None] | None = None) -> None:
-        """`setting`: what the server starts with."""
+        """`setting` is what the server starts with; `on_change()` is called after each change."""
         self._on_change = on_change
-        self._lock = threading.Lock()  # one update at a time; the setting is replaced whole, so readers need no lock
+        self._lock = threading.Lock()  # held by one update at a time; readers need none, the setting is assigned whole
         self.setting = setting
 
     def get(self) -> dict[str, Any]:
-        """The fields of rule 5.14.3, in Triton's order."""
+        """Returns the fields of rule 5.14.3, in Triton's order."""
         return dict(vars(self.setting))
 
     def update(self, settings: Mapping[str, Any]) -> None:
-        """Sets what is named; the caller has checked the types (its protocol's texts). Unknown fields are ignored.
+        """Sets the named fields and ignores unknown ones. The caller has checked the types, in its protocol's words.
 
         As on Triton, the fields before a bad one stay set. Raises UnsupportedError for a file, UnavailableError for
         a format that does not exist.

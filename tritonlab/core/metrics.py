@@ -1,9 +1,9 @@
-"""The metrics of one server: the custom ones that models make (rule 1.14), and the text of them all.
+"""`MetricRegistry` keeps the custom metrics that models make (rule 1.14) and prints the text of all metrics.
 
-A custom metric lives on three levels. A *family* is what the text shows, one per name. A *handle* is one `MetricFamily`
-object of a model; handles of one name share the family. A *metric* is one `Metric` object; metrics of equal labels in
-one family share the sample. A sample goes when the last handle that made it goes (measured on 2.51: not only when the
-family's last handle goes), and with it its lines.
+A custom metric lives on three levels. A *family* is what the printed text shows, one per name. A *handle* is one
+`MetricFamily` object of a model; handles of one name share the family. A *metric* is one `Metric` object; metrics of
+equal labels in one family share the sample. A sample, with its printed lines, goes when the last handle that made it
+goes (measured on 2.51: it does not stay until the family's last handle goes).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COUNTER, GAUGE, HISTOGRAM = range(3)
 _KINDS = ("counter", "gauge", "histogram")
 _ORDER = {"counter": 0, "gauge": 1, "histogram": 2, "summary": 3}
 
-#: Names starting with two underscores are Prometheus's own.
+#: No name may start with two underscores, which Prometheus keeps for itself.
 _METRIC_NAME = re.compile(r"(?!__)[a-zA-Z_:][a-zA-Z0-9_:]*\Z", re.ASCII)
 _LABEL_NAME = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z", re.ASCII)
 
@@ -34,12 +34,12 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class _Sample:
-    """The number, or the buckets, that all metrics of one label set share."""
+    """Holds the number, or the buckets, that all metrics of one label set share."""
 
     __slots__ = ("bounds", "counts", "handles", "value")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self.value = 0.0  # for a histogram the sum
+        self.value = 0.0  # the sum, for a histogram
         self.bounds = [*bounds, float("inf")]
         self.counts = [0] * len(self.bounds)  # per bucket, not cumulative
         self.handles: set[int] = set()
@@ -77,9 +77,9 @@ class _Metric(NamedTuple):
 
 
 class MetricRegistry:
-    """Custom metrics by id, as the stubs use them, and the text of everything. Any thread may call any method.
+    """Keeps custom metrics by the ids that the stubs use, and prints all metrics. Any thread may call any method.
 
-    Errors carry the tail of Triton's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
+    Errors carry the end of Triton's messages; the stub puts `Error when creating Metric: …` before it (rule 1.14.4).
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class MetricRegistry:
         self._metrics: dict[int, _Metric] = {}
 
     def family(self, name: str, description: str, kind: int) -> int:
-        """A new handle of the family `name`; the description of an existing one stays (rule 1.14.6)."""
+        """Returns a new handle of the family `name`; an existing family keeps its description (rule 1.14.6)."""
         with self._lock:
             family = self._families.get(name)
             if family is None:
@@ -114,7 +114,8 @@ class MetricRegistry:
             return handle
 
     def delete_family(self, handle: int) -> None:
-        """Ends a handle and the metrics made with it (rule 1.14.7). Ignores an unknown id: its owner may have died."""
+        """Deletes a handle and the metrics made with it (rule 1.14.7). Ignores an unknown id: its owner may have
+        died."""
         with self._lock:
             family = self._handles.pop(handle, None)
             if family is None:
@@ -129,7 +130,8 @@ class MetricRegistry:
                 del self._families[family.name]
 
     def metric(self, handle: int, labels: Mapping[str, Any] | None, buckets: Sequence[float] | None) -> int:
-        """A metric of a handle's family; equal labels share one sample and keep the first one's buckets."""
+        """Returns the id of a new metric of the handle's family. Metrics of equal labels share one sample and keep the
+        buckets of the first."""
         key = _checked_labels(labels or {})
         bounds = list(map(float, buckets or ()))
         with self._lock:
@@ -147,8 +149,9 @@ class MetricRegistry:
         return metric
 
     def delete_metric(self, metric: int) -> None:
-        """Ends a metric, and its sample with the last of its labels. Stubs do not: there, a sample stays as long as a
-        handle that made it (measured on 2.51). Ignores an unknown id: its family may be gone."""
+        """Deletes a metric, and the sample with the last metric of its labels. Metrics of the in-process API end so; a
+        sample that a stub made stays as long as a handle that made it (measured on 2.51). Ignores an unknown id: its
+        family may be gone."""
         with self._lock:
             found = self._metrics.pop(metric, None)
             if found is None or any(other.sample is found.sample for other in self._metrics.values()):
@@ -158,13 +161,13 @@ class MetricRegistry:
                 del family.samples[found.labels]
 
     def buckets(self, metric: int) -> list[float]:
-        """The upper bounds that a histogram really has; the one of infinity is not among them."""
+        """Returns the upper bounds of a histogram's sample, which may be an earlier metric's, without infinity."""
         with self._lock:
             found = self._metrics.get(metric)
             return [] if found is None else found.sample.bounds[:-1]
 
     def operate(self, metric: int, operation: str, value: float | None = None) -> float | None:
-        """`increment`, `set`, `observe`, or `value`, which alone returns a number. Table of rule 1.14.2."""
+        """Does `increment`, `set`, `observe` or `value` as rule 1.14.2 says; only `value` returns a number."""
         with self._lock:
             found = self._metrics.get(metric)
             if found is None:
@@ -186,8 +189,8 @@ class MetricRegistry:
         families: Iterable[PrintedFamily] = (),
         config: MetricsConfig | None = None,
     ) -> str:
-        """The text of /metrics. By kind, as Triton prints them (counters, gauges, histograms, summaries), and of each
-        kind the models' own, then `families` of the caller (the machine's), then custom ones."""
+        """Returns the text of /metrics. It goes by kind as Triton's (counters, gauges, histograms, summaries); within a
+        kind the models' own metrics come first, then the caller's `families` (the machine's), then custom ones."""
         with self._lock:
             custom = [
                 PrintedFamily(

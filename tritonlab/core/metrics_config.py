@@ -12,15 +12,15 @@ from .status import InvalidArgumentError
 Quantiles = tuple[tuple[float, float], ...]
 
 DEFAULT_QUANTILES: Quantiles = ((0.5, 0.05), (0.9, 0.01), (0.95, 0.001), (0.99, 0.001), (0.999, 0.001))
-#: Milliseconds; what lies above them all is counted too.
+#: Upper bounds in milliseconds; a value above them all is counted too.
 DEFAULT_BUCKETS = (100.0, 500.0, 2000.0, 5000.0)
 FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
 
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """`counter_latencies`: the counters of durations. `interval_ms`: how old the numbers of the machine may be.
-    `cpu`, `gpu`: whether there are any."""
+    """Says which metrics are shown. `counter_latencies`: the counters of durations. `interval_ms`: how old the
+    machine's numbers may be, in milliseconds. `cpu`, `gpu`: whether the machine's are shown."""
 
     counter_latencies: bool = True
     summary_latencies: bool = False
@@ -47,7 +47,7 @@ _FLAGS = ("counter_latencies", "summary_latencies", "histogram_latencies")
 
 
 def parse_quantiles(text: str) -> Quantiles:
-    """`0.5:0.05,0.9:0.01`."""
+    """Reads pairs of quantile and allowed error, `0.5:0.05,0.9:0.01`. Raises InvalidArgumentError for other texts."""
     found = []
     for pair in text.split(","):
         quantile, colon, error = pair.partition(":")
@@ -62,7 +62,7 @@ def parse_quantiles(text: str) -> Quantiles:
 
 
 def first_response_buckets(config: Any) -> tuple[float, ...]:
-    """The upper bounds a model's configuration (`ModelConfig`) asks for, milliseconds."""
+    """Returns the bucket bounds in milliseconds that a model's configuration (`ModelConfig`) asks for."""
     for control in config.model_metrics.metric_control:
         if control.metric_identifier.family == FIRST_RESPONSE and control.histogram_options.buckets:
             return tuple(control.histogram_options.buckets)

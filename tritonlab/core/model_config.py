@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class ConfigError(ValueError):
-    """A configuration the server refuses.
+    """Is raised for a configuration that the server refuses.
 
-    `reason`: the text of tables 5.3.1 / 5.3.2. `detail`: where and why, if the reason does not say it (a parser's
-    `line:column : message`). `code`: what goes before the text in a load error (rule 2.5.1).
+    `reason` is the text of tables 5.3.1 / 5.3.2. `detail` says where and why, if the reason does not (a parser's
+    `line:column : message`). `code` is the error code, whose word a load error puts before the text (rule 2.5.1).
     """
 
     def __init__(self, reason: str, *, detail: str = "", code: Code = Code.INVALID_ARG) -> None:
@@ -56,7 +56,7 @@ if not TYPE_CHECKING:
 
 
 def parse_pbtxt(text: str, path: str) -> ModelConfig:
-    """The message that `text` describes; `path` is only for the error. Raises ConfigError (rule 2.5.3)."""
+    """Returns the message that `text` describes; only the error names `path`. Raises ConfigError (rule 2.5.3)."""
     try:
         return text_format.Parse(text, ModelConfig())
     except text_format.ParseError as error:
@@ -64,19 +64,19 @@ def parse_pbtxt(text: str, path: str) -> ModelConfig:
 
 
 def print_pbtxt(config: ModelConfig) -> str:
-    """`config` as the text a person writes: one set field per line. Reparses to an equal message."""
+    """Returns `config` as a person would write it, one set field per line. Parsing it gives an equal message."""
     return str(text_format.MessageToString(config, as_utf8=True, use_short_repeated_primitives=True))
 
 
 def from_json(source: str | dict[str, Any]) -> ModelConfig:
-    """The message of a JSON text or dict, as the load API takes it (rule 5.11.3).
+    """Returns the message that a JSON text or dict describes, as the load API takes it (rule 5.11.3).
 
-    Names are original or camelCase, 64-bit numbers text or number. Raises ConfigError; the words after the prefix are
-    protobuf's own and differ between its implementations.
+    Field names may be original or camelCase, and a 64-bit number may be text or a number. Raises ConfigError; the words
+    after the prefix are protobuf's own and differ between its implementations.
     """
     try:
         if isinstance(source, str):
-            if source.lstrip()[:1] == "[":  # protobuf's Python parser takes an empty list for an empty message
+            if source.lstrip()[:1] == "[":  # protobuf's Python parser would take an empty list as an empty message
                 raise json_format.ParseError("Root element must be a message.")
             return json_format.Parse(source, ModelConfig())
         return json_format.ParseDict(source, ModelConfig())
@@ -85,12 +85,13 @@ def from_json(source: str | dict[str, Any]) -> ModelConfig:
 
 
 def to_json(config: ModelConfig) -> str:
-    """Rule 5.2: every scalar and repeated field, in the order of the .proto file, without blanks."""
+    """Returns the JSON of rule 5.2: every scalar and repeated field, in the order of the .proto file, without
+    blanks."""
     return json.dumps(to_dict(config), ensure_ascii=False, separators=(",", ":"))
 
 
 def to_dict(config: ModelConfig) -> dict[str, Any]:
-    """What `to_json` prints, as a fresh dict."""
+    """Returns what `to_json` prints, as a new dict."""
     return _message_dict(config)
 
 
@@ -105,7 +106,7 @@ _INT64_AS_TEXT = frozenset(
 
 
 def _message_dict(message: Any) -> dict[str, Any]:
-    """One message by rule 5.2.1. A scalar of a oneof has no default and, when set, comes last, as Triton has it."""
+    """Returns one message by rule 5.2.1. As in Triton, a scalar of a oneof has no default and, when set, comes last."""
     result: dict[str, Any] = {}
     chosen: dict[str, Any] = {}
     for name, read, kind in _readers(message.DESCRIPTOR):
@@ -122,7 +123,7 @@ _READERS: dict[str, list[tuple[str, Any, int]]] = {}
 
 
 def _readers(descriptor: Any) -> list[tuple[str, Any, int]]:
-    """How to read each field of a message type: name, conversion, and whether it is always there."""
+    """Returns how to read each field of a message type: name, conversion, and whether it is always printed."""
     readers = _READERS.get(descriptor.full_name)
     if readers is None:
         readers = _READERS[descriptor.full_name] = [_reader(field) for field in descriptor.fields]
@@ -144,7 +145,7 @@ def _reader(field: Any) -> tuple[str, Any, int]:
 
 
 def _is_repeated(field: Any) -> bool:
-    # protobuf 6 warns about `label`, protobuf 5 has nothing else
+    # protobuf 6 warns about `label`, and protobuf 5 has no other way
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
 
 
@@ -162,14 +163,14 @@ def _scalar_reader(field: Any) -> Any:
 
 
 def _float32(value: float) -> float | int:
-    """The shortest number that is the same float32; whole numbers without a fraction (`0.3`, `1`)."""
+    """Returns the shortest number that is the same float32, a whole one without a fraction (`0.3`, `1`)."""
     wire = struct.pack("f", value)
     short = next(s for digits in range(6, 18) if struct.pack("f", s := float(f"{value:.{digits}g}")) == wire)
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
 def renamed(config: ModelConfig, name: str) -> ModelConfig:
-    """A copy that says another name."""
+    """Returns a copy whose name is `name`."""
     copy = ModelConfig()
     copy.CopyFrom(config)
     copy.name = name
@@ -177,5 +178,5 @@ def renamed(config: ModelConfig, name: str) -> ModelConfig:
 
 
 def dims_text(dims: Iterable[int]) -> str:
-    """`[-1,4]`: how Triton prints shapes in messages (rule 5.4.4)."""
+    """Returns a shape as Triton prints it in messages, `[-1,4]` (rule 5.4.4)."""
     return "[" + ",".join(map(str, dims)) + "]"

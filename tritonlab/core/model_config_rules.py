@@ -37,8 +37,8 @@ _Group = messages.ModelInstanceGroup
 
 
 class _KnownModel(NamedTuple):
-    """A file that tells the backend: how it lies in the first version directory (a name with `/` is a directory's),
-    and the default_model_filename that the backend's models have."""
+    """Describes a file in the first version directory that tells the backend: the name it has there (a directory's ends
+    in `/`), and the default_model_filename of that backend."""
 
     file: str
     backend: str
@@ -46,7 +46,7 @@ class _KnownModel(NamedTuple):
     listed: tuple[str, ...]
 
 
-#: Rule 5.1.1; the first that is there wins.
+#: The files of rule 5.1.1; the first that is there wins.
 _BY_FILE = (
     _KnownModel("model.graphdef", "tensorflow", "tensorflow_graphdef", ("model.graphdef",)),
     _KnownModel("model.savedmodel", "tensorflow", "tensorflow_savedmodel", ("model.savedmodel/",)),
@@ -56,39 +56,39 @@ _BY_FILE = (
     _KnownModel("model.pt", "pytorch", "pytorch_libtorch", ("model.pt",)),
     _KnownModel("model.py", "python", "", ("model.py", "model.py/")),
 )
-#: What models of a backend are called; those of TensorFlow by their platform, whatever the backend.
+#: The model file of each backend; TensorFlow models go by their platform, whatever the backend.
 _FILES = {known.backend: known.file for known in _BY_FILE if known.backend != "tensorflow"}
 _TENSORFLOW_FILES = {known.platform: known.file for known in _BY_FILE if known.backend == "tensorflow"}
 
 
 def identifier(name: str, namespace: str = "") -> str:
-    """What a model is known by where several may have its name (rule 5.11.12)."""
+    """Returns what identifies a model where several may have its name (rule 5.11.12)."""
     return f"{namespace}::{name}" if namespace else name
 
 
 def step_model(step: Any) -> str:
-    """The identifier of the model that a step of an ensemble names."""
+    """Returns the identifier of the model that a step of an ensemble names."""
     return identifier(step.model_name, step.model_namespace)
 
 
 def polled(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
-    """What a server makes of a configuration when it reads it (table 5.3.1). Raises ConfigError."""
+    """Returns a configuration as the server completes it after reading (table 5.3.1). Raises ConfigError."""
     filled = autofill(config, model_name=model_name, files=files)
     validate_poll(filled, model_name=model_name)
     return filled
 
 
 def final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
-    """What a model runs with, after its auto_complete_config (table 5.3.2). Raises ConfigError."""
+    """Returns the configuration a model runs with, after its auto_complete_config (table 5.3.2). Raises ConfigError."""
     grouped = normalize_instance_groups(config, gpu_ids=gpu_ids)
     validate_final(grouped, gpu_ids=gpu_ids)
     return grouped
 
 
 def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
-    """Rules 5.1.1 to 5.1.3: name, backend, default file name, and the defaults of schedulers and policies.
+    """Fills in name, backend, default file name, and the defaults of schedulers and policies (rules 5.1.1 to 5.1.3).
 
-    `files`: the names in the first version directory, those of directories with a `/` behind. Raises ConfigError if
+    `files` are the names in the first version directory; a directory's ends in `/`. Raises ConfigError if
     the backend cannot be told (5.1.2).
     """
     filled = _copy(config)
@@ -100,7 +100,7 @@ def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) ->
 
 
 def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) -> None:
-    """Platform, backend and file name, each from the others and from what lies there (rule 5.1.1)."""
+    """Fills in platform, backend and file name, each from the others and from `files` (rule 5.1.1)."""
     if config.platform and not config.backend:
         config.backend = known_platforms.get(config.platform, "")
     elif not config.platform:
@@ -115,7 +115,7 @@ def _fill_backend(config: ModelConfig, model_name: str, files: Collection[str]) 
 
 
 def _known_model(config: ModelConfig, files: Collection[str]) -> _KnownModel | None:
-    """What a config without a platform is about."""
+    """Returns the kind of model that a configuration without a platform describes; None if that cannot be told."""
     backend, named = config.backend, config.default_model_filename
     found = [known for known in _BY_FILE if backend in ("", known.backend)]
     if len(found) == 1:
@@ -128,14 +128,14 @@ def _known_model(config: ModelConfig, files: Collection[str]) -> _KnownModel | N
 
 def _default_file(config: ModelConfig) -> str:
     if config.backend == "pytorch" and config.runtime == "model.py":
-        return ""  # measured: as if a model.py took the file's place
+        return ""  # measured: Triton acts as if a model.py took the file's place
     if config.platform in _TENSORFLOW_FILES:
         return _TENSORFLOW_FILES[config.platform]
     return _FILES.get(config.backend, "")
 
 
 def _backend_of_name(name: str) -> str:
-    """`m.mine` -> `mine`, `m.of.mine` -> `of.mine` (rule 5.1.2)."""
+    """Returns the backend that a model's name ends in: `m.mine` -> `mine`, `m.of.mine` -> `of.mine` (rule 5.1.2)."""
     if "." not in name:
         raise ConfigError(
             f"Invalid model name: Could not determine backend for model '{name}' with no backend in model "
@@ -145,7 +145,7 @@ def _backend_of_name(name: str) -> str:
 
 
 def _normalize(config: ModelConfig) -> None:
-    """Rule 5.1.3, in place."""
+    """Applies rule 5.1.3 in place."""
     if not config.HasField("version_policy"):
         config.version_policy.latest.num_versions = 1
     if config.HasField("dynamic_batching"):
@@ -167,10 +167,10 @@ def _default_preferred_size(batcher: Any, max_batch_size: int) -> None:
 
 
 def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelConfig:
-    """Rule 2.4.3: `config` with what core adopts of the dict that auto_complete_config returned.
+    """Returns `config` with those fields of auto_complete_config's dict that Triton adopts (rule 2.4.3).
 
     Raises ConfigError for a dict that is no ModelConfig: `reason` is Triton's odd text (rule 1.17.4), `detail` the
-    true cause. Triton fails so only if there was no config.pbtxt; with one it drops the completion and goes on.
+    true cause. Triton fails so only without a config.pbtxt; with one it drops the completion and goes on.
     """
     try:
         update = from_json(returned)
@@ -192,7 +192,7 @@ def merge_auto_complete(config: ModelConfig, returned: dict[str, Any]) -> ModelC
 
 
 def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
-    """Rule 5.1.4: every group gets a name, a kind, a count and, for KIND_GPU, its GPUs. Ensembles have no groups."""
+    """Gives every group a name, a kind, a count and, for KIND_GPU, its GPUs (rule 5.1.4). Ensembles have no groups."""
     result = _copy(config)
     if is_ensemble(config):
         return result
@@ -211,8 +211,8 @@ def normalize_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """Describes one model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is its
-    group's message of that name."""
+    """Describes one model instance to start. `device_id` is the GPU ordinal for kind GPU, else 0. `rate_limiter` is
+    the field of that name of its group."""
 
     name: str
     kind: str
@@ -223,7 +223,8 @@ class InstanceSpec:
 
 
 def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
-    """Rule 2.3.2: `<group>_<i>` for each of the group's `count`; on several GPUs instances share the name."""
+    """Returns the instances to start: `<group>_<i>` for each of a group's `count`. Where a group has several GPUs,
+    their instances share the name (rule 2.3.2)."""
     specs = []
     for group in config.instance_group:
         kind = _Group.Kind.Name(group.kind).removeprefix("KIND_")
@@ -235,7 +236,7 @@ def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
 
 
 def instance_args(config: ModelConfig, spec: InstanceSpec, *, model_directory: str, version: int) -> dict[str, str]:
-    """The `args` of `initialize` (rule 2.3.1). `model_directory` is `<repository>/<model>`."""
+    """Returns the `args` of `initialize` (rule 2.3.1). `model_directory` is `<repository>/<model>`."""
     return {
         "model_config": to_json(config),
         "model_instance_kind": spec.kind,
@@ -248,18 +249,18 @@ def instance_args(config: ModelConfig, spec: InstanceSpec, *, model_directory: s
 
 
 def is_decoupled(config: ModelConfig) -> bool:
-    """Whether a request may get other than one response (rule 3.7.1)."""
+    """Returns whether a request may get none or several responses (rule 3.7.1)."""
     return bool(config.model_transaction_policy.decoupled)
 
 
 def is_ensemble(config: ModelConfig) -> bool:
-    """Tells by the platform alone whether it is an ensemble: an `ensemble_scheduling` block on anything else is an
-    error (rule 5.7.2)."""
+    """Returns whether the model is an ensemble. Only its platform decides: an `ensemble_scheduling` block with any
+    other platform is an error (rule 5.7.2)."""
     return bool(config.platform == "ensemble")
 
 
 def config_differs(old: ModelConfig, new: ModelConfig) -> set[str]:
-    """The names of the top-level fields that are not equal; what a reload must redo depends on them (rule 5.11.2)."""
+    """Returns the names of the top-level fields that differ; what a reload must redo depends on them (rule 5.11.2)."""
     return {
         field.name
         for field in old.DESCRIPTOR.fields

@@ -29,7 +29,7 @@ known_platforms = {
 
 
 def validate_poll(config: ModelConfig, *, model_name: str) -> None:
-    """Table 5.3.1. `model_name` is the directory's name, looked at last. Raises ConfigError."""
+    """Checks table 5.3.1. `model_name` is the directory's name, which is checked last. Raises ConfigError."""
     _check_structure(config)
     if config.name != model_name:
         raise ConfigError(
@@ -38,7 +38,8 @@ def validate_poll(config: ModelConfig, *, model_name: str) -> None:
 
 
 def _check_structure(config: ModelConfig) -> None:
-    """Table 5.3.1 without the directory's name; again after auto_complete_config, which can break it (rule 2.4.4)."""
+    """Checks table 5.3.1 without the directory's name. It runs again after auto_complete_config, which can break a
+    configuration (rule 2.4.4)."""
     name = config.name
     _check_platform(config)
     if config.max_batch_size < 0:
@@ -107,7 +108,7 @@ def _check_sequence_batching(config: ModelConfig) -> None:
 
 
 def _check_control_kind(name: str, batcher: Any, kind: str) -> None:
-    """Triton looks for one kind of control at a time and checks the names of all tensors again each time."""
+    """Checks the controls of one kind. Like Triton it checks the names of all tensors again for each kind."""
     tensors: set[str] = set()
     found = False
     for control_input in batcher.control_input:
@@ -162,7 +163,7 @@ def _check_response_cache(config: ModelConfig) -> None:
 
 
 def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
-    """Table 5.3.2, with 5.3.1 once more, and the state checks of 5.6.11. `gpu_ids`: the GPUs of this machine.
+    """Checks table 5.3.2, table 5.3.1 once more, and the states of rule 5.6.11. `gpu_ids` are this machine's GPUs.
 
     Raises ConfigError.
     """
@@ -207,7 +208,7 @@ def _check_tensor(config: ModelConfig, tensor: Any, what: str) -> None:
 
 
 def _check_reshape(name: str, what: str, dims: Sequence[int], shape: Sequence[int]) -> None:
-    """Between its variable-size dimensions a reshape must keep the element counts, run by run."""
+    """Checks that a reshape keeps the element count of each run of dimensions between two variable-size ones."""
     different_size = f"{what} has different size for dims and reshape for {name}"
     if (-1 in dims) != (-1 in shape):
         raise ConfigError(different_size)
@@ -219,7 +220,7 @@ def _check_reshape(name: str, what: str, dims: Sequence[int], shape: Sequence[in
 
 
 def _fixed_runs(dims: Sequence[int]) -> list[int]:
-    """`[2, 3, -1, 4]` -> `[6, 4]`: element counts of the runs between variable-size dimensions."""
+    """Returns the element counts of the runs between variable-size dimensions: `[2, 3, -1, 4]` -> `[6, 4]`."""
     runs: list[list[int]] = [[]]
     for dim in dims:
         if dim == -1:
@@ -239,7 +240,8 @@ def _check_tensorrt_only(config: ModelConfig, tensor: Any) -> None:
 
 
 def _check_batch_tensors(config: ModelConfig) -> None:
-    """`batch_input` and `batch_output` do nothing for a Python model, but Triton checks them all the same."""
+    """Checks `batch_input` and `batch_output`. They do nothing for a Python model, but Triton checks them all the
+    same."""
     inputs = {tensor.name for tensor in config.input}
     outputs = {tensor.name for tensor in config.output}
     for batch_input in config.batch_input:
@@ -288,7 +290,7 @@ def _check_instance_group(config: ModelConfig, group: Any, gpu_ids: Sequence[int
 
 
 def _check_states(states: Sequence[Any]) -> None:
-    """Rule 5.6.11. Only `initial_state` is looked at: a state without type, dims or names loads."""
+    """Checks rule 5.6.11. Only `initial_state` matters: a state without type, dims or names loads."""
     for state in states:
         name = state.input_name
         if len(state.initial_state) > 1:

@@ -14,8 +14,8 @@ from .prometheus_text import PrintedFamily, Sample
 class ModelMetrics(NamedTuple):
     """Holds what `expose` needs to know of one model version.
 
-    `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache. `first_response`: times
-    until the first response, milliseconds. `gpu_uuid`: of the GPU that all of its instances are on.
+    `tags`: `metric_tags` of its configuration. `cached`: whether it uses the response cache. `first_response`: the
+    times until the first response, in milliseconds. `gpu_uuid`: the UUID of the GPU that all its instances are on.
     """
 
     name: str
@@ -35,7 +35,8 @@ _LATENCIES = ("_duration_", "nv_cache_")
 
 
 def model_families(models: Iterable[ModelMetrics], config: MetricsConfig | None = None) -> list[PrintedFamily]:
-    """One family per metric with the samples of all `models`; `metric_tags` become labels with a leading underscore."""
+    """Returns one family per metric with the samples of all `models`. `metric_tags` become labels with a leading
+    underscore."""
     config = config or MetricsConfig()
     shown = [row for row in _PER_MODEL if config.counter_latencies or not any(part in row[0] for part in _LATENCIES)]
     families = [PrintedFamily(name, kind, text) for name, kind, text, _ in shown]
@@ -68,7 +69,7 @@ def _summary(model: ModelMetrics, of: str, labels: Sequence[tuple[str, str]]) ->
 
 
 def _with(labels: list[tuple[str, str]], extra: Mapping[str, str]) -> list[tuple[str, str]]:
-    """`labels` with `extra`, sorted by name as Triton prints them."""
+    """Returns `labels` with `extra`, sorted by name as Triton prints them."""
     return sorted([*labels, *extra.items()]) if extra else labels
 
 
@@ -97,7 +98,7 @@ def _failures(model: ModelMetrics, stats: dict[str, Any]) -> Iterable[tuple[Mapp
 
 _NOT_CACHED = "(does not include cached requests)"
 
-#: Rule 5.13.1: name, kind, help, and where the numbers of a model are.
+#: The metrics of rule 5.13.1: name, kind, help text, and what reads a model's numbers.
 _PER_MODEL: tuple[tuple[str, str, str, _Reader], ...] = (
     (
         "nv_inference_request_success",
@@ -191,7 +192,7 @@ _PER_MODEL: tuple[tuple[str, str, str, _Reader], ...] = (
     ),
 )
 
-#: Rule 5.13.3: name, help, and which durations.
+#: The summaries of rule 5.13.3: name, help text, and the durations that are summarized.
 _SUMMARIES: tuple[tuple[str, str, str], ...] = (
     (
         "nv_inference_request_summary_us",
@@ -230,5 +231,5 @@ _SUMMARIES: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
-#: A custom metric of such a name joins the family, if it is of the same kind.
+#: A custom metric with one of these names joins the family if it is of the same kind.
 MODEL_METRIC_KINDS = {name: kind for name, kind, _, _ in _PER_MODEL}

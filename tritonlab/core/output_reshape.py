@@ -1,4 +1,4 @@
-"""An output whose configuration has a `reshape` gets its client-side shape here (rule 5.4.6)."""
+"""`OutputReshapes` gives an output whose configuration has a `reshape` the shape that clients see (rule 5.4.6)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class OutputReshapes:
 
     @staticmethod
     def of(config: ModelConfig) -> OutputReshapes | None:
-        """None where no output has one: most responses need not be looked at."""
+        """Returns the reshapes of a model; None if no output has one, so that its responses need no look."""
         return OutputReshapes(config) if any(output.HasField("reshape") for output in config.output) else None
 
     def apply(self, outputs: dict[str, Tensor]) -> None:
-        """Gives the outputs of a response their shapes; no data is copied.
+        """Changes the shapes of a response's outputs in place; no data is copied.
 
-        A shape that does not fit stays as it is: Triton puts `dims` there, or what its memory holds.
+        A shape that does not fit stays as it is, where Triton gives `dims` or whatever its memory holds.
         """
         for name, (given, dims) in self._of.items():
             tensor = outputs.get(name)
@@ -37,11 +37,11 @@ class OutputReshapes:
 
 
 def matches(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-    """Whether a tensor of `shape` fits `dims`, -1 being any size."""
+    """Returns whether a tensor of `shape` fits `dims`, in which -1 allows any size."""
     return len(shape) == len(dims) and all(wanted in (-1, size) for size, wanted in zip(shape, dims, strict=True))
 
 
 def reshaped(shape: tuple[int, ...], given: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
-    """A `shape` that fits `given` as `dims` have it: variable sizes carry over in their order."""
+    """Returns `dims` with each -1 replaced, in order, by the size that `shape` has where `given` has a -1."""
     variable = iter([size for size, rule in zip(shape, given, strict=True) if rule == -1])
     return tuple(next(variable, 1) if size == -1 else size for size in dims)

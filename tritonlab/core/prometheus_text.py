@@ -1,9 +1,9 @@
 """This module writes Prometheus text as Triton writes it (rule 1.14.8).
 
-Not `prometheus_client.generate_latest`: that names counters `<name>_total`, which breaks every dashboard made for
-Triton, prints `0.0` for `0`, and importing it costs 60 ms (measured). The tests read this text with its parser instead.
-One difference to Triton on purpose: it prints a newline in a help text raw, which breaks the format; here it is
-escaped.
+It does not use `prometheus_client.generate_latest`, which names counters `<name>_total`, which breaks every dashboard
+made for Triton, prints `0.0` for `0`, and importing it costs 60 ms (measured). The tests read this text with its parser
+instead. One difference to Triton on purpose: it prints a newline in a help text raw, which breaks the format; here it
+is escaped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PrintedFamily:
 
 
 def render(families: Iterable[PrintedFamily]) -> str:
-    """The text of `families`; one without samples prints nothing, families of one name print as one block."""
+    """Returns the text of `families`. A family without samples prints nothing; those of one name print as one block."""
     merged: dict[str, PrintedFamily] = {}
     for family in families:
         if family.name in merged:
@@ -49,14 +49,14 @@ def _block(family: PrintedFamily) -> str:
 
 
 def label_text(labels: Sequence[tuple[str, str]]) -> str:
-    """`{model="add_sub",version="1"}`; nothing at all without labels."""
+    """Returns `{model="add_sub",version="1"}`, or an empty text without labels."""
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
 
 
 def number_text(value: float) -> str:
-    """16 significant digits, no `.0`; `+Inf`, `-Inf` and `Nan` as Triton spells them."""
+    """Returns a number with 16 significant digits and no `.0`; `+Inf`, `-Inf` and `Nan` are Triton's spellings."""
     if math.isnan(value):
         return "Nan"
     if math.isinf(value):

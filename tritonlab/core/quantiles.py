@@ -1,4 +1,4 @@
-"""Quantiles of what was observed in the last minute, in little memory.
+"""This module estimates the quantiles of the last minute's observations in little memory.
 
 The algorithm is that of Cormode, Korn, Muthukrishnan and Srivastava, "Effective computation of biased quantiles over
 data streams" (ICDE 2005), with targeted quantiles; the window of several sketches, each reset in its turn, and the
@@ -14,14 +14,14 @@ import math
 from collections.abc import Sequence
 
 _BUFFER = 500
-#: Nanoseconds that an observation is remembered, and by how many sketches in turn.
+#: How many nanoseconds an observation counts, and how many sketches take turns to remember it.
 WINDOW = 60_000_000_000
 SKETCHES = 5
 
 
 class Sketch:
-    """The ranks of a stream: a sorted list of samples `[value, g, delta]`, where g counts the observations between the
-    sample before and this one, and delta is the uncertainty of the rank."""
+    """Estimates the ranks of a stream. It keeps a sorted list of samples `[value, g, delta]`, where g counts the
+    observations between the sample before and this one, and delta is the uncertainty of the rank."""
 
     def __init__(self, targets: Sequence[tuple[float, float]]) -> None:
         self._targets = targets
@@ -38,7 +38,7 @@ class Sketch:
             self._flush()
 
     def get(self, quantile: float) -> float:
-        """NaN if nothing was observed."""
+        """Returns the value at `quantile` (0 to 1), NaN if nothing was observed."""
         self._flush()
         if not self._samples:
             return math.nan
@@ -53,7 +53,7 @@ class Sketch:
         return samples[-1][0]
 
     def _allowed(self, rank: float) -> float:
-        """How far a rank may be off (the paper's f) without spoiling a target."""
+        """Returns how far a rank may be off (the paper's f) without spoiling a target."""
         size = len(self._samples)
         least = size + 1.0
         for quantile, error in self._targets:
@@ -87,7 +87,7 @@ class Sketch:
 
 
 class WindowQuantiles:
-    """Quantiles over the last WINDOW nanoseconds; the caller says what time it is and keeps it to one thread."""
+    """Estimates quantiles over the last WINDOW nanoseconds. It is not thread-safe, and the caller passes the time."""
 
     def __init__(self, targets: Sequence[tuple[float, float]], now: int) -> None:
         self._sketches = [Sketch(targets) for _ in range(SKETCHES)]

@@ -25,7 +25,7 @@ _BATCHING_NOTE = (
 
 
 class InputRule:
-    """Says what one input of the configuration asks for. `dims` are without the batch dimension, -1 is any size."""
+    """Says what one input of the configuration asks for. `dims` exclude the batch dimension; -1 allows any size."""
 
     __slots__ = ("datatype", "dims", "element_size", "fixed_size", "name", "optional", "reshape")
 
@@ -36,26 +36,26 @@ class InputRule:
         self.optional: bool = tensor.optional
         self.reshape = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None
         self.element_size = self.datatype.byte_size
-        # bytes per batch item where the configuration alone decides them, else -1
+        # bytes per batch item if the configuration fixes them, else -1
         self.fixed_size = prod(self.dims) * self.element_size if self.element_size and -1 not in self.dims else -1
 
     def matches(self, shape: Sequence[int]) -> bool:
-        """Whether `shape`, without the batch dimension, fits. Zero is a size like any other where dims say -1."""
+        """Returns whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0."""
         if len(shape) != len(self.dims):
             return False
         return all(wanted in (-1, size) for size, wanted in zip(shape, self.dims, strict=True))
 
     def reshaped(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """`shape` as the model sees it (rule 5.4.6): variable sizes carry over in their order."""
+        """Returns the shape that the model sees for `shape` (rule 5.4.6): variable sizes carry over in their order."""
         assert self.reshape is not None
         variable = iter([size for size, wanted in zip(shape, self.dims, strict=True) if wanted == -1])
         return tuple(next(variable) if size == -1 else size for size in self.reshape)
 
 
 class RequestExamination:
-    """The checks of one model version, one after the other in Triton's order.
+    """Does the checks of one model version, one after the other in Triton's order.
 
-    `limits`: the fewest and the most inputs that a request may have.
+    `limits` are the fewest and the most inputs that a request may have.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RequestExamination:
                     f"{request.prefix}All input dimensions should be specified for input '{name}' for model "
                     f"'{self.model_name}', got {dims_text(tensor.shape)}"
                 )
-            # A batch dimension of 0 counts as 1 (rule 5.4.5), a negative one as the 32 bits that it is.
+            # A batch dimension of 0 counts as 1 (rule 5.4.5), a negative one as the unsigned number of its 32 bits.
             items = batch & 0xFFFFFFFF or 1 << 32 if batch < 0 else max(batch, 1)
             self._check_size(request, rule, tensor, prod(shape) * items)
         return batch if self.max_batch_size else 1
@@ -113,7 +113,7 @@ class RequestExamination:
         seen = set()
         for name in request.requested_outputs:
             if name in seen:
-                # 2.51 returns the output once; refused since 2026-04.
+                # 2.51 returns an output named twice once; Triton refuses it since 2026-04.
                 raise InvalidArgumentError(f"output '{name}' already exists in request")
             seen.add(name)
         unknown = sorted(seen.difference(self.output_names), key=str.encode)
@@ -121,7 +121,8 @@ class RequestExamination:
             raise InvalidArgumentError(f"unexpected inference output '{unknown[0]}' for model '{self.model_name}'")
 
     def _wrong_count(self, request: InferenceRequest) -> InvalidArgumentError:
-        """Names are only for the message: Triton compares numbers (rule 5.4.3). The lone `]` is its own."""
+        """Returns the error for too few or too many inputs. Triton compares only how many there are, and names them in
+        the message (rule 5.4.3). The lone `]` is Triton's."""
         given = request.inputs
         missing = [name for name, rule in self._rules.items() if not rule.optional and name not in given]
         least, most = self._limits
@@ -198,10 +199,10 @@ class RequestExamination:
 
 
 def _word(datatype: DataType) -> str:
-    """What Triton calls a datatype, also one that is none."""
+    """Returns Triton's word for a datatype, also for an invalid one."""
     return datatype.name if datatype else "<invalid>"
 
 
 def _quoted(names: Any) -> str:
-    """`'A','B'`"""
+    """Returns the names quoted and joined: `'A','B'`."""
     return ",".join(f"'{name}'" for name in names)

@@ -1,6 +1,6 @@
 """`RequestRules` checks a request against its model's configuration (rule 5.4), the same way for every frontend.
 
-A valid request is accepted as fast as can be, from numbers computed once per model version. Only one that is not goes
+A valid request is accepted as fast as possible, with numbers computed once per model version. Only an invalid one goes
 to `RequestExamination`, which repeats the checks in Triton's order and words the error.
 
 Control and state inputs of sequence models are not inputs of the configuration, so a client that sends one is refused
@@ -35,16 +35,16 @@ class RequestRules:
         self.input_names = tuple(tensor.name for tensor in config.input)
         self.output_names = tuple(tensor.name for tensor in config.output)
         self._outputs = frozenset(self.output_names)
-        #: what each input's Python lists and scalars are read as
+        #: the datatype that Python lists and scalars for each input are converted to
         self.input_types = {tensor.name: DataType(tensor.data_type) for tensor in config.input}
         self._rules = {tensor.name: InputRule(tensor) for tensor in config.input}
-        # Numbers as in the configuration, where a name may legally stand twice.
+        # These count as the configuration does, in which a name may legally stand twice.
         self._most = len(config.input)
         self._least = sum(not tensor.optional for tensor in config.input)
         self._examination = RequestExamination(
             model_name, self.max_batch_size, self._rules, self.output_names, (self._least, self._most)
         )
-        # Triton's backend reads the batch size from the first one. A sequence's controls are inputs, too.
+        # Triton's backend reads the batch size from the first input. A sequence's control inputs count too.
         added = config.sequence_batching.control_input or config.sequence_batching.state
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
         self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
@@ -71,7 +71,7 @@ class RequestRules:
             request.inputs = {name: _with_shape(each, each.shape[1:]) for name, each in request.inputs.items()}
 
     def _accept(self, request: InferenceRequest) -> int:
-        """The batch size of a request that is certainly valid, 0 if it needs a closer look."""
+        """Returns the batch size of a request that is certainly valid, 0 if the request needs a closer look."""
         inputs = request.inputs
         outputs = request.requested_outputs
         if outputs and not (self._outputs.issuperset(outputs) and len(set(outputs)) == len(outputs)):
@@ -109,7 +109,7 @@ class RequestRules:
         return batch if batch <= max_batch_size or not max_batch_size else 0
 
     def _reshape(self, request: InferenceRequest) -> None:
-        """Rule 5.4.6, on a new dict and new tensors over the same data: the caller's own keep their shape."""
+        """Applies rule 5.4.6 to a new dict of new tensors over the same data, so that the caller's keep their shape."""
         batched = bool(self.max_batch_size)
         inputs = dict(request.inputs)
         for name, tensor in inputs.items():
@@ -121,18 +121,20 @@ class RequestRules:
         request.inputs = inputs
 
     def refusal_of_single(self, who: str, instead: str = "") -> UnsupportedError:
-        """What refuses a request of `who`, who gets one response, where the model is decoupled (rule 3.7.4)."""
+        """Returns the error for a request to a decoupled model by way of `who`, which can take only one response (rule
+        3.7.4)."""
         return UnsupportedError(f"{who} doesn't support models with decoupled transaction policy{instead}")
 
     def expected_shape(self, name: str) -> str:
-        """What a client must send for input `name`, for people: `[batch ≤ 8, 3, any]`. Raises KeyError."""
+        """Returns the shape a client must send for input `name`, for people: `[batch ≤ 8, 3, any]`. Raises KeyError if
+        there is no such input."""
         sizes = ["any" if size == -1 else str(size) for size in self._rules[name].dims]
         if self.max_batch_size:
             sizes.insert(0, f"batch ≤ {self.max_batch_size}")
         return "[" + ", ".join(sizes) + "]"
 
     def metadata(self, versions: Sequence[int]) -> dict[str, Any]:
-        """The model metadata of rule 6.1.2; `versions` are the READY ones."""
+        """Returns the model metadata of rule 6.1.2; `versions` are the READY ones."""
         return {
             "name": self.model_name,
             "versions": [str(version) for version in versions],
@@ -146,7 +148,7 @@ class RequestRules:
         return {"name": tensor.name, "datatype": DataType(tensor.data_type).name, "shape": shape}
 
 
-#: Bytes of a correlation id that is a string; what Triton calls characters.
+#: The most bytes of a correlation id that is a string. Triton's message calls them characters.
 MAX_CORRELATION_ID = 128
 
 
@@ -160,7 +162,8 @@ _length = struct.Struct("<I").unpack_from
 
 
 def _holds_elements(data: NDArray[Any], count: int) -> bool:
-    """Whether `data` is exactly `count` BYTES elements. Equal lengths are seen at once, others are walked."""
+    """Returns whether the uint8 `data` is exactly `count` BYTES elements. If all have the same length one comparison
+    tells; otherwise it walks them."""
     buffer = data.data
     end = len(buffer)
     if count > 16 and end >= 4:
@@ -173,13 +176,13 @@ def _holds_elements(data: NDArray[Any], count: int) -> bool:
     try:
         for _ in range(count):
             position += 4 + _length(buffer, position)[0]
-    except struct.error:  # the last length is cut off, or points beyond the end
+    except struct.error:  # The last length is cut off or points beyond the end.
         return False
     return position == end and count >= 0
 
 
 def _with_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Another header over the same data."""
+    """Returns a tensor of another shape over the same data."""
     found = Tensor(tensor.datatype, shape, tensor.data)
     found.memory_type, found.device_id = tensor.memory_type, tensor.device_id
     return found

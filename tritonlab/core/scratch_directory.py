@@ -1,6 +1,6 @@
-"""Directories for a while: what is unpacked, handed in with a load or written in a notebook lies in one of them.
+"""A `ScratchDirectory` holds files that are unpacked, sent with a load or written in a notebook, for as long as needed.
 
-All that a process makes lie in one directory, `tritonlab-…` in the temporary directory. A file in it is locked for as
+All those of one process lie in one directory, `tritonlab-…` in the temporary directory. A file in it is locked for as
 long as the process lives: the kernel ends the lock with the process, however that ends, and no process id can be
 mistaken for another's. What a killed process leaves is removed when the next one starts a server.
 """
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 _PREFIX = "tritonlab-"
-#: In each such directory: locked while its owner lives. A directory without it is not ours.
+#: The file in each such directory that is locked while its owner lives. A directory without it is not ours.
 _LOCK_FILE = ".owner"
 
 
 class ScratchDirectory:
-    """An empty directory. It goes with `remove`, else with its last user or the process that made it. `parent`: where
-    it has to lie, for what is moved into it and out again; there a killed process leaves it."""
+    """Makes an empty directory. `remove` deletes it, else it goes with the last reference or with its process. `parent`
+    is where it has to lie, so that files can be moved in and out; a killed process leaves such a directory behind."""
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent or _own_directory()))
@@ -35,8 +35,8 @@ class ScratchDirectory:
 
 
 def remove_abandoned() -> None:
-    """Removes the directories of this user's processes that ended without doing it; in the background, for an
-    environment is large. Later calls in a process do nothing."""
+    """Removes the directories that processes of this user left when they were killed. It works in the background, since
+    an environment is large. Later calls in a process do nothing."""
     global _looked
     with _lock:
         looked, _looked = _looked, True
@@ -49,7 +49,7 @@ def remove_abandoned() -> None:
 
 _lock = threading.Lock()  # guards what follows
 _own: Path | None = None
-#: holds the lock; closed by a forked child, in which it would outlive us
+#: the locked file; a forked child closes it, because the lock would outlive this process there
 _own_lock = -1
 _looked = False
 
@@ -71,8 +71,8 @@ def _own_directory() -> Path:
 
 
 def _own_it(lock: int) -> bool:
-    """False if another process took the directory for abandoned before it was locked, and removes it."""
-    with contextlib.suppress(OSError):  # a file system without locks: then nobody else gets one, either
+    """Locks the file. Returns False if another process took the directory for abandoned first, and removes it."""
+    with contextlib.suppress(OSError):  # On a file system without locks nobody else gets one either.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -81,12 +81,12 @@ def _own_it(lock: int) -> bool:
 
 
 def _remove(path: Path, process: int) -> None:
-    if os.getpid() == process:  # else this is a forked child that ends
+    if os.getpid() == process:  # a forked child that ends must not remove it
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _forget() -> None:
-    """In a forked child: the directory is its parent's."""
+    """Drops the directory in a forked child, because it is the parent's."""
     global _lock, _own, _own_lock
     _lock = threading.Lock()  # another thread may have held it
     if _own_lock >= 0:
@@ -98,7 +98,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class _Abandoned(NamedTuple):
-    """A directory whose owner has ended. Its lock is held, so that no other process removes it, too."""
+    """Is a directory whose owner has ended. Its lock is held, so that no other process removes it too."""
 
     path: str
     directory: int
@@ -112,7 +112,8 @@ def _candidates() -> list[str]:
 
 
 def _seize(path: str) -> _Abandoned | None:
-    """None if the directory has an owner, is another user's, or was not made here. Links are not followed."""
+    """Locks an abandoned directory. Returns None if it has an owner, is another user's, or was not made by this module.
+    Links are not followed."""
     with contextlib.ExitStack() as opened:
         try:
             directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -145,7 +146,7 @@ def _remove_all(abandoned: list[_Abandoned]) -> None:
 
 
 def _remove_one(abandoned: _Abandoned) -> None:
-    """The lock's file goes last: what is interrupted here goes on at the next start."""
+    """Removes a directory, its lock's file last: if this is interrupted, the next start goes on with it."""
     for name in os.listdir(abandoned.directory):
         if name != _LOCK_FILE:
             _remove_entry(name, abandoned.directory)

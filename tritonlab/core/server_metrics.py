@@ -1,4 +1,4 @@
-"""The `nv_` metrics of the machine and of the response cache (rule 5.13.4), as families."""
+"""These functions make the `nv_` metric families of the machine and of the response cache (rule 5.13.4)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from .prometheus_text import PrintedFamily
 
-#: Of --pinned-memory-pool-byte-size. Nothing is pinned here, so none of it is ever used.
+#: Triton's default of --pinned-memory-pool-byte-size. Nothing is pinned here, so none of it is ever used.
 PINNED_POOL_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
 class CpuUsage:
-    """`utilization` 0 to 1, memory in bytes."""
+    """Holds how busy the machine is: `utilization` from 0 to 1, memory in bytes."""
 
     utilization: float = 0.0
     memory_total: int = 0
@@ -22,7 +22,8 @@ class CpuUsage:
 
 @dataclass(frozen=True)
 class GpuUsage:
-    """Holds what one GPU says; None for what it cannot say. Watts, joules since the server started, bytes, 0 to 1."""
+    """Holds what one GPU reports; None where it does not. Power is in watts, energy in joules since the server started,
+    memory in bytes, utilization from 0 to 1."""
 
     uuid: str
     utilization: float | None = None
@@ -97,7 +98,7 @@ _CACHE = {
 
 
 def cache_families(numbers: Mapping[str, float]) -> list[PrintedFamily]:
-    """Those of the local cache, by their names without `nv_cache_`."""
+    """Returns the families of the local cache. `numbers` are keyed by the metrics' names without `nv_cache_`."""
     return [_gauge(f"nv_cache_{name}", text, numbers[name]) for name, text in _CACHE.items()]
 
 

@@ -1,4 +1,4 @@
-"""Errors of the server core: Triton's codes and texts, and whose fault an error is.
+"""The errors of the server core carry Triton's codes and texts, and tell whose fault an error is.
 
     TritonError                     code + text, as a client sees it
     ├── UnknownError                one class per code (names of NVIDIA's `tritonserver` package)
@@ -13,8 +13,8 @@
         ├── ModelLoadError          the model could not be loaded; carries the hidden reason and log
         └── EnsembleError           a step of an ensemble failed; carries which, and what it was given
 
-What failed and with which code are two questions: each ModelError is also of the class of its code, so that `except
-InvalidArgumentError` catches a load that failed with INVALID_ARG, and `except ModelLoadError` every one.
+Each ModelError is also an instance of its code's class: `except InvalidArgumentError` catches a load that failed with
+INVALID_ARG, and `except ModelLoadError` catches every failed load.
 
 The core knows codes only; each frontend maps them once to its own status (`frontends/*/errors.py`).
 """
@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 
 
 class Code(enum.IntEnum):
-    """Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2)."""
+    """Lists Triton's error codes. The values are those of `TritonError` in the Python backend (rule 1.2)."""
 
     UNKNOWN = 0
     INTERNAL = 1
@@ -41,7 +41,7 @@ class Code(enum.IntEnum):
 
     @property
     def text(self) -> str:
-        """The word Triton prints before a message in load errors and logs (rule 2.5.1)."""
+        """Returns the word Triton prints before a message in load errors and logs (rule 2.5.1)."""
         return _CODE_TEXT[self]
 
 
@@ -58,7 +58,7 @@ _CODE_TEXT = {
 
 
 class TritonError(Exception):
-    """An error with Triton's code and the text a client sees."""
+    """Carries one of Triton's error codes and the text a client sees."""
 
     code: Code = Code.UNKNOWN  # one per class
     _by_code: ClassVar[dict[Code, type[TritonError]]] = {}
@@ -77,7 +77,7 @@ class TritonError(Exception):
 
     @staticmethod
     def of(code: Code, message: str) -> TritonError:
-        """The error of the class that belongs to `code`."""
+        """Returns an error of the class that belongs to `code`."""
         return TritonError._by_code[code](message)
 
 
@@ -115,7 +115,7 @@ class CancelledError(TritonError):
 
 @dataclass(frozen=True)
 class Frame:
-    """One level of a Python traceback in the stub. `line` counts from 1."""
+    """Describes one level of a Python traceback in the stub. `line` counts from 1."""
 
     file: str
     line: int
@@ -124,7 +124,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class RemoteException:
-    """An exception that left the author's code in the stub process.
+    """Describes an exception that left the author's code in the stub process.
 
     `frames` are outermost first, as Python prints them, without the stub's own. `cause` is the exception named by
     `raise ... from`, or the one that was being handled; `is_context` tells the second from the first. `detail` holds
@@ -168,8 +168,8 @@ class RemoteException:
 
 
 class LoadInterrupted(KeyboardInterrupt):
-    """An interrupt of a thread that waited for a model to load. `exception`: where the model was, None if it did not
-    say."""
+    """Is raised when an interrupt ends the wait for a model to load. `exception` shows where the model's code was; it
+    is None if the stub did not say."""
 
     def __init__(self, text: str, exception: RemoteException | None = None) -> None:
         super().__init__(text)
@@ -177,11 +177,11 @@ class LoadInterrupted(KeyboardInterrupt):
 
 
 class ModelError(TritonError):
-    """The author's model failed. The text is Triton's; the rest is for the author.
+    """Says that the author's model failed. The text is Triton's; everything else helps the author.
 
-    `code`: Triton's, INTERNAL if none is said; the error is of its class, too. `exception`: the Python exception, if
-    there was one. `reason`: what happened, where Triton's text does not say (the signal that killed the stub). `log`:
-    the model's last output lines.
+    `code` is Triton's, INTERNAL by default; the error is also an instance of that code's class. `exception` is the
+    Python exception, if there was one. `reason` says what happened if Triton's text does not (the signal that killed
+    the stub). `log` has the model's last output lines.
     """
 
     _default_code: ClassVar[Code] = Code.INTERNAL
@@ -194,7 +194,7 @@ class ModelError(TritonError):
         self,
         message: str,
         *,
-        code: Code | None = None,  # has made the class
+        code: Code | None = None,  # used by __new__, which chose the class by it
         reason: str = "",
         exception: RemoteException | None = None,
         log: tuple[str, ...] = (),
@@ -206,7 +206,7 @@ class ModelError(TritonError):
 
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to them
-        """What Python prints below the message: the reason, unless the message says it."""
+        """Returns what Python prints below the message: the reason, unless the message has it."""
         return [] if self.reason in self.message else [self.reason]
 
 
@@ -214,7 +214,7 @@ _CODED: dict[tuple[type[Any], Code], type[Any]] = {}
 
 
 def _coded(kind: type[Any], code: Code) -> type[Any]:
-    """`kind` and the class of `code` in one, under the name of `kind`."""
+    """Returns a class that inherits from `kind` and the class of `code`, under the name of `kind`."""
     found = _CODED.get((kind, code))
     if found is None:
         of_code = TritonError._by_code[code]
@@ -230,8 +230,8 @@ def _coded(kind: type[Any], code: Code) -> type[Any]:
 
 
 class ModelLoadError(ModelError):
-    """A model could not be loaded, INVALID_ARG if no code is said. `reason` is what Triton hides in its server log
-    (rule 2.5.3), or the text itself."""
+    """Says that a model could not be loaded; the code is INVALID_ARG by default. `reason` is what Triton hides in its
+    server log (rule 2.5.3), or the text itself."""
 
     _default_code = Code.INVALID_ARG
 
@@ -248,16 +248,17 @@ class ModelLoadError(ModelError):
 
     @staticmethod
     def joined(failed: Sequence[ModelLoadError]) -> ModelLoadError:
-        """Models of one name failed: the texts of all that could be read, with `reason`, `exception` and `log` of the
-        first; if none could, the first."""
+        """Returns one error for several models of one name. It has the texts of all that are not INTERNAL (such
+        a model could not be read at all), and `reason`, `exception` and `log` of the first of these; if all are
+        INTERNAL it is like the first."""
         told = [error for error in failed if error.code is not Code.INTERNAL] or failed[:1]
         first, text = told[0], "".join(error.message for error in told)
         return ModelLoadError(text, code=first.code, reason=first.reason, exception=first.exception, log=first.log)
 
     @staticmethod
     def at_start(failed: Mapping[str, TritonError]) -> ModelLoadError:
-        """Models that are to be loaded at the start failed: Triton's text, and theirs behind it. `reason`,
-        `exception` and `log` are those of the first."""
+        """Returns the error of a server some of whose models failed at its start: Triton's text, followed by theirs.
+        `reason`, `exception` and `log` are those of the first."""
         first = next(iter(failed.values()))
         told = "".join(f"\n{error.message.rstrip()}" for error in failed.values())
         error = ModelLoadError(f"failed to load all models{told}", code=Code.INTERNAL, reason=first.message)
@@ -267,5 +268,5 @@ class ModelLoadError(ModelError):
 
 
 class EnsembleError(ModelError):
-    """A step of an ensemble failed, with its error's code. `reason` names the step and its tensors, which Triton's
-    text does not."""
+    """Says that a step of an ensemble failed; the code is the step's. `reason` names the step and its tensors, which
+    Triton's text leaves out."""

@@ -1,4 +1,4 @@
-"""A tensor as the server holds it: datatype, shape and bytes in the protocol's form."""
+"""A `Tensor` is a tensor as the server holds it: datatype, shape and bytes in the protocol's form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .data_type import DataType
 from .status import InvalidArgumentError, UnsupportedError
 
 _DLPACK_CPU = 1
-#: Elements that a repr shows, and bytes of each.
+#: How many elements a repr shows, and how many bytes of each.
 _SHOWN = 8
 _SHOWN_BYTES = 40
 
@@ -38,12 +38,12 @@ class Tensor:
 
     @property
     def byte_size(self) -> int:
-        """Bytes of the wire form."""
+        """Returns the bytes of the wire form."""
         return int(self.data.nbytes)
 
     @staticmethod
     def from_numpy(array: NDArray[Any]) -> Tensor:
-        """A tensor over `array`, without a copy if it is C-contiguous and numeric.
+        """Returns a tensor over `array`, without a copy if it is C-contiguous and numeric.
 
         Object, `S` and `U` arrays become BYTES. Raises InvalidArgumentError for a dtype Triton has no word for.
         """
@@ -59,7 +59,7 @@ class Tensor:
 
     @staticmethod
     def from_any(value: Any, datatype: DataType = DataType.INVALID) -> Tensor:
-        """A tensor of whatever the caller has: Tensor, ndarray, torch or CuPy tensor (DLPack), list, scalar, text.
+        """Returns a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text.
 
         `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
         input is FP32, `[1.5]` for an INT32 input is refused); an array keeps its own dtype, so that a mismatch is
@@ -81,7 +81,7 @@ class Tensor:
         return Tensor.from_numpy(_number_array(value, datatype))
 
     def numpy(self) -> NDArray[Any]:
-        """The tensor as an array; BYTES as an object array of `bytes`, decoded once.
+        """Returns the tensor as an array of its shape; BYTES as an object array of `bytes`, decoded once.
 
         Raises UnsupportedError for BF16, which numpy has no dtype for: use `torch.from_dlpack(tensor)`.
         """
@@ -94,7 +94,7 @@ class Tensor:
         return self.data if self.data.shape == self.shape else self.data.reshape(self.shape)
 
     def to_bytes_array(self) -> NDArray[np.object_]:
-        """The elements of a BYTES tensor as an object array (name of NVIDIA's `tritonserver.Tensor`)."""
+        """Returns a BYTES tensor as an object array of `bytes` (the name is from NVIDIA's `tritonserver.Tensor`)."""
         if self.datatype is not DataType.BYTES:
             raise InvalidArgumentError(f"tensor has datatype {self.datatype.name}, not BYTES")
         return self.numpy()
@@ -124,7 +124,7 @@ class Tensor:
         return f"<Tensor {self.datatype.name} {list(self.shape)} {self._values()}>"
 
     def _values(self) -> str:
-        """The elements, of a tensor with many the first ones: nothing else of its data is read."""
+        """Returns the elements as text, only the first of many; the rest of the data is not read."""
         if self.datatype is DataType.BYTES:
             return _listed(_first_elements(self.data, _SHOWN, _SHOWN_BYTES), math.prod(self.shape))
         flat = self.data.reshape(-1)
@@ -139,7 +139,7 @@ class Tensor:
 
 
 def _first_elements(data: NDArray[Any], count: int, cut: int) -> list[str]:
-    """The first elements of the wire form of a BYTES tensor, as they are written in Python, the long ones cut."""
+    """Returns the first elements of a BYTES tensor's wire form as Python literals; long ones are cut."""
     found: list[str] = []
     position = 0
     while position + 4 <= data.size and len(found) < count:
@@ -154,16 +154,16 @@ def _listed(elements: list[str], count: int) -> str:
     return f"[{', '.join(elements)}{', …' if count > _SHOWN else ''}]"
 
 
-#: What the bytes of an element are read as, by the number of its datatype: single bytes for BYTES, which is wire form
-#: here.
+#: The numpy dtype that a client's bytes are read as, by the number of their datatype: uint8 for BYTES, which stays in
+#: wire form here.
 WIRE_ELEMENTS: list[np.dtype[Any]] = [
     datatype.numpy if datatype.byte_size else np.dtype(np.uint8) for datatype in DataType
 ]
 
 
 def wire_elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
-    """A view of a client's bytes as elements; as single bytes where they are no whole number of them, which the request
-    checks find."""
+    """Returns a 1-D view of a client's bytes as elements. If they are no whole number of elements the view is of single
+    bytes, and the request's checks refuse it."""
     dtype = WIRE_ELEMENTS[datatype]
     if dtype.itemsize > 1 and len(data) % dtype.itemsize:
         dtype = WIRE_ELEMENTS[DataType.INVALID]
@@ -171,19 +171,20 @@ def wire_elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
 
 
 def _object_array(value: Any) -> NDArray[Any]:
-    """Text or nested lists of text as an object array; numpy must not make a `U` array that drops trailing NULs."""
+    """Returns text or nested lists of text as an object array. numpy's own choice, a `U` array, drops trailing NULs."""
     array = np.asarray(value, dtype=np.object_)
     if any(isinstance(element, (list, tuple)) for element in array.flat):
         raise InvalidArgumentError("lists of different lengths are no tensor")
     return array
 
 
-#: For each kind of numpy dtype the kinds of values that may be read as it without losing anything.
+#: For each kind of numpy dtype, the kinds of values that convert to it without loss.
 _READABLE = {"b": "b", "i": "bui", "u": "bui", "f": "buif"}
 
 
 def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
-    """Numbers or nested lists of them as an array of `datatype`, or of numpy's choice where that does not apply."""
+    """Returns numbers or nested lists of them as an array of `datatype`, or of numpy's choice where that does not
+    fit."""
     try:
         array = np.asarray(value)
         if datatype in (DataType.INVALID, DataType.BF16) or array.dtype == datatype.numpy:
@@ -196,7 +197,8 @@ def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
 
 
 def _all_ints(value: Any, datatype: DataType) -> bool:
-    """Whether `value` has integers only, for an integer datatype: numpy reads `[1, 2**63]` as float64 by itself."""
+    """Returns whether `datatype` is an integer one and `value` has only integers; numpy alone would read `[1, 2**63]`
+    as float64."""
     elements = np.asarray(value, dtype=np.object_).flat
     return datatype.numpy.kind in "iu" and all(isinstance(element, int) for element in elements)
 

@@ -1,4 +1,5 @@
-"""The trace of one request, and of what it made models ask: the entries of Triton's trace file (rule 5.14.4)."""
+"""A `Trace` records one request; a `TraceTree` holds it with the requests made for it. They become the entries of
+Triton's trace file (rule 5.14.4)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Entry = dict[str, Any]
 
 
 class Traced(Protocol):
-    """What a trace tells of its request (`infer_request.InferenceRequest`)."""
+    """Has the fields of a request that its trace reads (`infer_request.InferenceRequest`)."""
 
     model_name: str
     request_id: str
@@ -29,9 +30,9 @@ class Traced(Protocol):
 
 
 class Trace:
-    """One request. Built by the tracer's hooks; a request has one owner at a time, so only its end needs a lock.
+    """Records one request, through the tracer's hooks. A request has one owner at a time, so only its end needs a lock.
 
-    `context`: JSON text of the OpenTelemetry headers that continue it, in that mode (rule 1.11.1).
+    `context` is, in mode opentelemetry, the JSON text of the headers that continue the trace (rule 1.11.1).
     """
 
     __slots__ = (
@@ -57,32 +58,33 @@ class Trace:
         self._head: Entry = {}
         self._version = -1
         self._span = (0, 0)
-        #: of each execution: when it was queued, when it started, its times once it has ended
+        #: for each execution: when it was queued, when it started, and its times once it has ended
         self._executions: list[tuple[int, int, ExecuteTimes | None]] = []
         self._inputs: list[Entry] = []
         self._outputs: list[Entry] = []
-        #: what a frontend says: name, nanoseconds
+        #: moments that a frontend stamped: name, nanoseconds
         self._stamps: list[tuple[str, int]] = []
-        #: how many must end before this has: the request, its executions, who sends its answers
+        #: how many of these are still open: the request, its executions, the frontend that sends its answers
         self._running = 1
 
     def child(self) -> Trace:
-        """Makes the trace of a request that this one's model, or ensemble, makes."""
+        """Makes the trace of a request that this request's model or ensemble makes."""
         return self.tree.new(self)
 
     def wire(self) -> list[Any]:
-        """What the stub gets, and hands back where this is the parent of a request."""
+        """Returns the form that the stub gets, and hands back when a request has this trace as its parent."""
         return [self.ident, self.context]
 
-    # -- what happens, in the order it may
+    # -- what happens to the request, in the order in which it may
 
     def hold(self) -> None:
-        """It does not end before `release` is called once more: a frontend still has to say when it sent the answer."""
+        """Keeps the trace open until `release` is called once more: a frontend still has to stamp when it sent the
+        answer."""
         with self.tree.lock:
             self._running += 1
 
     def stamp(self, name: str, ns: int) -> None:
-        """A moment only a frontend knows: `HTTP_RECV_START`, `GRPC_SEND_END`."""
+        """Adds a moment that only a frontend knows: `HTTP_RECV_START`, `GRPC_SEND_END`. `ns`: nanoseconds."""
         self._stamps.append((name, ns))
 
     def take(self, request: Traced) -> None:
@@ -113,7 +115,7 @@ class Trace:
     def ended(self, request: Traced, now: int) -> None:
         """The request has its final response."""
         self.tree.join(self)
-        if not self._executions:  # an ensemble's; or it never left the queue; or the response cache had the answer
+        if not self._executions:  # of an ensemble, or never left the queue, or answered from the response cache
             self._executions.append((request.queue_start or request.request_start, 0, None))
             self._queued(request)
         self._span = request.request_start, now
@@ -131,7 +133,7 @@ class Trace:
         if ended:
             self.tree.leave(self)
 
-    # -- as the file has it
+    # -- what the file shows
 
     def entries(self) -> list[Entry]:
         """Returns the entries in the order in which Triton tells the same: what the frontend received first, what it
@@ -158,7 +160,7 @@ class Trace:
 
 
 class TraceTree:
-    """A client's request and every request made for it: they are counted, and written, as one trace."""
+    """Holds a client's request and every request made for it, which count, and are written, as one trace."""
 
     def __init__(
         self,
@@ -167,8 +169,8 @@ class TraceTree:
         on_join: Callable[[Trace], None],
         on_leave: Callable[[Trace], None],
     ) -> None:
-        """`new(tree, parent)` makes a trace. `on_join` and `on_leave` are called when a trace's first hook has come and
-        when it has ended."""
+        """`new(tree, parent)` makes a trace. `on_join` is called with a trace after its first hook, `on_leave` when it
+        has ended."""
         self.setting = setting
         self.lock = threading.Lock()  # guards everything below, and how much of each trace is still to come
         self.open: set[Trace] = set()
@@ -181,7 +183,7 @@ class TraceTree:
         return self._new(self, parent)
 
     def join(self, trace: Trace) -> None:
-        """Adds the trace only now: a request that is refused before leaves nothing behind, as on Triton."""
+        """Adds the trace. Its first hook does this, so that a request refused before leaves no trace, as on Triton."""
         with self.lock:
             if trace in self.open:
                 return
@@ -195,7 +197,7 @@ class TraceTree:
         self._on_leave(trace)
 
     def finished(self) -> list[Trace]:
-        """All traces, newest first as Triton writes them, once none is open any more; then it is empty again."""
+        """Returns all traces once none is open, newest first as Triton writes them, and forgets them."""
         with self.lock:
             if self.open:
                 return []
@@ -228,8 +230,9 @@ def _tensor(name: str, tensor: Tensor) -> Entry:
 
 
 def _values(tensor: Tensor) -> list[str]:
-    """As a C++ stream prints them. Differences on purpose: bytes are numbers (Triton prints them raw), quotes in
-    strings are escaped (Triton breaks its JSON there), and there are numbers for FP16 and BF16 (there are none)."""
+    """Returns the elements as a C++ stream prints them, with three differences on purpose: bytes are numbers (Triton
+    prints them raw), quotes in strings are escaped (they break Triton's JSON), and FP16 and BF16 are printed (Triton
+    leaves them out)."""
     if tensor.datatype is DataType.BF16:
         array = (tensor.data.reshape(-1).astype(np.uint32) << 16).view(np.float32)
     else:

@@ -1,6 +1,6 @@
-"""The trace settings of a server: global, and what models override (rule 5.14.1).
+"""`TraceSettings` keeps a server's trace settings: the global ones, and those that models override (rule 5.14.1).
 
-Order of preference for each field of a model: its own override, the global setting, the value the server started with.
+A model's field has its own override, else the global setting, else the value the server started with.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from .status import InvalidArgumentError, UnsupportedError
 
 OFF = "OFF"
-#: What can be traced, in the order Triton prints them.
+#: The levels of tracing, in the order Triton prints them.
 LEVELS = ("TIMESTAMPS", "TENSORS")
 MODES = ("triton", "opentelemetry")
 
 _MAX_UINT32 = (1 << 32) - 1
 _MAX_INT32 = (1 << 31) - 1
 
-#: field -> values, as clients read and write them
+#: field -> its values, as clients read and write them
 Values = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
 class TraceSetting:
-    """What holds for one model. `rate`: one request of so many is traced. `count`: how many more will be, -1 for any
-    number. `log_frequency`: traces per file, 0 for all in one. `options`: of mode opentelemetry, as the server was
-    given them."""
+    """Holds the settings of one model. `rate`: one of this many requests is traced. `count`: how many more will be
+    traced, -1 without a limit. `log_frequency`: traces per file, 0 for all in one. `options`: the server's options of
+    mode opentelemetry."""
 
     level: tuple[str, ...] = ()
     rate: int = 1000
@@ -39,7 +39,8 @@ class TraceSetting:
 
     @property
     def flaw(self) -> str:
-        """Why nothing can be traced with it; only OFF may stay so (rule 5.14.2)."""
+        """Returns why nothing can be traced with this setting; such a setting is allowed only with level OFF (rule
+        5.14.2)."""
         if not self.level:
             return "tracing is disabled"
         if self.rate == 0:
@@ -66,21 +67,21 @@ class TraceSetting:
 
 
 class _Sampler:
-    """The setting of the server or of one model, with its count of requests seen."""
+    """Holds the setting of the server or of one model, and how many requests it has seen."""
 
     def __init__(self, setting: TraceSetting, own: frozenset[str]) -> None:
         self.setting = setting
-        self.own = own  # fields that do not follow the fallback
+        self.own = own  # the fields that are overridden
         self.seen = 0
 
 
 class TraceSettings:
-    """Any thread may call any method."""
+    """Keeps the settings, and decides which requests are traced. Any thread may call any method."""
 
     def __init__(
         self, setting: TraceSetting, model_ready: Callable[[str], bool], on_change: Callable[[], None] | None = None
     ) -> None:
-        """`setting`: what the server starts with. `model_ready(name)` raises NotFoundError for an unknown model.
+        """`setting` is what the server starts with. `model_ready(name)` raises NotFoundError for an unknown model.
         `on_change()` is called after each change, and when a count has run out."""
         self._start = setting
         self._model_ready = model_ready
@@ -90,15 +91,15 @@ class TraceSettings:
         self._models: dict[str, _Sampler] = {}
 
     def get(self, model: str = "") -> Values:
-        """The values that hold for a model, or the global ones. Raises NotFoundError for an unknown model, and
+        """Returns the values that hold for a model, or the global ones. Raises NotFoundError for an unknown model, and
         InvalidArgumentError for one that is not ready (rule 5.14.2)."""
         self._require(model)
         with self._lock:
             return self._models.get(model, self._global).setting.values()
 
     def update(self, model: str, settings: Mapping[str, Sequence[str] | None], got: str = "") -> None:
-        """Sets what is named; None clears an override; unknown fields and levels are ignored (rule 5.14.1). `got`: what
-        the protocol has between a `got:` and a value below -1.
+        """Sets the named fields; None clears an override; unknown fields and levels are ignored (rule 5.14.1). `got` is
+        the text that the protocol's error has between `got:` and a value below -1.
 
         Raises the errors of `get`, UnsupportedError for a file, InvalidArgumentError for a value that cannot be.
         """
@@ -119,8 +120,8 @@ class TraceSettings:
     def _updated(
         self, sampler: _Sampler | None, fallback: TraceSetting, parsed: Mapping[str, _Parsed | None]
     ) -> _Sampler:
-        """The sampler that takes the place of `sampler`; it counts from the start, as Triton's does (measured: a
-        `trace_count` that ran down is whole again after an update of anything)."""
+        """Returns the sampler that replaces `sampler`. It counts from the start, as Triton's does (measured: an update
+        of any field restores a `trace_count` that has run down)."""
         changes: dict[str, _Parsed] = {name: getattr(sampler.setting, name) for name in sampler.own} if sampler else {}
         for field, value in parsed.items():
             name = _FIELDS[field]
@@ -134,14 +135,14 @@ class TraceSettings:
         return _Sampler(setting, frozenset(changes))
 
     def start(self, setting: TraceSetting) -> None:
-        """What only the server's owner may say: this holds for every model from now on, overrides are forgotten. Raises
-        InvalidArgumentError for one that traces nothing."""
+        """Makes `setting` hold for every model from now on, and forgets overrides; only the server's owner may do so.
+        Raises InvalidArgumentError for a setting that traces nothing."""
         if setting.flaw:
             raise InvalidArgumentError(f"Attempting to set invalid trace setting :{setting.flaw}")
         self._replace(setting)
 
     def stop(self) -> None:
-        """Back to what the server started with."""
+        """Goes back to what the server started with."""
         self._replace(self._start)
 
     def _replace(self, setting: TraceSetting) -> None:
@@ -152,8 +153,8 @@ class TraceSettings:
             self._on_change()
 
     def sample(self, model: str, forced: bool = False) -> TraceSetting | None:
-        """The setting to trace this request of `model` by, or None if it is not its turn: every `rate`-th is, and, in
-        mode opentelemetry, one that is `forced`."""
+        """Returns the setting to trace this request of `model` with, or None if it is not traced. Every `rate`-th
+        request is, and in mode opentelemetry a `forced` one."""
         with self._lock:
             sampler = self._models.get(model, self._global)
             setting = sampler.setting
@@ -170,7 +171,7 @@ class TraceSettings:
         return setting if turn or (forced and setting.mode == "opentelemetry") else None
 
     def active(self) -> bool:
-        """Whether any request of any model can still be traced."""
+        """Returns whether any request of any model can still be traced."""
         with self._lock:
             settings = [sampler.setting for sampler in (self._global, *self._models.values())]
         return any(not s.flaw and (s.count != 0 or s.mode == "opentelemetry") for s in settings)
@@ -185,12 +186,12 @@ _Parsed = int | tuple[str, ...]
 #: A list that names no level that exists changes nothing (measured).
 _UNCHANGED: tuple[str, ...] = ("",)
 
-#: What clients may write, in the order Triton reads it.
+#: The fields that clients may write, in the order Triton reads them.
 _FIELDS = {"trace_level": "level", "trace_rate": "rate", "trace_count": "count", "log_frequency": "log_frequency"}
 
 
 def parse(name: str, values: Sequence[str] | None, got: str = "") -> _Parsed | None:
-    """The value of one field; what `update` makes of it. Raises InvalidArgumentError."""
+    """Returns the value of one field as `update` stores it; None clears it. Raises InvalidArgumentError."""
     if values is None:
         return None
     if name == "trace_level":
@@ -214,8 +215,8 @@ def _levels(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
-    """As C++'s stoi reads it, whatever the text says of the range (measured): what follows the digits is ignored, and
-    an unsigned number may be written negative."""
+    """Returns the number that C++'s stoi would read, whatever range the error's text names (measured): it ignores what
+    follows the digits, and an unsigned number may be written negative."""
     digits = text.strip()
     end = 1 if digits[:1] in ("-", "+") else 0
     while digits[end : end + 1].isdigit() and digits[end].isascii():
