@@ -1,6 +1,6 @@
 """The batch history tells why two requests did not share a batch.
 
-`BatchHistory` listens to batches as they are formed; `why_apart` is the pure answer about two of their requests.
+`BatchHistory` listens to batches as they are formed; the pure function `why_apart` answers for two of their requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _CLOSED = {
 
 @dataclass(frozen=True)
 class FormedBatch:
-    """A batch as it left: the `number`th of its model version, at `formed` nanoseconds, `size` batch items."""
+    """Describes a batch as it left: the `number`th of its model version, at `formed` nanoseconds, of `size` batch
+    items."""
 
     model: str
     version: int
@@ -41,8 +42,8 @@ class FormedBatch:
 
 @dataclass(frozen=True)
 class BatchPlace:
-    """Tells where a request stood in its batch. `shapes` are without the batch dimension; `queued` is when it came,
-    nanoseconds."""
+    """Tells where a request stood in its batch. `shapes` exclude the batch dimension; `queued` is when the request
+    came, in nanoseconds."""
 
     name: str
     batch: FormedBatch
@@ -62,7 +63,8 @@ class BatchPlace:
 
 
 def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
-    """One sentence for people: why these two were executed in different calls, or that they were not."""
+    """Returns a sentence for people that says why two requests were executed in different calls, or that they were
+    not."""
     first, second = sorted((one, other), key=lambda place: (place.batch.formed, place.batch.number, place.queued))
     if (first.batch.model, first.batch.version) != (second.batch.model, second.batch.version):
         return f"{first.name} and {second.name} are for different models."
@@ -78,7 +80,7 @@ def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
 
 
 def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
-    """What forbids these two in any batch."""
+    """Returns why these two could not share any batch; empty if they could."""
     if first.sequence and first.sequence == second.sequence:
         return f"{first.name} and {second.name} are of one sequence, whose requests are executed one after the other."
     if config.optional_inputs and first.shapes.keys() != second.shapes.keys():
@@ -97,7 +99,7 @@ def _difference(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> s
 
 
 def _room(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
-    """Why the batch of `first`, which could have held `second`, left without it."""
+    """Returns why the batch of `first`, which could have held `second`, left without it."""
     batch = first.batch
     if batch.size + second.size > config.max_batch_size:
         return (
@@ -113,7 +115,8 @@ def _room(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
 
 
 class BatchHistory(Instrument):
-    """Remembers the places of the last `keep` requests. `config_of` tells the batching rules of a model version."""
+    """Remembers the places of the last `keep` requests. `config_of(model, version)` returns the
+    batching rules of a model version."""
 
     def __init__(self, config_of: Callable[[str, int], BatchConfig], keep: int = 1000) -> None:
         self._config_of = config_of
@@ -130,7 +133,7 @@ class BatchHistory(Instrument):
             number = self._numbers[model, version] = self._numbers.get((model, version), 0) + 1
             batch = FormedBatch(model, version, number, now, size, reason)
             for request in requests:
-                self._places.pop(request.serial, None)  # rescheduled: the last place is what counts
+                self._places.pop(request.serial, None)  # a rescheduled request counts at its last place
                 self._places[request.serial] = BatchPlace.of(request, batch, batched=batched)
             while len(self._places) > self._keep:
                 self._places.popitem(last=False)
@@ -141,7 +144,7 @@ class BatchHistory(Instrument):
             return self._places.get(serial)
 
     def why_apart(self, one: InferenceRequest, other: InferenceRequest) -> str:
-        """See the function `why_apart`."""
+        """Returns a sentence for people; see the function `why_apart`."""
         places = [self.place(request.serial) for request in (one, other)]
         if places[0] is None or places[1] is None:
             missing = one if places[0] is None else other

@@ -9,14 +9,14 @@ from .dynamic_batch import WaitUntil, batch_key
 from .sequence_config import SequenceConfig
 from .sequence_table import Slot
 
-#: Slots are counted, the configured utilization is a float: Triton's tolerance.
+#: Triton's tolerance when it compares the share of used slots with the configured utilization, a float.
 _EPSILON = 1e-4
 
 
 @dataclass(frozen=True)
 class SlotBatch:
-    """The first request of each slot in `numbers` goes now, in a batch of `size` positions; what is between them is
-    filled with null requests."""
+    """Decides that the first request of each slot in `numbers` goes now, in a batch of `size` positions. Null requests
+    fill the other positions."""
 
     numbers: tuple[int, ...]
     size: int
@@ -24,7 +24,7 @@ class SlotBatch:
 
 
 def take_slots(slots: Sequence[Slot], config: SequenceConfig, now: int) -> SlotBatch | WaitUntil | None:
-    """What an idle instance should do with its slots; None if no request waits.
+    """Returns what an idle instance should do with its slots now; None if no request waits.
 
     The first request decides the shapes: a slot whose request does not fit waits for the next batch.
     """
@@ -46,5 +46,5 @@ def take_slots(slots: Sequence[Slot], config: SequenceConfig, now: int) -> SlotB
         numbers = tuple(slot.number for slot in ready if batch_key(slot.queue[0], batch) == key)
     else:
         numbers = tuple(slot.number for slot in ready)
-    # up to the last slot with a request, fitting or not: measured
+    # The batch extends to the last slot with a request, even if that does not fit (measured).
     return SlotBatch(numbers, ready[-1].number + 1, reason)

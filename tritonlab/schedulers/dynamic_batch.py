@@ -1,4 +1,4 @@
-"""The dynamic batcher's decision: which requests of a queue go into its next batch, and why no more of them do."""
+"""`take_batch` decides for the dynamic batcher which requests of a queue go into the next batch, and why no more do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .policy_queue import QueuePolicies
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """The part of a model's configuration that decides about its batches. `delay` in nanoseconds."""
+    """Holds the part of a model's configuration that decides about its batches. `delay` is in nanoseconds."""
 
     max_batch_size: int = 0
     dynamic: bool = False
@@ -24,12 +24,12 @@ class BatchConfig:
     equal_shape_inputs: tuple[str, ...] = ()
     #: whether requests may differ in which inputs they carry (rule 5.5.6)
     optional_inputs: bool = False
-    #: whether younger requests may stand before older ones: priorities, delayed requests
+    #: whether younger requests may stand before older ones, because of priorities or delayed requests
     ranked: bool = False
 
     @staticmethod
     def of(config: ModelConfig) -> BatchConfig:
-        """The batching rules of a normalised configuration."""
+        """Returns the batching rules of a normalised configuration."""
         if not config.HasField("dynamic_batching") or config.max_batch_size == 0:
             return BatchConfig(config.max_batch_size)  # rule 5.5.12
         batching = config.dynamic_batching
@@ -46,7 +46,7 @@ class BatchConfig:
 
 @dataclass(slots=True)  # not frozen: that would triple the time to make one
 class Batch:
-    """The first `count` requests of the queue go now; `reason` is why no more of them do."""
+    """Decides that the first `count` requests of the queue go now; `reason` says why no more do."""
 
     count: int
     size: int
@@ -55,13 +55,13 @@ class Batch:
 
 @dataclass(slots=True)
 class WaitUntil:
-    """Nothing goes before `until`, unless another request comes."""
+    """Decides that nothing goes before `until` (`Clock.now()` nanoseconds), unless another request comes."""
 
     until: int
 
 
 class Batchable(Protocol):
-    """What a batch is decided by: a request, or a sequence's candidate. `queue_start`: when it came to the batcher."""
+    """Is a request, or a sequence's candidate, to be put into a batch. `queue_start` is when it came to the batcher."""
 
     batch_size: int
     queue_start: int
@@ -69,11 +69,11 @@ class Batchable(Protocol):
 
 
 def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Batch | WaitUntil | None:
-    """What an idle instance should do with the queue, oldest request first; None if it is empty (rules 5.5.2-5.5.6).
+    """Returns what an idle instance should do with the queue, oldest request first; None if it is empty.
 
-    With a delay a batch goes as soon as it has a preferred size, or would outgrow all of them or `max_batch_size` with
-    the next request, or the next one does not fit it, or its oldest request has waited that long; without one, what is
-    there goes.
+    Rules 5.5.2 to 5.5.6: with a delay a batch goes as soon as one of these holds: it has a preferred size; with the
+    next request it would outgrow all preferred sizes or `max_batch_size`; the next request does not fit it; its oldest
+    request has waited for the delay. Without a delay whatever waits goes at once.
     """
     first: Batchable | None = None
     key: tuple[Any, Any] = (None, None)
@@ -121,7 +121,7 @@ def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Bat
 
 
 def batch_key(request: Batchable, config: BatchConfig) -> tuple[Any, Any]:
-    """Requests with equal keys may share a batch: (present inputs, shapes beyond the batch dimension)."""
+    """Returns (present inputs, shapes without the batch dimension); requests with equal keys may share a batch."""
     inputs = request.inputs
     present = frozenset(inputs) if config.optional_inputs else None
     if not config.equal_shape_inputs:

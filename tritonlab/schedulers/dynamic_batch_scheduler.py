@@ -1,6 +1,6 @@
-"""The default scheduler and the dynamic batcher: a thin shell with a lock around the pure decision, `take_batch`.
+"""The default scheduler and the dynamic batcher are one thin shell, with a lock, around the pure `take_batch`.
 
-Without `dynamic_batching` a batch is one request (rule 5.5.1): the same code with another `BatchConfig`.
+Without `dynamic_batching` a batch is one request (rule 5.5.1), which is only another `BatchConfig`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from .scheduler import STOPPING, Instance, WakeUp
 _CANCEL = Batch(0, 0, "cancel")
 _TIMEOUT = Batch(0, 0, "timeout")
 
-#: What a decision wants done: who executes which requests as which batch; nobody: they end, for one of these reasons.
+#: What a decision wants done: an instance executes these requests as this batch; without an instance they end, for one
+#: of these reasons.
 BatchWork = tuple[Instance | None, Sequence[InferenceRequest], Batch]
 
 
@@ -35,9 +36,9 @@ class DynamicBatchScheduler:
     """Queues a model version's requests and gives idle instances their batches.
 
     Guarantees: requests leave in the order they came, or in that of their `policies`; with `preserve_ordering` their
-    responses do too. With `hold_until` nothing executes before so many requests wait, once. `execute` is called without
-    the lock held, on the thread that made the batch possible: the client's own if an instance was idle. `stats` counts
-    what was queued and never executed.
+    responses do too. With `hold_until` nothing executes until that many requests wait for the first time. `execute` is
+    called without the lock held, on the thread that made the batch possible: the client's own if an instance was idle.
+    `stats` counts what was queued and never executed.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class DynamicBatchScheduler:
 
     @property
     def pending(self) -> int:
-        """Requests that wait."""
+        """Returns how many requests wait."""
         return len(self._queue)
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Takes a checked request. Raises UnavailableError once the scheduler stops, when no instance is left, or when
+        """Queues a checked request. Raises UnavailableError once the scheduler stops, when no instance is left, or when
         the queue is full."""
         now = self._clock.now()
         request.queue_start = now
@@ -96,12 +97,12 @@ class DynamicBatchScheduler:
         self._do(work, now)
 
     def waiting(self) -> list[InferenceRequest]:
-        """The requests that wait, in the order of execution."""
+        """Returns the requests that wait, in the order of execution."""
         with self._lock:
             return list(self._queue)
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Takes a request that waits out of the queue, for the caller to answer; False if it does not wait."""
+        """Takes a waiting request out of the queue, for the caller to answer. Returns False if it does not wait."""
         with self._lock:
             if not any(queued is request for queued in self._queue):
                 return False
@@ -113,19 +114,19 @@ class DynamicBatchScheduler:
         return True
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Takes none back: only sequences are iterative (rule 3.9.5)."""
+        """Returns False, because only sequences can be iterative (rule 3.9.5)."""
         return False
 
     def instance_ready(self, instance: Instance) -> None:
-        """A new instance takes part, or one that was gone."""
+        """Lets an instance take part that is new, or was gone."""
         with self._lock:
             self._instances.add(instance)
             if isinstance(self._refusal, ModelError):
-                self._refusal = None  # there was no other
+                self._refusal = None  # requests were refused because there was no instance
         self.instance_idle(instance)
 
     def instance_idle(self, instance: Instance) -> None:
-        """An instance can take a batch."""
+        """Notes that an instance can take a batch, and gives it one if requests wait."""
         now = self._clock.now()
         with self._lock:
             left = self._instances.back(instance)
@@ -135,21 +136,21 @@ class DynamicBatchScheduler:
             left()
 
     def instance_away(self, instance: Instance) -> bool:
-        """An instance takes no batches until it is idle again; whether it was idle now."""
+        """Gives an instance no batches until it is idle again. Returns whether it was idle."""
         with self._lock:
             self._empty.notify_all()
             return self._instances.away(instance)
 
     def instance_leaves(self, instance: Instance, left: Callable[[], None]) -> None:
-        """An instance gets no batch any more. `left` is called, without a lock held, when it has none: then it can be
-        `instance_gone`."""
+        """Gives an instance no more batches. `left` is called, without a lock held, when it has none any more; then
+        `instance_gone` may be called."""
         with self._lock:
             free = self._instances.leave(instance, left)
         if free:
             left()
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """An instance takes no more batches; with the last one, waiting requests fail with `error`."""
+        """Takes an instance out; when the last one goes, waiting requests fail with `error`."""
         with self._lock:
             left = self._instances.remove(instance)
             self._empty.notify_all()
@@ -164,7 +165,7 @@ class DynamicBatchScheduler:
             left()
 
     def wake(self) -> None:
-        """Looks at the queue again; the timer calls it, and tests do."""
+        """Decides again what to do with the queue; the timer calls it, and tests do."""
         now = self._clock.now()
         with self._lock:
             self._wake_at = 0
@@ -175,13 +176,13 @@ class DynamicBatchScheduler:
         """Refuses new requests and waits until no request waits and none is on its way to an instance."""
         with self._lock:
             self._refusal = UnavailableError(STOPPING)
-        self.wake()  # nothing more will come to what waits for it
+        self.wake()  # No more requests will join a batch that waits for them.
         with self._lock:
             while self._instances and (self._queue or not self._instances.settled):
                 self._empty.wait()
 
     def _decide(self, now: int) -> list[BatchWork]:
-        """Under the lock."""
+        """Decides what is to be done now; the caller holds the lock."""
         work, look = decide(self._queue, self._instances, self.config, now)
         if look and look != self._wake_at:
             self._wake_at = look
@@ -210,8 +211,8 @@ class DynamicBatchScheduler:
             instance.execute(payload)
 
     def _drop_late(self, requests: Sequence[InferenceRequest]) -> Sequence[InferenceRequest]:
-        """Ends those whose time was up when they were to go out: the decision is as old as they were when they came,
-        and a timeout may be shorter than the way to the stub (rule 5.5.10)."""
+        """Ends the requests whose time was up before they went out, and returns them. The batch was decided a while
+        ago, and a timeout may be shorter than the way to the stub (rule 5.5.10)."""
         now = self._clock.now()
         late = self._queue.late(requests, now)
         self._rejections.time_out(late, now)
@@ -228,11 +229,11 @@ class DynamicBatchScheduler:
 def decide(
     queue: ArrivalQueue | PolicyQueue, instances: InstanceRoster, config: BatchConfig, now: int
 ) -> tuple[list[BatchWork], int]:
-    """Takes from the queue what is to be done now, without doing it; and when to look again, 0 if not for the time's
-    sake."""
+    """Takes from the queue what is to be done now, without doing it, and returns it with the time at which to look
+    again (`Clock.now()` nanoseconds; 0 if nothing depends on the time)."""
     work: list[BatchWork] = []
     while queue and instances.idle:
-        # Timeouts are looked at when something could be executed, as Triton does (rule 5.5.10).
+        # As in Triton, timeouts are only checked when something could be executed (rule 5.5.10).
         if queue.timed and (late := queue.expire(now)):
             work.append((None, late, _TIMEOUT))
             continue

@@ -12,7 +12,7 @@ from .ensemble_progress import Run
 
 
 def failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleError:
-    """The error of a step's request as the ensemble's client gets it (rule 5.7.5)."""
+    """Returns the error of a step's request in the form that the ensemble's client gets (rule 5.7.5)."""
     given = ", ".join(_given(graph, run))
     reason = f"{run.step} of ensemble '{graph.name}' failed; its inputs: {given}"
     text = f"in ensemble '{graph.name}', {error.message}"
@@ -31,7 +31,7 @@ def _given(graph: EnsembleGraph, run: Run) -> Iterable[str]:
 
 
 def deadlock(graph: EnsembleGraph, request: InferenceRequest, outputs: Iterable[str]) -> EnsembleError:
-    """The error when nothing runs any more and there was no response (rule 5.7.6)."""
+    """Returns the error of a request in which nothing runs any more and there was no response (rule 5.7.6)."""
     text = (
         f"in ensemble '{graph.name}', {request.prefix}unexpected deadlock, at least one output is not set while no "
         "more ensemble steps can be made"

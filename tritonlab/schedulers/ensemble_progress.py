@@ -1,9 +1,9 @@
-"""These pure decisions of the ensemble scheduler know how far one request has come (rules 5.7.1, 5.7.6, 5.7.7).
+"""`EnsembleProgress` decides what to do next for one request of an ensemble (rules 5.7.1, 5.7.6, 5.7.7).
 
-Every set of tensors that belong together is a *round*: the request's own inputs and what follows from them, and for
-each response of a decoupled step what follows from that. Rounds never meet (the load refuses ensembles in which they
-would), so a step runs once per round, as soon as all it reads is in it, and one in whose round all outputs are is
-answered.
+A *round* is a set of tensors that belong together. The request's inputs begin one round; each response of a decoupled
+step begins another. A tensor computed from a round joins that round. Rounds never meet (the load refuses ensembles in
+which they would). So a step runs once per round, as soon as the round has all tensors it reads, and a round that has
+all outputs becomes a response.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..core.tensor import Tensor
 
 
 class Round:
-    """Tensors by name; one that was not produced is None. `left`: readers that have not started, and the response, per
-    tensor; without any a tensor is dropped, so that its memory goes back early."""
+    """Holds tensors by name; one that its step did not produce is None. `left` counts per tensor the steps, and the
+    response, that still have to read it; at 0 the tensor is dropped, so that its memory goes back early."""
 
     __slots__ = ("answered", "awaited", "left", "tensors")
 
@@ -30,7 +30,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One request to a step's model."""
+    """Is one request to a step's model."""
 
     step: Step
     round: Round
@@ -39,9 +39,9 @@ class Run:
 
 @dataclass(slots=True)
 class EnsembleWork:
-    """What is to be done now, in this order: `responses` to the client, `runs` of steps. `final`: nothing follows. The
-    last response carries it, or an empty one where there is none. `deadlock`: outputs that cannot be produced any
-    more, although no response was possible; then the request fails."""
+    """Says what is to be done now: first `responses` to the client, then `runs` of steps. `final` means that nothing
+    follows; the last response carries it, or an empty response if there is none. `deadlock` names the outputs that can
+    not be produced any more, if there was no response at all; then the request fails."""
 
     responses: list[dict[str, Tensor]] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
@@ -50,7 +50,7 @@ class EnsembleWork:
 
 
 class EnsembleProgress:
-    """Decides for one request. `requested`: the outputs the client wants, empty for all. Not thread-safe."""
+    """Decides for one request. `requested` are the outputs the client wants; empty means all. It is not thread-safe."""
 
     def __init__(self, graph: EnsembleGraph, requested: Iterable[str] = ()) -> None:
         names = set(requested)
@@ -62,14 +62,14 @@ class EnsembleProgress:
         self.running = 0
 
     def start(self, inputs: Mapping[str, Tensor]) -> EnsembleWork:
-        """The first steps. An input that is missing and optional is passed on as missing; a required one is waited for,
-        in vain (rule 5.7.6)."""
+        """Returns the first steps. A missing optional input is passed on as missing; for a missing required one the
+        request waits in vain (rule 5.7.6)."""
         first: dict[str, Tensor | None] = {name: None for name in self._graph.optional_inputs}
         first.update(inputs)
         return self._end(self._fill(Round(), first, EnsembleWork()))
 
     def responded(self, run: Run, outputs: Mapping[str, Tensor] | None, final: bool) -> EnsembleWork:
-        """A step's model has answered. `outputs` None: it only said that it is over."""
+        """Returns what to do after a step's model has answered. `outputs` is None if it only said that it is done."""
         work = EnsembleWork()
         self.running -= final
         if outputs is not None:
@@ -78,7 +78,7 @@ class EnsembleProgress:
         return self._end(work)
 
     def _fill(self, round_: Round, tensors: Mapping[str, Tensor | None], work: EnsembleWork) -> EnsembleWork:
-        """Adds tensors to a round, and to `work` what they make possible."""
+        """Adds tensors to a round, and adds to `work` what they make possible."""
         graph = self._graph
         ready: list[Step] = []
         for name, tensor in tensors.items():

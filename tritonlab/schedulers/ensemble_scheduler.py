@@ -1,8 +1,8 @@
-"""Ensembles: runs the steps of each request as soon as what they read is there (rule 5.7).
+"""`EnsembleScheduler` runs the steps of each request as soon as the tensors they read are there (rule 5.7).
 
-Whenever something happened, a response of a step or an error, `EnsembleProgress` decides under the request's lock;
-then, without it, the responses go out and the next steps' requests to their own models' schedulers, where they join
-batches with those of other clients.
+After each response of a step, or error, `EnsembleProgress` decides under the request's lock what to do. Without the
+lock, responses then go to the client, and the next steps' requests to their models' schedulers, where they join batches
+with requests of other clients.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .step_limits import StepLimits
 
 
 class EnsembleScheduler:
-    """The scheduler of one version of an ensemble; nothing waits in it, and it has no instances.
+    """Schedules one version of an ensemble; no request waits in it, and it has no instances.
 
-    `infer` starts a step's request (`InferenceServer.infer`); a TritonError of it fails the ensemble's. `warn` gets
-    what is known of a failure beyond the client's text.
+    `infer` starts a step's request (`InferenceServer.infer`); if it raises TritonError the ensemble's request fails.
+    `warn` is called with what is known of a failure beyond the client's text.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class EnsembleScheduler:
 
     @property
     def pending(self) -> int:
-        """Requests that wait here: none, they wait for their steps."""
+        """Returns 0: requests do not wait here, but in their steps' models."""
         return 0
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Starts a checked request. Raises UnavailableError once the scheduler stops."""
+        """Starts a checked request. Raises UnavailableError once the scheduler is stopping."""
         now = self.clock.now()
         request.queue_start = request.execute_start = now
         run = EnsembleRun(self, request)
@@ -80,23 +80,23 @@ class EnsembleScheduler:
         run.start()
 
     def over(self, request: InferenceRequest) -> None:
-        """A request has had its final response."""
+        """Forgets a request that has had its final response."""
         with self._lock:
             del self._running[id(request)]
             if not self._running:
                 self._empty.notify_all()
 
     def waiting(self) -> list[InferenceRequest]:
-        """The requests whose steps run."""
+        """Returns the requests whose steps run."""
         with self._lock:
             return [run.request for run in self._running.values()]
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Its steps run: it cannot be taken out."""
+        """Returns False: the request's steps run already, so it cannot be taken out."""
         return False
 
     def abort(self) -> None:
-        """Fails the requests in flight."""
+        """Ends the requests in flight with an error."""
         with self._lock:
             self._stopping = True
             running = list(self._running.values())
@@ -118,7 +118,7 @@ class EnsembleRun:
     """Runs one request of an ensemble, until its final response.
 
     Guarantees: responses go out one at a time, in the order of the decisions, the final one last. Steps are started
-    without the lock held. After the first error nothing is started any more; what still comes is dropped (rule 5.7.5).
+    without the lock held. After the first error no step is started, and later responses are dropped (rule 5.7.5).
     """
 
     def __init__(self, scheduler: EnsembleScheduler, request: InferenceRequest) -> None:
@@ -171,7 +171,7 @@ class EnsembleRun:
         scheduler = self._scheduler
         return InferenceResponse(scheduler.name, scheduler.version, self.request.request_id, error=error)
 
-    # -- deeds, without it
+    # -- actions, without the lock
 
     def _do(self, work: EnsembleWork) -> None:
         self._deliver()
@@ -198,7 +198,7 @@ class EnsembleRun:
             self._scheduler.limits.end(step.number)
             return
         if self.request.cancelled:
-            request.cancel()  # it may have been between the two
+            request.cancel()  # the client may have cancelled before the request was known here
         try:
             self._scheduler.infer(request)
         except TritonError as error:
@@ -206,7 +206,7 @@ class EnsembleRun:
             self._ended(run, request)
 
     def _on_response(self, run: Run, request: InferenceRequest, response: InferenceResponse) -> None:
-        """A step's model has answered; on any thread."""
+        """Takes a response of a step's model, on any thread."""
         if response.error is not None:
             self._fail_step(run, response.error)
         else:
@@ -240,14 +240,15 @@ class EnsembleRun:
         self._deliver()
 
     def cancel(self) -> None:
-        """The client cancelled. Triton tells the steps that start from now on; here those that run hear it too."""
+        """Cancels the steps because the client cancelled. Triton cancels only steps that start later; here running ones
+        too."""
         with self._lock:
             steps = list(self._steps.values())
         for step in steps:
             step.cancel()
 
     def executed(self, times: ExecuteTimes) -> None:
-        """A step was executed: its times are also the ensemble's."""
+        """Adds the times of a step's execution to the ensemble's."""
         with self._lock:
             late = self._over
             if not late:
@@ -261,7 +262,7 @@ class EnsembleRun:
             self.request.on_executed(times)
 
     def _deliver(self) -> None:
-        """Sends what is in the outbox. While one thread does, others leave theirs to it."""
+        """Sends what is in the outbox. While one thread does so, others leave their responses to it."""
         with self._lock:
             if self._delivering:
                 return
@@ -284,7 +285,7 @@ class EnsembleRun:
             scheduler.over(request)
 
     def _record(self, response: InferenceResponse) -> None:
-        """Rule 5.7.13. Triton counts a failed request twice."""
+        """Counts the request as rule 5.7.13 says. Triton counts a failed one twice."""
         request, scheduler = self.request, self._scheduler
         now = scheduler.clock.now()
         if response.error is not None:
@@ -303,7 +304,7 @@ class EnsembleRun:
 
 
 def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
-    """What Triton tells with every response that has an output (rule 5.7.8)."""
+    """Returns the parameters that Triton gives every response that has an output (rule 5.7.8)."""
     return {
         "sequence_id": request.correlation_id,
         "sequence_start": bool(request.flags & SEQUENCE_START),

@@ -14,11 +14,12 @@ Left = Callable[[], None]
 
 
 class InstanceRoster:
-    """Every instance is idle, or has a batch, or is away: its stub is being replaced. The scheduler's lock guards it.
+    """Keeps the state of every instance: idle, with a batch, or away while its stub is replaced. The scheduler's lock
+    guards it.
 
-    `take` takes an idle instance; with a `limiter` the one that is next by its priority, or None while its resources
-    are taken, and `retry` is called when they are free: what is queued stays there till then, and makes a larger batch
-    (rule 5.10.2).
+    `take` takes an idle instance. With a `limiter` it takes the one that is next by priority, or returns None while
+    resources are missing and has `retry` called when they are free; meanwhile requests stay queued, and the batch
+    grows (rule 5.10.2).
     """
 
     def __init__(self, limiter: RateLimiter | None, retry: Callable[[], None]) -> None:
@@ -35,15 +36,16 @@ class InstanceRoster:
 
     @property
     def settled(self) -> bool:
-        """Whether none has a batch, or is about to get one."""
+        """Returns whether no instance has a batch or is about to get one."""
         return len(self.idle) + len(self._away) >= len(self._all)
 
     def add(self, instance: Instance) -> None:
-        """It takes part, and has a batch until it is `back`."""
+        """Adds an instance. It counts as having a batch until it is `back`."""
         self._all.add(instance)
 
     def back(self, instance: Instance) -> Left | None:
-        """It is idle; or, if it was to leave, it has left now."""
+        """Makes an instance idle. If it was to leave it has left now; returns its `left` to be called then, else
+        None."""
         self._away.discard(instance)
         if instance in self._leaving:
             return self._leaving.pop(instance)
@@ -51,19 +53,19 @@ class InstanceRoster:
         return None
 
     def away(self, instance: Instance) -> bool:
-        """It takes no batch until it is back; whether it was idle."""
+        """Gives an instance no batch until it is `back`. Returns whether it was idle."""
         self._away.add(instance)
         return self._take(instance)
 
     def leave(self, instance: Instance, left: Left) -> bool:
-        """It gets no batch any more; whether it has none now. If not, it is `left` that is called then."""
+        """Gives an instance no more batches. Returns whether it has none now; if it has one, `back` returns `left`."""
         if self._take(instance) or instance not in self._all:
             return True
         self._leaving[instance] = left
         return False
 
     def remove(self, instance: Instance) -> Left | None:
-        """It takes no part any more."""
+        """Takes an instance out."""
         self._all.discard(instance)
         self._away.discard(instance)
         self._take(instance)

@@ -1,5 +1,5 @@
-"""The policy queue orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): who waits, who may not, who
-goes first. It has no lock and no clock.
+"""`PolicyQueue` orders requests by priority level and queue policy (rules 5.5.8, 5.5.9): which may wait, how long, and
+which goes first. It has no lock and no clock.
 
 A plain dynamic batcher keeps its requests in an `ArrivalQueue`.
 """
@@ -18,10 +18,10 @@ from ..core.status import UnavailableError
 
 @dataclass(frozen=True)
 class QueuePolicy:
-    """The policy of one level. `timeout` in nanoseconds; 0 is none, and a `max_size` of 0 is no limit.
+    """Is the policy of one level. `timeout` is in nanoseconds; 0 means none, and a `max_size` of 0 no limit.
 
-    `delay`: a request whose time is up goes behind all others of its level instead of being refused. `override`:
-    whether a request's own, shorter timeout counts.
+    With `delay` a request whose time is up goes behind all others of its level instead of being refused. `override`
+    says whether a request's own, shorter timeout counts.
     """
 
     max_size: int = 0
@@ -30,8 +30,8 @@ class QueuePolicy:
     override: bool = False
 
     def deadline(self, request: InferenceRequest) -> int | None:
-        """Returns when the request's time is up. Its own timeout can only shorten the level's: measured, without a
-        default it has no effect."""
+        """Returns when the request's time is up, None if never. Its own timeout can only shorten the level's; without
+        one it has no effect (measured)."""
         timeout = self.timeout
         if self.override and 0 < request.timeout * 1000 < timeout:
             timeout = request.timeout * 1000
@@ -49,14 +49,16 @@ class QueuePolicy:
 
 @dataclass(frozen=True)
 class QueuePolicies:
-    """`levels[0]` is that of priority 1, the highest; `default_level` is for requests of priority 0 or out of range."""
+    """Holds a model's policies. `levels[0]` is for priority 1, the highest; `default_level` for priority 0 and those
+    out of range."""
 
     levels: tuple[QueuePolicy, ...] = (QueuePolicy(),)
     default_level: int = 1
 
     @staticmethod
     def of(config: ModelConfig) -> QueuePolicies | None:
-        """The policies of a normalised configuration; None if all requests are alike and wait as long as it takes."""
+        """Returns the policies of a normalised configuration; None if all requests are alike and wait without a
+        limit."""
         batching = config.dynamic_batching
         count = max(1, batching.priority_levels)
         special = batching.priority_queue_policy
@@ -68,12 +70,13 @@ class QueuePolicies:
         return QueuePolicies(levels, batching.default_priority_level or 1)
 
     def level(self, priority: int) -> int:
-        """Index into `levels`."""
+        """Returns the index into `levels` for a request's priority."""
         return (priority if 1 <= priority <= len(self.levels) else self.default_level) - 1
 
 
 class _Level:
-    """`waiting` in order of arrival, each with its deadline; `delayed` are those whose time was up."""
+    """Holds the requests of one level: `waiting` by arrival, each with its deadline, and `delayed`, whose time was
+    up."""
 
     __slots__ = ("delayed", "policy", "waiting")
 
@@ -92,7 +95,7 @@ class _Level:
 
 
 class ArrivalQueue(deque[InferenceRequest]):
-    """A queue in the order of arrival, whose requests wait as long as it takes; the same verbs as `PolicyQueue`."""
+    """Is a queue in order of arrival whose requests wait without a limit. It has the methods of `PolicyQueue`."""
 
     timed = refuses = False
 
@@ -113,25 +116,25 @@ class ArrivalQueue(deque[InferenceRequest]):
 
 
 class PolicyQueue:
-    """A queue in the order of execution: higher levels first; within one by arrival, then those that were delayed."""
+    """Is a queue in order of execution: higher levels first; within a level by arrival, the delayed ones last."""
 
     def __init__(self, policies: QueuePolicies) -> None:
         self._policies = policies
         self._levels = [_Level(policy) for policy in policies.levels]
-        #: whether requests wait for a limited time
+        #: whether any request's time is limited
         self.timed = any(policy.timeout for policy in policies.levels)
         #: whether a timeout may end a request
         self.refuses = any(policy.timeout and not policy.delay for policy in policies.levels)
 
     def append(self, request: InferenceRequest) -> None:
-        """Raises UnavailableError if the request's level is full."""
+        """Queues a request. Raises UnavailableError if its level is full."""
         level = self._levels[self._policies.level(request.priority)]
         if level.policy.max_size and len(level) >= level.policy.max_size:
             raise UnavailableError(f"{request.prefix}Exceeds maximum queue size")
         level.waiting.append((level.policy.deadline(request), request))
 
     def popleft(self) -> InferenceRequest:
-        """Takes the first. Raises IndexError if there is none."""
+        """Takes the first request. Raises IndexError if there is none."""
         for level in self._levels:
             if level.waiting:
                 return level.waiting.popleft()[1]
@@ -140,7 +143,7 @@ class PolicyQueue:
         raise IndexError("the queue is empty")
 
     def expire(self, now: int) -> list[InferenceRequest]:
-        """Takes out those whose time is up and who are to be refused; moves those who are to be delayed."""
+        """Handles requests whose time is up: takes out and returns those to refuse, and moves those to delay."""
         refused: list[InferenceRequest] = []
         for level in self._levels:
             if not level.policy.timeout:
@@ -156,7 +159,7 @@ class PolicyQueue:
         return refused
 
     def late(self, requests: Iterable[InferenceRequest], now: int) -> list[InferenceRequest]:
-        """Those of requests that were taken out whose time is up and who are to be refused."""
+        """Returns which of `requests`, already taken out of the queue, are to be refused because their time is up."""
         found = []
         for request in requests:
             policy = self._levels[self._policies.level(request.priority)].policy
@@ -165,11 +168,11 @@ class PolicyQueue:
         return found
 
     def next_deadline(self) -> int | None:
-        """Returns when `expire` has something to do at the earliest."""
+        """Returns the earliest time at which `expire` has something to do; None if there is none."""
         return min((until for level in self._levels for until, _ in level.waiting if until is not None), default=None)
 
     def take_out(self, requests: Collection[InferenceRequest]) -> None:
-        """Takes these out, wherever they stand."""
+        """Takes these requests out, wherever they stand."""
         gone = {id(request) for request in requests}
         for level in self._levels:
             level.waiting = deque(entry for entry in level.waiting if id(entry[1]) not in gone)

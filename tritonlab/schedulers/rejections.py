@@ -1,4 +1,4 @@
-"""`Rejections` end requests that a scheduler took, or would have taken, and that are not executed."""
+"""`Rejections` ends requests that are not executed: a scheduler took them, or would have taken them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .response_order import ResponseOrder
 
 
 class Rejections:
-    """Ends requests of one model version. `stats` counts those that were cancelled or had no more time; `order` does
-    not hold them back."""
+    """Ends requests of one model version. `stats` counts those that were cancelled or whose time was up; `order` does
+    not hold back their error."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Rejections:
             self.reject(request, UnavailableError("Request timeout expired"), now)
 
     def reject(self, request: InferenceRequest, error: TritonError, now: int) -> None:
-        """Ends a request that waited; what is no fault of an execution counts as a failure of its kind."""
+        """Ends a request that waited. If `error` says cancelled or unavailable it counts as CANCELED or REJECTED."""
         if self._order is not None:
             self._order.leave(request)
         if self._stats is not None and isinstance(error, (CancelledError, UnavailableError)):
@@ -57,7 +57,8 @@ class Rejections:
 
 
 def refusal_of(request: InferenceRequest, refusal: TritonError) -> TritonError:
-    """The refusal as an exception of this request's own: one that several threads raise would mix their frames."""
+    """Returns the refusal as an exception of this request's own: if several threads raised one object, its traceback
+    would mix their frames."""
     if isinstance(refusal, UnavailableError):
         return UnavailableError(request.prefix + refusal.message)
     return copy.copy(refusal)

@@ -1,4 +1,4 @@
-"""`preserve_ordering`: responses leave in the order their requests came, whichever instance was faster (rule 5.5.7)."""
+"""`ResponseOrder` does `preserve_ordering`: responses leave in the order their requests came (rule 5.5.7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Turn:
-    """One request's responses until it is its turn."""
+    """Holds one request's responses until it is its turn."""
 
     __slots__ = ("callback", "held", "over")
 
@@ -24,8 +24,8 @@ class _Turn:
 
 
 class ResponseOrder:
-    """Stands between requests and their clients. Any thread may respond; clients are called one at a time, in order,
-    by whichever thread made it possible."""
+    """Holds responses back until it is their request's turn. Any thread may respond; clients are called one at a time,
+    in order, by the thread whose response made it possible."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards all of the below; no client is called under it
@@ -33,12 +33,12 @@ class ResponseOrder:
         self._delivering = False
 
     def admit(self, request: InferenceRequest) -> None:
-        """Has the request's responses wait from now on for those of all that were admitted before."""
+        """Makes the request's responses wait for those of all requests admitted before."""
         with self._lock:
             self._turns[id(request)] = request, _Turn(request.push(self._on_response))
 
     def leave(self, request: InferenceRequest) -> None:
-        """Lets a request answer at once that will not be executed: Triton does not hold refusals back either."""
+        """Lets a request that will not be executed answer at once, since Triton does not hold refusals back either."""
         with self._lock:
             del self._turns[id(request)]
         request.pop()
@@ -52,8 +52,8 @@ class ResponseOrder:
         self._deliver()
 
     def _deliver(self) -> None:
-        """Hands out what has its turn. While one thread does, others leave theirs to it: the order is that of the
-        queue."""
+        """Sends the responses whose turn it is. While one thread does so, others leave theirs to it, which keeps the
+        order."""
         with self._lock:
             if self._delivering:
                 return
@@ -64,7 +64,7 @@ class ResponseOrder:
                     continue
                 try:
                     callback(request, response)
-                except Exception:  # another client's must not lose its own
+                except Exception:  # An error of one client's callback must not cost another client its response.
                     _log.exception("the response callback of %r raised", request)
 
     def _take_ready(self) -> list[tuple[ResponseCallback | None, InferenceRequest, InferenceResponse]]:

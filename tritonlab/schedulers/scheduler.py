@@ -1,4 +1,4 @@
-"""`Scheduler` is what every scheduler is to the server and to the instances; the other protocols are what it needs of
+"""`Scheduler` is the interface that the server and the instances see; the other protocols say what a scheduler needs of
 them."""
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from ..core.infer_request import InferenceRequest
 from ..core.status import TritonError
 from ..instances.payload import Payload
 
-#: What a scheduler that stops says to new requests, behind their prefix (rule 5.4.1).
+#: The text with which a stopping scheduler refuses requests, behind their prefix (rule 5.4.1).
 STOPPING = "Server is stopping, scheduler for model has stopped accepting new inference requests"
 
 
 class Instance(Protocol):
-    """What a scheduler needs of a model instance."""
+    """Executes payloads for a scheduler."""
 
     def execute(self, payload: Payload) -> None:
-        """Called without a lock held, only between `instance_idle` and the next one. Must not block."""
+        """Starts to execute a payload; must not block. The scheduler calls it without a lock held, and once for each
+        `instance_idle`."""
         ...
 
 
 class WakeUp(Protocol):
-    """`timer.Timer`, or a fake."""
+    """Calls functions at a later time (`timer.Timer`, or a fake)."""
 
     def call_at(self, when: int, function: Callable[[], None]) -> None: ...
 
@@ -36,20 +37,20 @@ class Scheduler(Protocol):
 
     @property
     def pending(self) -> int:
-        """Requests that wait."""
+        """Returns how many requests wait."""
         ...
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Takes a checked request. Raises TritonError if it is refused; then nothing was executed."""
+        """Takes a checked request. Raises TritonError if it refuses the request, which then is not executed."""
         ...
 
     def waiting(self) -> list[InferenceRequest]:
-        """The requests that wait, for what shows them."""
+        """Returns the requests that wait, for views and logs."""
         ...
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Takes a request that waits out of the queue, for the caller to answer. False if it does not wait here (any
-        more), or cannot be taken out."""
+        """Takes a waiting request out of the queue, for the caller to answer. Returns False if it does not wait here
+        (any more), or cannot be taken out."""
         ...
 
     def stop(self) -> None:
@@ -61,28 +62,28 @@ class InstanceScheduler(Scheduler, Protocol):
     """Has instances execute the requests."""
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """Takes a request back that the model released with RESCHEDULE; called by the instance before it says that it
-        is idle. False if this scheduler does not know such requests (rule 3.9.5). Raises TritonError if this one
-        cannot come back."""
+        """Takes a request back that the model released with RESCHEDULE. The instance calls this before
+        `instance_idle`. Returns False if this scheduler takes no such requests (rule 3.9.5). Raises TritonError if
+        this request cannot come back."""
         ...
 
     def instance_ready(self, instance: Instance) -> None:
-        """A new instance takes part, or one that was gone."""
+        """Lets an instance take part that is new, or was gone."""
         ...
 
     def instance_idle(self, instance: Instance) -> None:
-        """The instance's last payload is executed, it can take another."""
+        """Notes that the instance has executed its payload and can take another."""
         ...
 
     def instance_away(self, instance: Instance) -> bool:
-        """The instance's stub died, it takes nothing until it is idle again; whether it was idle now."""
+        """Gives the instance no payload until it is idle again, because its stub died. Returns whether it was idle."""
         ...
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """The instance takes no payloads until it is ready again; what only it could have executed fails with
+        """Gives the instance no payload until it is ready again. Requests that only it could have executed fail with
         `error`."""
         ...
 
     def wake(self) -> None:
-        """Looks at the queue again: the timer's call."""
+        """Looks at the queue again; the timer calls it."""
         ...

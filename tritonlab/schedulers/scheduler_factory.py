@@ -23,8 +23,8 @@ from .sequence_inputs import SequenceInputs
 
 @dataclass(frozen=True)
 class SchedulerServices:
-    """Holds what any scheduler of a model version is given. `warn` gets what Triton would write into its log; `limiter`
-    is None where executions share no resources."""
+    """Holds what every scheduler of a model version is given. `warn` is called with what Triton would log; `limiter` is
+    None if executions share no resources."""
 
     clock: Clock
     instruments: Instruments
@@ -37,8 +37,8 @@ class SchedulerServices:
 def make_scheduler(
     name: str, version: int, config: ModelConfig, directory: Path, services: SchedulerServices
 ) -> InstanceScheduler:
-    """The scheduler of a normalised configuration; `directory` is the model's. Raises TritonError for initial states
-    that cannot be read (rule 5.6.10)."""
+    """Makes the scheduler of a normalised configuration; `directory` is the model's. Raises TritonError for initial
+    states that cannot be read (rule 5.6.10)."""
     clock, instruments, timer = services.clock, services.instruments, services.timer
     if config.HasField("sequence_batching"):
         inputs = SequenceInputs(config, directory)
@@ -62,6 +62,7 @@ def make_scheduler(
 
 
 def _held_requests() -> int:
-    """Triton's aid for tests of batching (rule 5.5.11)."""
+    """Returns how many requests must wait before the first executes: Triton's aid for tests of batching (rule
+    5.5.11)."""
     text = os.environ.get("TRITONSERVER_DELAY_SCHEDULER", "")
     return int(text) if text.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""The sequence batcher: requests of one sequence go to one instance, in order, one at a time (rules 5.6, 3.9).
+"""`SequenceBatchScheduler` sends the requests of a sequence to one instance, in order, one at a time (rules 5.6, 3.9).
 
 The decisions are `SequenceTable` (who has which slot) and `SequenceHosts` (what an instance gets next); here are the
 lock, the clock and the instances.
@@ -25,20 +25,21 @@ from .sequence_table import SequenceTable, Slot
 
 
 class NextLook:
-    """The earliest time that the scheduler has asked its timer for; its lock guards it."""
+    """Keeps the earliest time that the scheduler has asked its timer for. The scheduler's lock guards it."""
 
     def __init__(self, timer: WakeUp) -> None:
         self.at: int | None = None
         self._timer = timer
 
     def by(self, when: int | None, wake: Callable[[], None]) -> None:
-        """Has `wake` called then, if there is something to do at all."""
+        """Has the timer call `wake` at `when`, unless it calls earlier anyway; None asks for nothing."""
         if when is not None and (self.at is None or when < self.at):
             self.at = when
             self._timer.call_at(when, wake)
 
     def due(self, now: int) -> bool:
-        """Whether it is time. It is not for a later deadline that was asked for before an earlier one."""
+        """Returns whether the earliest time asked for has come. The timer also calls for a later time that was asked
+        for before it, and then there is nothing to do."""
         if self.at is None or now < self.at:
             return False
         self.at = None
@@ -46,11 +47,11 @@ class NextLook:
 
 
 class SequenceBatchScheduler:
-    """Keeps each sequence at one slot of one instance. `inputs` are the controls and states of the model; `warn` gets
-    what Triton writes into its log.
+    """Keeps each sequence at one slot of one instance. `inputs` adds the model's controls and states; `warn` is called
+    with what Triton writes into its log.
 
-    Guarantees: a request with START may use an id again, everything else of a sequence goes where its START went.
-    Failures and payloads leave without the lock held.
+    Guarantees: a START may reuse an id, and all later requests of a sequence go where its START went. Failures and
+    payloads leave without the lock held.
     """
 
     def __init__(
@@ -84,17 +85,17 @@ class SequenceBatchScheduler:
 
     @property
     def pending(self) -> int:
-        """Requests that wait."""
+        """Returns how many requests wait."""
         with self._lock:
             return self._hosts.queued
 
     def waiting(self) -> list[InferenceRequest]:
-        """The requests that wait: candidates first, then those in slots, then the backlog."""
+        """Returns the requests that wait: candidates first, then those in slots, then the backlog."""
         with self._lock:
             return self._hosts.waiting()
 
     def withdraw(self, request: InferenceRequest) -> bool:
-        """Takes none out: a sequence without one of its requests is another one."""
+        """Returns False: a sequence cannot do without one of its requests."""
         return False
 
     # -- requests
@@ -117,7 +118,7 @@ class SequenceBatchScheduler:
         self._do(work, now, request)
 
     def reschedule(self, request: InferenceRequest) -> bool:
-        """A later iteration of an iterative sequence (rule 3.9); it waits until its instance is idle. Raises
+        """Queues a later iteration of an iterative sequence (rule 3.9), to wait until its instance is idle. Raises
         InvalidArgumentError if the sequence has ended meanwhile."""
         if not self.config.iterative:
             return False
@@ -143,7 +144,7 @@ class SequenceBatchScheduler:
 
     @contextmanager
     def _deciding(self) -> Iterator[tuple[SequenceWork, int]]:
-        """With the lock held; what is put into the work meanwhile is done after it."""
+        """Holds the lock for a decision; what the decision puts into the work is done after the lock is released."""
         now, work = self._clock.now(), SequenceWork()
         with self._lock:
             yield work, now
@@ -151,7 +152,7 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def _decided(self, work: SequenceWork) -> SequenceWork:
-        """Under the lock, after a decision: asks for the next look, and tells `stop` what it waits for."""
+        """Ends a decision, under the lock: asks the timer for the next look, and wakes `stop` if nothing is left."""
         self._next_look.by(work.wake_at, self.wake)
         if self._refusal is not None:
             self._settled.notify_all()
@@ -160,16 +161,16 @@ class SequenceBatchScheduler:
     # -- instances
 
     def instance_ready(self, instance: Instance) -> None:
-        """A new instance takes part, or one that was gone, with slots of its own."""
+        """Lets an instance take part, with slots of its own, that is new or was gone."""
         with self._deciding() as (work, now):
             if isinstance(self._refusal, UnavailableError):
-                return  # `stop` waits for those that there are
+                return  # `stop` waits only for the instances that it knows
             self._refusal = None
             self._hosts.add(instance, now, work)
         self.instance_idle(instance)
 
     def instance_idle(self, instance: Instance) -> None:
-        """The instance executed its payload: the next requests of those sequences may go."""
+        """Lets the next requests of the sequences go that were in the instance's payload, which is executed now."""
         now = self._clock.now()
         with self._lock:
             host = self._hosts.of(instance)
@@ -181,7 +182,8 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def instance_away(self, instance: Instance) -> bool:
-        """The stub died, and with it what the model knew of its sequences: those that had started end."""
+        """Ends the sequences that had started at the instance: its stub died, and with it what the model knew of them.
+        Returns whether the instance was idle."""
         with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
@@ -192,7 +194,8 @@ class SequenceBatchScheduler:
         return was_idle
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """The instance's slots are gone; with the last instance, so is the backlog."""
+        """Removes the instance's slots, and with the last instance the backlog; what waited there fails with
+        `error`."""
         with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
@@ -204,7 +207,7 @@ class SequenceBatchScheduler:
     # -- time
 
     def wake(self) -> None:
-        """Looks at idle sequences, timeouts and delays; the timer calls it, and tests do."""
+        """Handles idle sequences, timeouts and delays that are due; the timer calls it, and tests do."""
         with self._deciding() as (work, now):
             if not self._next_look.due(now):
                 return
@@ -213,7 +216,7 @@ class SequenceBatchScheduler:
             work.wake_by(self._table.deadline())
 
     def _retry(self) -> None:
-        """The rate limiter has resources for an instance that was refused them."""
+        """Tries again now that the rate limiter has resources for an instance that it refused."""
         with self._deciding() as (work, now):
             self._hosts.fill_all(now, work)
 
@@ -227,7 +230,7 @@ class SequenceBatchScheduler:
         with self._lock:
             while not self._hosts.settled:
                 self._settled.wait()
-            self._hosts.clear()  # a deadline may still be asked for, and would keep the stubs' memory
+            self._hosts.clear()  # the timer may still hold a deadline, which would keep the stubs' memory
 
     # -- after the lock
 

@@ -1,7 +1,7 @@
-"""`SequenceHosts` decides what the instances of the sequence batcher get next, over what waits in their slots.
+"""`SequenceHosts` decides which of the requests in their slots the sequence batcher's instances get next.
 
-Nothing here has a clock, a lock or an effect: a decision is put into `SequenceWork`, and `SequenceBatchScheduler` does
-it.
+Nothing here has a clock, a lock or an effect: `SequenceWork` collects what is decided, and `SequenceBatchScheduler`
+does it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _D = TypeVar("_D", Batch, SlotBatch)
 
 
 class Candidate:
-    """A sequence's next request in the dynamic batcher of the oldest strategy; `queue_start` is when it came there."""
+    """Is a sequence's next request in the oldest strategy's dynamic batcher. `queue_start` is when it came there."""
 
     __slots__ = ("batch_size", "inputs", "queue_start", "request", "slot")
 
@@ -39,7 +39,7 @@ class Candidate:
 
 
 class SequenceHost:
-    """An instance: whether it can take a payload, what it executes, and the candidates that wait for it."""
+    """Holds for one instance whether it can take a payload, what it executes, and the candidates that wait for it."""
 
     def __init__(self, index: int, instance: Instance, order: ResponseOrder | None) -> None:
         self.index = index
@@ -53,7 +53,7 @@ class SequenceHost:
 
 @dataclass
 class SequenceWork:
-    """What a decision wants done after the lock, and when to look again."""
+    """Collects what a decision wants done after the lock is released, and when to look again."""
 
     payloads: list[tuple[Instance, Payload]] = field(default_factory=list)
     failures: Failures = field(default_factory=list)
@@ -65,8 +65,8 @@ class SequenceWork:
 
 
 class SequenceHosts:
-    """The instances that take part, by the index that the slots of `table` name. `admitted` says whether an instance
-    has the resources for a payload; if not, they are offered to it later.
+    """Keeps the instances that take part, by the index that the slots of `table` name. `admitted` returns whether an
+    instance has the resources for a payload; if not, it is offered them later.
 
     `take_slots` (direct) and `take_batch` (oldest) choose the requests of a payload.
     """
@@ -96,23 +96,23 @@ class SequenceHosts:
 
     @property
     def queued(self) -> int:
-        """Requests that wait."""
+        """Returns how many requests wait."""
         return self._table.queued + sum(len(host.candidates) for host in self._hosts.values())
 
     def waiting(self) -> list[InferenceRequest]:
-        """The requests that wait: candidates first, then those in slots, then the backlog."""
+        """Returns the requests that wait: candidates first, then those in slots, then the backlog."""
         candidates = [candidate.request for host in self._hosts.values() for candidate in host.candidates]
         return candidates + self._table.waiting()
 
     @property
     def settled(self) -> bool:
-        """Whether nothing waits and nothing executes."""
+        """Returns whether nothing waits and nothing executes."""
         return not self._hosts or (not self.queued and all(h.idle or h.away for h in self._hosts.values()))
 
     # -- instances come, execute and go
 
     def add(self, instance: Instance, now: int, work: SequenceWork) -> None:
-        """It takes part, with slots of its own."""
+        """Adds an instance, with slots of its own."""
         host = SequenceHost(self._next_index, instance, ResponseOrder() if self._config.preserve_ordering else None)
         self._next_index += 1
         self._hosts[host.index] = host
@@ -120,7 +120,7 @@ class SequenceHosts:
         self._nominate_all(host, now, work)
 
     def idle(self, host: SequenceHost, now: int) -> SequenceWork:
-        """It executed its payload: the next requests of those sequences may go."""
+        """Lets the next requests of the sequences go that were in the payload which `host` has executed."""
         work = SequenceWork()
         host.idle, host.away = True, False
         executed = list(host.executing.values())
@@ -132,7 +132,7 @@ class SequenceHosts:
         return work
 
     def lost(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
-        """It knows nothing of its sequences any more: those that had started end with `error`."""
+        """Ends with `error` the sequences that had started at `host`, because it knows nothing of them any more."""
         host.idle, host.away = False, True
         started = [c for c in host.candidates if not c.request.flags & SEQUENCE_START]
         work.failures += [(candidate.request, error) for candidate in started]
@@ -142,19 +142,19 @@ class SequenceHosts:
         self._nominate_all(host, now, work)
 
     def remove(self, host: SequenceHost, error: TritonError, now: int, work: SequenceWork) -> None:
-        """It takes no more payloads: what it had fails with `error`."""
+        """Takes `host` out; what it had fails with `error`."""
         work.failures += [(candidate.request, error) for candidate in host.candidates]
         work.failures += self._table.remove_host(host.index, error, now)
         del self._hosts[host.index]
 
-    # -- what they get
+    # -- what the instances get
 
     def came_back(self, slot: Slot, request: InferenceRequest) -> None:
-        """The model gave the request back for a later iteration (rule 3.9)."""
+        """Takes back a request that the model wants again in a later iteration (rule 3.9)."""
         self._hosts[slot.host].executing.pop(request.serial, None)
 
     def offer(self, slot: Slot, now: int, work: SequenceWork) -> None:
-        """A request came into the slot."""
+        """Offers the slot's instance a request that came into the slot."""
         self._nominate(slot, now, work)
         self._fill(self._hosts[slot.host], now, work)
 
@@ -164,7 +164,7 @@ class SequenceHosts:
             self._fill(host, now, work)
 
     def _nominate(self, slot: Slot, now: int, work: SequenceWork) -> None:
-        """Puts the slot's next request into the dynamic batcher of its instance, if none of it is on its way."""
+        """Puts the slot's next request into its instance's dynamic batcher, unless one of the slot is on its way."""
         if self._config.direct or slot.busy:
             return
         while failures := self._table.drop_cancelled(slot, now):
@@ -220,7 +220,7 @@ class SequenceHosts:
         return Payload([candidate.request for candidate in taken], decision.size, decision.reason)
 
     def _decision(self, found: _D | WaitUntil | None, host: SequenceHost, work: SequenceWork) -> _D | None:
-        """The decision that can be done now: none that waits, and none without its resources."""
+        """Returns `found` if it can be done now; None if it has to wait for a time or for resources."""
         if isinstance(found, WaitUntil):
             work.wake_by(found.until)
             return None
@@ -229,14 +229,15 @@ class SequenceHosts:
         return found
 
     def _drop_candidates(self, host: SequenceHost, now: int, work: SequenceWork) -> None:
-        """A cancelled candidate ends its sequence, as it would in its slot. Triton executes it, or with a delay
-        leaves it out and goes on with the next request of the sequence, which the model cannot notice."""
+        """Ends the sequences of cancelled candidates, as if they were still in their slots. Triton executes such a
+        candidate; with a delay it skips it and goes on with the sequence's next request, which the model cannot
+        notice."""
         dropped = [candidate for candidate in host.candidates if candidate.request.cancelled]
         host.candidates = deque(c for c in host.candidates if not c.request.cancelled)
         for candidate in dropped:
             slot, request = candidate.slot, candidate.request
             work.failures.append((request, CancelledError("")))
-            if request.flags & SEQUENCE_END:  # the slot has the next sequence by now
+            if request.flags & SEQUENCE_END:  # then the slot has the next sequence by now
                 self._table.done(slot, now)
             else:
                 slot.busy = False

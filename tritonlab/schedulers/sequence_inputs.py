@@ -1,4 +1,4 @@
-"""The inputs of a sequence model that no client sends: controls and implicit state (rules 5.6.5, 5.6.10)."""
+"""`SequenceInputs` adds the inputs that no client sends: controls and implicit state (rules 5.6.5, 5.6.10)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..core.tensor import Tensor
 
 _Control = messages.ModelSequenceBatching.Control
 
-#: Field of a control's (false, true) pair -> datatype of its tensor.
+#: Field of a control that holds its (false, true) pair -> datatype of its tensor.
 _PAIRS = {"int32_false_true": DataType.INT32, "fp32_false_true": DataType.FP32, "bool_false_true": DataType.BOOL}
 
 
 class SequenceInputs:
-    """Adds controls and state to requests as they leave for the model. Times of no use here: all of it is constant
-    per model but the flags and the id of the request.
+    """Adds controls and state to requests as they leave for the model. All of it is constant per model, except for what
+    follows from a request's flags and correlation id.
 
-    `directory` is the model directory, where the files of initial states are. Raises InternalError or
+    `directory` is the model directory, which has the files of initial states. Raises InternalError or
     InvalidArgumentError for a file that cannot be used; both are load errors.
     """
 
@@ -40,7 +40,7 @@ class SequenceInputs:
             for state in config.sequence_batching.state
             if state.data_type  # one without a datatype loads (measured), and no tensor can be made of it
         }
-        # In the order of their kinds: where one tensor has two of them, the later one wins (measured).
+        # They are in the order of their kinds: if one tensor has two controls, the later one wins (measured).
         for kind, flag in (("START", SEQUENCE_START), ("END", SEQUENCE_END), ("READY", 0)):
             for name, control in _controls(config, kind):
                 self._flags.append((name, flag, self._pair(control)))
@@ -48,7 +48,7 @@ class SequenceInputs:
             self._ids.append((name, DataType(control.data_type)))
 
     def _pair(self, control: Any) -> tuple[Tensor, Tensor]:
-        """The tensors that say false and true."""
+        """Returns the control's tensors for false and true."""
         field = next(field for field in _PAIRS if getattr(control, field))
         datatype = _PAIRS[field]
         no, yes = (
@@ -58,7 +58,8 @@ class SequenceInputs:
         return no, yes
 
     def complete(self, request: InferenceRequest) -> None:
-        """Gives the request its controls and state, on a new dict: the client's own stays as it is. May be repeated."""
+        """Gives the request a new dict of inputs with controls and state; the client's dict stays as it is. Calling it
+        again does no harm."""
         inputs = dict(request.inputs)
         ready = not request.null
         for name, flag, pair in self._flags:
@@ -69,7 +70,8 @@ class SequenceInputs:
         request.inputs = inputs
 
     def null_request(self, like: InferenceRequest) -> NullRequest:
-        """What stands at a slot without a request (rule 5.6.7): inputs of the shapes of `like`, id and flags 0.
+        """Returns the request for a slot without one (rule 5.6.7): its inputs have the shapes of `like`, id and flags
+        are 0.
 
         Triton leaves the inputs to whatever was in memory; here they are zeros and empty strings.
         """
@@ -92,7 +94,7 @@ class SequenceInputs:
 
 
 def _controls(config: ModelConfig, kind: str) -> list[tuple[str, Any]]:
-    """(tensor name, control) of that kind; validation allows one."""
+    """Returns each (tensor name, control) of that kind; validation allows one."""
     return [
         (control_input.name, control)
         for control_input in config.sequence_batching.control_input
@@ -102,31 +104,33 @@ def _controls(config: ModelConfig, kind: str) -> list[tuple[str, Any]]:
 
 
 def _string(text: str) -> bytes:
-    """A string element as tensors hold it."""
+    """Returns a string element as tensors hold it."""
     encoded = text.encode()
     return len(encoded).to_bytes(4, "little") + encoded
 
 
 def _number_of(correlation_id: str) -> int:
-    """A string id for an integer control: Triton reads the first 8 bytes of the string element as a number.
+    """Returns a string id's value in an integer control. Triton reads the first 8 bytes of the string element as one.
 
-    Measured: 'str' is 32216184615075843. Below four characters it reads on in whatever is there; here that is zeros.
+    Measured: 'str' is 32216184615075843. For an id below four characters Triton reads whatever follows in memory; here
+    zeros follow.
     """
     return int.from_bytes((_string(correlation_id) + bytes(8))[:8], "little")
 
 
 def _zeros(datatype: DataType, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Zeros, or as many empty strings."""
+    """Returns an array of zeros, or of as many empty strings."""
     if datatype is DataType.BYTES:
         return np.zeros(4 * prod(shape), np.uint8)
     return np.zeros(shape, datatype.numpy)
 
 
 def _initial_state(state: Any, directory: Path, *, batching: bool) -> Tensor:
-    """What the model sees in a state input, of every request: the Python backend never writes state (rule 5.6.10).
+    """Returns what the model sees in a state input of every request; the Python backend never writes state (rule
+    5.6.10).
 
-    Variable dims are 1, whatever the dims of an initial state: measured. Without an initial state Triton gives
-    numbers nobody initialised, here they are zeros.
+    Variable dims are 1, whatever dims an initial state has (measured). Without an initial state Triton passes
+    uninitialised memory; here it is zeros.
     """
     datatype = DataType(state.data_type)
     shape = tuple(1 if dim == -1 else dim for dim in state.dims)

@@ -1,4 +1,4 @@
-"""`SequenceTable` knows which sequence is where: ids, slots, backlog. It only decides: no lock, no clock, no execution.
+"""`SequenceTable` knows which sequence has which slot, or is in the backlog. It has no lock and no clock.
 
 first request --- slot free ---> slot --- END taken, or idle: the slot's rest first ---> free
       |                           ^                                                        |
@@ -19,7 +19,7 @@ from ..core.status import CancelledError, InvalidArgumentError, TritonError, Una
 from .sequence_backlog import Id, SequenceBacklog
 from .sequence_config import SequenceConfig
 
-#: A sequence that went idle in the backlog is looked at this long after it got its slot: Triton's period.
+#: A sequence that went idle in the backlog is checked this long after it got its slot: Triton's period.
 _BACKLOG_LOOK = 50_000_000
 
 #: Triton's words.
@@ -33,10 +33,10 @@ Failures = list[tuple[InferenceRequest, TritonError]]
 
 
 class Slot:
-    """A place for one sequence at one instance; `host` is the instance's index, `number` counts from 0.
+    """Is a place for one sequence at one instance. `host` is the instance's index, `number` counts from 0.
 
-    `queue` are the requests that wait. `open` while requests of `sequence` are still taken. `busy` while one of them
-    is on its way, where one must not overtake another.
+    `queue` holds the requests that wait. It is `open` while it takes requests of `sequence`. It is `busy` while one of
+    them is on its way, if the next must not overtake it.
     """
 
     __slots__ = ("busy", "host", "last_seen", "number", "open", "queue", "sequence")
@@ -56,7 +56,7 @@ class Slot:
 
 
 class SequenceTable:
-    """Keeps the sequences of one model version. Times are nanoseconds and always the caller's."""
+    """Keeps the sequences of one model version. Times are nanoseconds, and the caller passes them."""
 
     def __init__(self, model: str, config: SequenceConfig) -> None:
         self.config = config
@@ -80,8 +80,8 @@ class SequenceTable:
         return self._slots[host]
 
     def abandon(self, host: int, kept: Container[Slot], error: TritonError, now: int) -> Failures:
-        """The instance lost what it knew of its sequences: they end, and their waiting requests fail with `error`.
-        Sequences of which nothing was executed stay: those whose START waits, and those in the slots `kept`."""
+        """Ends the sequences of an instance that lost what it knew of them; their waiting requests fail with `error`.
+        Sequences that have executed nothing stay: those whose START waits, and those in the slots `kept`."""
         failures: Failures = []
         for slot in self._slots[host]:
             if slot in kept:
@@ -92,7 +92,7 @@ class SequenceTable:
         return failures
 
     def remove_host(self, host: int, error: TritonError, now: int) -> Failures:
-        """The instance is gone for good; with the last one the backlog fails too."""
+        """Removes an instance for good; with the last one the backlog fails too."""
         # its free slots first, so that nothing moves into the others while they are abandoned
         self._free = [entry for entry in self._free if entry[1] != host]
         heapq.heapify(self._free)
@@ -107,7 +107,7 @@ class SequenceTable:
     # -- requests
 
     def waiting(self) -> list[InferenceRequest]:
-        """Those in slots, then the backlog."""
+        """Returns the requests that wait: those in slots, then the backlog."""
         in_slots = [request for slots in self._slots.values() for slot in slots for request in slot.queue]
         return in_slots + self._backlog.requests()
 
@@ -141,23 +141,23 @@ class SequenceTable:
         return slot
 
     def conflict(self, request: InferenceRequest) -> str:
-        """What to warn of if the request starts a sequence whose predecessor of the same id has not ended (rule 5.6.2);
-        else empty."""
+        """Returns a warning if the request starts a sequence while one of the same id has not ended (rule 5.6.2); else
+        an empty text."""
         ident = request.correlation_id
         conflict = request.flags & SEQUENCE_START and (ident in self._by_id or ident in self._backlog)
         return _CONFLICT.format(ident, self._model) if conflict else ""
 
     def taken(self, slot: Slot, now: int) -> InferenceRequest:
-        """Takes the slot's first request for execution. With its END the slot is free for the next sequence; of an
-        iterative sequence only its release is the end."""
+        """Takes the slot's first request for execution. A request with END frees the slot for the next sequence; an
+        iterative sequence ends only when its request is released."""
         request = slot.queue.popleft()
         slot.busy = True
         self._vacate_if_over(slot, now)
         return request
 
     def back(self, request: InferenceRequest, now: int) -> Slot:
-        """A request that the model wants to see again, without START (rule 3.9.2). Raises InvalidArgumentError if its
-        sequence has ended meanwhile; Triton's client waits for ever then."""
+        """Takes back a request that the model wants to see again, without START (rule 3.9.2). Returns its slot. Raises
+        InvalidArgumentError if its sequence has ended meanwhile; with Triton the client then waits for ever."""
         slot = self._by_id.get(request.correlation_id)
         if slot is None:
             raise _no_start(request.correlation_id, self._model)
@@ -168,14 +168,14 @@ class SequenceTable:
         return slot
 
     def done(self, slot: Slot, now: int) -> None:
-        """The slot's request on its way was executed and does not come back: the end of an iterative sequence."""
+        """Notes that the slot's request was executed and does not come back, which ends an iterative sequence."""
         slot.busy = False
         if self.config.iterative:
             self._close(slot)
         self._vacate_if_over(slot, now)
 
     def drop_cancelled(self, slot: Slot, now: int) -> Failures:
-        """If any waiting request of the slot was cancelled, all of them are, and the sequence is over (measured)."""
+        """Ends the slot's sequence, and all its waiting requests, if one of these was cancelled (measured)."""
         if any(request.cancelled for request in slot.queue):
             return self.end(slot, CancelledError(""), now)
         return []
@@ -191,7 +191,7 @@ class SequenceTable:
     # -- slots
 
     def _close(self, slot: Slot) -> None:
-        """No more requests for the slot's sequence: one of that id must START again."""
+        """Takes no more requests for the slot's sequence; its id must START again."""
         slot.open = False
         if slot.sequence is not None and self._by_id.get(slot.sequence) is slot:
             del self._by_id[slot.sequence]
@@ -211,19 +211,19 @@ class SequenceTable:
         slot.queue, slot.sequence = entry.queue, entry.sequence
         if slot.open:
             self._by_id[entry.sequence] = slot
-        # Triton counts the time in the backlog as idle, and looks after its next pause (measured)
+        # Triton counts the time in the backlog as idle, and checks at its next period (measured).
         slot.last_seen = max(entry.last_seen, now + _BACKLOG_LOOK - self.config.max_idle)
 
     # -- time
 
     def deadline(self) -> int | None:
-        """Returns when `reap` has something to do at the earliest."""
+        """Returns the earliest time at which `reap` has something to do; None if there is none."""
         idle = (slot.last_seen + self.config.max_idle for slot in self._by_id.values())
         return min((*idle, *self._backlog.deadlines()), default=None)
 
     def reap(self, now: int) -> Failures:
-        """Ends sequences that were idle too long, executing or not: what waits of them still runs (rule 5.6.4).
-        Refuses backlogged sequences whose time is up (rule 5.6.3)."""
+        """Ends sequences that were idle too long, even while they execute; their waiting requests still run (rule
+        5.6.4). Refuses backlogged sequences whose time is up (rule 5.6.3), and returns their requests."""
         for slot in [s for s in self._by_id.values() if s.last_seen + self.config.max_idle <= now]:
             self._close(slot)
             self._vacate_if_over(slot, now)
@@ -231,9 +231,9 @@ class SequenceTable:
         return [(request, error) for request in self._backlog.expire(now)]
 
     def end_idle(self, now: int) -> None:
-        """No new requests will come: sequences that wait for one are over, so that the backlog gets its turn."""
+        """Ends the sequences that wait for a request, since none will come, so that the backlog gets its turn."""
         if self.config.iterative:
-            return  # they end by themselves
+            return  # iterative sequences end by themselves
         self._backlog.close()
         for slot in list(self._by_id.values()):
             self._close(slot)
@@ -243,17 +243,17 @@ class SequenceTable:
 
     @property
     def queued(self) -> int:
-        """Requests that wait in slots and backlog."""
+        """Returns how many requests wait in slots and backlog."""
         return len(self.waiting())
 
     @property
     def active(self) -> int:
-        """Sequences that have a slot."""
+        """Returns how many sequences have a slot."""
         return sum(slot.sequence is not None for slots in self._slots.values() for slot in slots)
 
     @property
     def backlogged(self) -> int:
-        """Sequences that wait for one."""
+        """Returns how many sequences wait for a slot."""
         return len(self._backlog)
 
 

@@ -1,4 +1,4 @@
-"""Wakes schedulers at a time: one thread per server, a heap of deadlines."""
+"""`Timer` wakes schedulers at a given time. It is one thread per server with a heap of deadlines."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Timer:
         self._closed = False
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
-        """Calls `function()` once, not before `when`. It must not block; calling it too early or twice must do no
-        harm."""
+        """Calls `function()` once, not before `when`. `function` must not block, and must be harmless if it is called
+        too early or twice."""
         with self._changed:
             if self._closed:
                 return
@@ -49,7 +49,7 @@ class Timer:
                 function()
             except Exception:
                 _log.exception("a timer's function raised")
-            del function  # it would keep a scheduler, and the model behind it, until the next one is due
+            del function  # the name would keep a scheduler and its model alive until the next deadline
 
     def close(self) -> None:
         with self._changed:
