@@ -65,7 +65,9 @@ _options = Options(model_control_mode="explicit", drain_seconds=DRAIN_SECONDS)
 
 
 def default_server() -> Server:
-    """The server of this process, with a repository in a private temporary directory and models loaded on demand."""
+    """Returns the server of this process, made at the first use: its repository is a private temporary directory, and
+    models are loaded on demand.
+    """
     global _server, _directory
     with _lock:
         if _server is None:
@@ -78,7 +80,9 @@ def default_server() -> Server:
 
 
 def _remembered_imports() -> Path | None:
-    """Beside the repository, which goes with the kernel, this notebook has a file in the user's cache that does not."""
+    """Returns the file in the user's cache that keeps what this notebook's models import: unlike the repository, it
+    outlives the kernel.
+    """
     notebook = os.environ.get("JPY_SESSION_NAME") or os.path.abspath(os.curdir)  # of Jupyter, and of anything else
     digest = hashlib.sha256(f"{sys.executable}\0{notebook}".encode(errors="surrogateescape")).hexdigest()[:16]
     try:
@@ -89,14 +93,14 @@ def _remembered_imports() -> Path | None:
 
 
 def default_repository() -> Path:
-    """The model repository of `default_server`."""
+    """Returns the directory of `default_server`'s model repository."""
     default_server()
     assert _directory is not None
     return _directory.path
 
 
 def default_workspace() -> Workspace:
-    """What this process's notebook has written so far, served by `default_server`."""
+    """Returns the workspace that holds what this process's notebook has written so far, served by `default_server`."""
     global _workspace
     server, repository = default_server(), default_repository()
     with _lock:
@@ -114,29 +118,36 @@ def load(
     version: int | None = None,
     **options: Any,
 ) -> Model:
-    """Loads a model into the notebook's server and returns it READY; what `%%triton_model` does.
+    """Loads a model into the notebook's server and returns it READY, as `%%triton_model` does.
 
     source: the text of model.py, a class, or a path to a model.py or to a model directory; None loads again what is
     there. config: config.pbtxt as text or path, or its JSON form as a dict. files: what else lies beside model.py,
     paths to copy or a dict of name -> bytes or path. options: the fields of `ConfigOptions`, such as
     `max_batch_size=8`, `dynamic_batching=100` (microseconds), `instances=2`, `inputs=["INPUT0:FP32[-1,4]"]`.
 
-    Raises ModelLoadError, ConfigError, ValueError or OSError; whatever served before still does.
+    Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
     given = ConfigOptions.of(**options) if options else None
     return default_workspace().load(name, source, config=config, files=files, version=version, options=given)
 
 
 def recording(server: Server | None = None) -> Recording:
-    """What the server did last: its executions, requests, streams, failures and custom metrics. `save(path)` keeps it,
-    `perfetto(path)` writes a trace.json. The notebook's server is recorded from its start, another from the first call
-    of this."""
+    """Returns the recording of what a server did last: its executions, requests, streams, failures and custom metrics.
+
+    `save(path)` keeps it in a file, `perfetto(path)` writes a trace.json. The notebook's server is recorded from its
+    start, another server from the first call of this function.
+    """
     return Recorder.of((server or default_server()).instruments).recording
 
 
 def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
-    """What a notebook shows of a model, of a recording, or of the file of one, or of Triton's own trace file; of one
-    with several models `model` says which. Kinds as in `Model.view`."""
+    """Returns a view, which a cell shows, of `subject`: a model, a recording, the path of a recording, or the path of a
+    trace file of Triton's own.
+
+    `kind` is one of those of `Model.view`. `model` names the model where a recording has several. Raises
+    InvalidArgumentError for another kind or model, OSError for a file that cannot be read, RecordingError for a file
+    that is no recording.
+    """
     return open_view(subject, kind, model)
 
 
@@ -144,14 +155,17 @@ Model.viewer = staticmethod(open_view)
 
 
 def playground(model: Model) -> Playground:
-    """A form for sending requests to `model`; needs ipywidgets."""
+    """Returns a form, which a cell shows, that sends requests to `model`. It needs ipywidgets."""
     workspace = default_workspace()
     return Playground(model, workspace.describe_error, lambda: workspace.endpoints)
 
 
 def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:
-    """The golden set of this notebook, `<notebook>.golden/`, or of a directory: requests to models of the notebook's
-    server whose answers were kept. `check()` asks again and says what differs."""
+    """Returns the golden set in `directory`, by default the one of this notebook in `<notebook>.golden/`.
+
+    A golden set keeps requests to models of the notebook's server with their answers: `check()` asks again and says
+    what differs.
+    """
     return GoldenSet(Path(directory) if directory is not None else None, asks_of(default_server()))
 
 
@@ -195,7 +209,7 @@ def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: the server and its directory are the parent's."""
+    """Drops the server and its directory in a forked child, because they are the parent's."""
     global _server, _directory, _workspace
     _server = _directory = _workspace = None
 

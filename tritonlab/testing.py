@@ -1,4 +1,4 @@
-"""Fakes for tests of models, of the server and of code that uses it.
+"""This module has fakes for tests of models, of the server and of code that uses it.
 
 load_class, build_args, build_request    a model.py in the test's own process
 FakeTriton                               the server around it: logs, metrics, response senders, BLS
@@ -57,7 +57,7 @@ MS = 1_000_000
 
 
 class MockClock:
-    """A `core.clock.Clock` that stands still until it is told to move. Nanoseconds."""
+    """Is a `core.clock.Clock` that stands still until it is told to move. Times are nanoseconds."""
 
     def __init__(self, now: int = 0, wall: int = 1_700_000_000_000_000_000) -> None:
         self._now = now
@@ -81,7 +81,9 @@ class MockClock:
 
 
 class FakeTimer:
-    """A `schedulers.timer.Timer` without a thread: what is due is called as `advance` moves the clock past it."""
+    """Is a `schedulers.timer.Timer` without a thread: a call that is due is made as `advance` moves the
+    clock past it.
+    """
 
     def __init__(self, clock: MockClock) -> None:
         self._clock = clock
@@ -90,7 +92,7 @@ class FakeTimer:
 
     @property
     def deadlines(self) -> list[int]:
-        """What is still to be called, soonest first; nanoseconds of the clock."""
+        """Returns the deadlines that are still to come, soonest first, in nanoseconds of the clock."""
         return sorted(when for when, _, _ in self._heap)
 
     def call_at(self, when: int, function: Callable[[], None]) -> None:
@@ -111,7 +113,9 @@ class _Idle(Protocol):
 
 
 class FakeInstance:
-    """What a scheduler sees of a model instance. Payloads pile up in `payloads` until `finish` answers the oldest."""
+    """Is what a scheduler sees of a model instance. Payloads pile up in `payloads` until `finish` answers
+    the oldest.
+    """
 
     def __init__(self, name: str = "fake_0_0") -> None:
         self.name = name
@@ -124,7 +128,7 @@ class FakeInstance:
 
     @property
     def sizes(self) -> list[int]:
-        """The batch sizes of what is in execution."""
+        """Returns the batch sizes of the payloads in execution."""
         return [payload.size for payload in self.payloads]
 
     def finish(self, scheduler: _Idle) -> Payload:
@@ -140,7 +144,7 @@ class FakeInstance:
 
 
 class FakeStub:
-    """The stub's end of a link in this process: sockets and regions are real, the stub is the test.
+    """Is the stub's end of a link in this process: sockets and regions are real, and the test plays the stub.
 
     `link` is the kernel's end. `connection`, `region` and `kernel_region` are the stub's: what it sends with, writes to
     and reads from.
@@ -157,14 +161,16 @@ class FakeStub:
         self.connection = Connection(theirs, on_freed=self.region.free)
 
     def receive(self, timeout: float = 5.0) -> Message:
-        """The kernel's next message as (command number, id, body). Raises TimeoutError."""
+        """Returns the kernel's next message as (command number, id, body). Raises TimeoutError after
+        `timeout` seconds.
+        """
         message = self.connection.receive(timeout=timeout)
         if message is None:
             raise TimeoutError("the kernel sent nothing")
         return message
 
     def expect(self, command: str, timeout: float = 5.0) -> tuple[int, Any]:
-        """Id and body of the next message, which must be a `command`."""
+        """Returns the id and body of the next message, which must be a `command`."""
         number, ident, body = self.receive(timeout)
         if number != NUMBER[command]:
             raise AssertionError(f"expected {command}, got {BY_NUMBER[number].name} {body!r}")
@@ -175,11 +181,11 @@ class FakeStub:
         self.connection.send(NUMBER[command], ident, body)
 
     def send_bytes(self, data: bytes) -> None:
-        """Sends bytes as no honest stub would."""
+        """Sends bytes that no honest stub would send."""
         self._socket.sendall(data)
 
     def die(self) -> None:
-        """Ends the stub's side, as the death of the process does."""
+        """Closes the stub's side, as the death of the process does."""
         self._socket.close()
 
     def close(self) -> None:
@@ -196,7 +202,9 @@ class RecordingInstrument(Instrument):
         self.events: deque[tuple[Any, ...]] = deque()
 
     def named(self, hook: str) -> list[tuple[Any, ...]]:
-        """The arguments of each call of one hook, oldest first. Raises ValueError for a hook that does not exist."""
+        """Returns the arguments of each call of one hook, oldest first. Raises ValueError for a hook that does not
+        exist.
+        """
         if hook not in HOOKS:
             raise ValueError(f"there is no hook '{hook}'")
         return [event[1:] for event in list(self.events) if event[0] == hook]
@@ -214,7 +222,7 @@ for _hook in HOOKS:
 
 
 def collect(request: InferenceRequest) -> list[InferenceResponse]:
-    """Has the responses of `request` appended to the list that is returned."""
+    """Returns a list to which the responses of `request` are appended as they come."""
     responses: list[InferenceResponse] = []
     request.on_response = lambda _, response: responses.append(response)
     return responses
@@ -222,10 +230,10 @@ def collect(request: InferenceRequest) -> list[InferenceResponse]:
 
 @contextlib.contextmanager
 def model_loader(server: Server) -> Iterator[Callable[..., Model]]:
-    """A function that loads models into `server` as `tritonlab.load` does; at the end they are unloaded.
+    """Yields a function that loads models into `server` as `tritonlab.load` does; at the end they are unloaded.
 
     `load("add_sub", source, config=...)` takes a class, a text, or the path of a model.py or model directory;
-    `load("models/add_sub")` a model directory alone. The server's first repository must be writable.
+    `load("models/add_sub")` takes a model directory alone. The server's first repository must be writable.
     """
     workspace = Workspace(server, server.repositories[0])
 

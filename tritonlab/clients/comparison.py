@@ -1,4 +1,4 @@
-"""Two answers to one request, held against each other: datatypes, shapes, values, errors, and where the time went."""
+"""This module compares two answers to one request: datatypes, shapes, values, errors, and where the time went."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ _TOLERANCE = {
 
 
 def tolerance(datatype: DataType) -> tuple[float, float]:
-    """(relative, absolute) of values that count as the same; exact for all that is no float."""
+    """Returns the (relative, absolute) tolerance within which values count as the same; zeros for datatypes that are
+    not floats.
+    """
     return _TOLERANCE.get(datatype, (0.0, 0.0))
 
 
 @dataclass(frozen=True)
 class TensorDiff:
-    """One output of one response. `same`: within the tolerance of its datatype. `problem`: what differs besides values,
-    or says more than numbers. `first`: the index of the first element that is not the same."""
+    """Compares one output of one response. `same`: it is within the tolerance of its datatype. `problem`: what differs
+    besides values, or says more than numbers. `first`: the index of the first element that is not the same.
+    """
 
     response: int
     name: str
@@ -56,7 +59,7 @@ class TensorDiff:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two servers made of one request. `errors`: of the two, where they are not the same."""
+    """Compares what two servers answered to one request. `errors`: those of the two, if they are not the same."""
 
     outcomes: tuple[Outcome, Outcome]
     tensors: tuple[TensorDiff, ...]
@@ -68,7 +71,7 @@ class Comparison:
         return self.errors is None and self.counts is None and all(diff.same for diff in self.tensors)
 
     def lines(self) -> list[str]:
-        """The verdict, and what led to it."""
+        """Returns the verdict, and the lines that explain it."""
         found = ["the same" if self.same else "different"]
         if self.errors is not None:
             found += [f"errors: {self.errors[0] or 'none'} | {self.errors[1] or 'none'}"]
@@ -77,7 +80,7 @@ class Comparison:
         return found + [str(diff) for diff in self.tensors]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON."""
+        """Returns the comparison as JSON values."""
         return {
             "same": self.same,
             "errors": self.errors,
@@ -92,7 +95,7 @@ class Comparison:
 
 
 def compare(one: Outcome, other: Outcome) -> Comparison:
-    """Empty final responses do not count: not every protocol has them."""
+    """Compares two outcomes. Empty final responses do not count, because not every protocol has them."""
     responses = [[a.response for a in outcome.arrivals if a.response.outputs] for outcome in (one, other)]
     said = _error_text(one), _error_text(other)
     counts = len(responses[0]), len(responses[1])
@@ -105,7 +108,7 @@ def compare(one: Outcome, other: Outcome) -> Comparison:
 
 
 def compare_responses(ones: Sequence[InferenceResponse], others: Sequence[InferenceResponse]) -> list[TensorDiff]:
-    """Output by output, as many responses as both have."""
+    """Compares responses output by output, as many responses as both have."""
     return [
         _compare(number, name, one.outputs, other.outputs)
         for number, (one, other) in enumerate(zip(ones, others, strict=False))

@@ -1,4 +1,6 @@
-"""A request as a command of curl: JSON where the values are few and have a form in it, else the binary extension."""
+"""This module writes a request as a command of curl: as JSON where the values are few and have a form in it, else with
+the binary extension.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from .literal import base64_lines, is_read
 def curl_command(
     request: InferenceRequest, address: str, headers: Mapping[str, str], outputs: Mapping[str, DataType]
 ) -> str:
-    """`outputs`: the datatypes of the model's outputs; with one that has no JSON form, the answer is saved as it is.
+    """Returns the command. `outputs`: the datatypes of the model's outputs; if one of them has no JSON form, the
+    command saves the answer as it is.
 
-    Raises TooLarge."""
+    Raises TooLarge.
+    """
     version = f"/versions/{request.model_version}" if request.model_version != -1 else ""
     url = f"http://{address}/v2/models/{request.model_name}{version}/infer"
     said = "".join(f" -H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items())

@@ -1,6 +1,8 @@
-"""The golden set: requests whose answers are kept beside the notebook, and asked again after every reload.
+"""This module keeps the golden set: requests whose answers lie beside the notebook, and that are asked again after
+every reload.
 
-`<notebook>.golden/<model>/<name>.json`; what is asked may be a model of this process or of a server elsewhere.
+A case is the file `<notebook>.golden/<model>/<name>.json`; the model that is asked may be one of this process or of a
+server elsewhere.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _JUPYTER = "JPY_SESSION_NAME"
 
 
 def golden_directory() -> Path:
-    """`<notebook>.golden` beside the notebook of this kernel; `notebook.golden` here if nobody says which it is."""
+    """Returns `<notebook>.golden` beside the notebook of this kernel, or `notebook.golden` here if nobody says which
+    notebook it is.
+    """
     said = os.environ.get(NOTEBOOK_VARIABLE) or os.environ.get(_JUPYTER) or ""
     if not said.endswith(".ipynb"):
         return Path("notebook.golden")
@@ -41,7 +45,7 @@ def golden_directory() -> Path:
 
 @dataclass(frozen=True)
 class GoldenResult:
-    """One case and how it went. `problem`: why it could not be asked."""
+    """Tells how one case went. `problem`: why it could not be asked."""
 
     case: GoldenCase
     seconds: float
@@ -59,7 +63,7 @@ class GoldenResult:
 
 @dataclass(frozen=True)
 class GoldenReport:
-    """How all went. `left`: how many were not asked, for want of time."""
+    """Tells how all cases went. `left`: how many were not asked, for want of time."""
 
     results: tuple[GoldenResult, ...]
     left: int = 0
@@ -70,17 +74,17 @@ class GoldenReport:
 
     @property
     def verdict(self) -> str:
-        """One line."""
+        """Returns the verdict in one line."""
         return verdict_of(self.to_dict()).partition("\n")[0]
 
     def __str__(self) -> str:
-        """The verdict, and the differences of the first that failed."""
+        """Returns the verdict, and the differences of the first case that failed."""
         return verdict_of(self.to_dict())
 
     __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON."""
+        """Returns the report as JSON values."""
         return {
             "passed": self.passed,
             "left": self.left,
@@ -98,18 +102,20 @@ class GoldenReport:
 
 
 class GoldenSet:
-    """The cases in a directory. `ask` sends them, where no other way is given."""
+    """Holds the cases in a directory. `ask` sends their requests, unless a call names another way."""
 
     def __init__(self, directory: str | Path | None = None, ask: Ask | None = None) -> None:
         self.directory = Path(directory) if directory is not None else golden_directory()
         self._ask = ask
 
     def cases(self, model: str | None = None) -> list[GoldenCase]:
-        """Those of a model, or all, by name. Raises ValueError for a file that cannot be read."""
+        """Returns the cases of a model, or of all models, sorted by name. Raises ValueError for a file that cannot be
+        read.
+        """
         return [read_case(path) for path in sorted(self.directory.glob(f"{model or '*'}/*.json"))]
 
     def add(self, outcome: Outcome, name: str = "") -> Path:
-        """Keeps a request and its answers; the file. `name`: a number if it has none.
+        """Keeps a request with its answers and returns the file. Without a `name` the case gets a number.
 
         Raises ValueError for a request without an answer, FileExistsError for a name that is taken.
         """
@@ -122,15 +128,18 @@ class GoldenSet:
         return write_case(case, self.directory)
 
     def check(self, ask: Ask | None = None, model: str | None = None, seconds: float | None = None) -> GoldenReport:
-        """Asks again, and compares. `ask`: `RemoteModel.send` of another server, for example. `seconds`: no other is
-        asked after so long."""
+        """Asks again and compares. `ask`: another way to ask, such as `RemoteModel.send` of another server. `seconds`:
+        after so long no further case is asked.
+        """
         way = ask or self._ask
         if way is None:
             raise ValueError("nobody is there to be asked")
         return _checked(self.cases(model), way, seconds)
 
     def update(self, ask: Ask | None = None, model: str | None = None) -> list[Path]:
-        """Asks again, and keeps the answers; the files that are others now."""
+        """Asks again and keeps the answers that differ. Returns their files. Raises ValueError for a case that cannot
+        be asked.
+        """
         report = self.check(ask, model)
         changed = [result for result in report.results if not result.passed]
         for result in changed:
@@ -180,7 +189,9 @@ def _expected(case: GoldenCase) -> Outcome:
 
 
 def verdict_of(report: Mapping[str, Any]) -> str:
-    """One line of what `GoldenReport.to_dict` says, and below it the differences of the first that failed."""
+    """Returns one line about what `GoldenReport.to_dict` gave, and below it the differences of the first case that
+    failed.
+    """
     results, left = report["results"], report["left"]
     bad = [result for result in results if not result["passed"]]
     if not results and not left:
@@ -194,8 +205,9 @@ def verdict_of(report: Mapping[str, Any]) -> str:
 
 
 def junit_xml(suites: Sequence[tuple[str, Mapping[str, Any] | str]]) -> bytes:
-    """JUnit's XML of several of `GoldenReport.to_dict` by name; a text in the place of one is the error of the
-    whole."""
+    """Returns JUnit's XML of several results of `GoldenReport.to_dict`, by name; a text in the place of one is the
+    error of that whole suite.
+    """
     root = ElementTree.Element("testsuites")
     for name, report in suites:
         results = [] if isinstance(report, str) else report["results"]

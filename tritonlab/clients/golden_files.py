@@ -1,4 +1,6 @@
-"""Requests and answers as files: JSON that reads well in a diff, with a `.npz` beside it for what is large."""
+"""This module keeps requests and answers as files: JSON that reads well in a diff, with a `.npz` beside it for large
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _FIELDS = ("request_id", "correlation_id", "flags", "priority", "timeout", "para
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """A request to a model, and what it has to answer: the outputs of each response, or an error."""
+    """A case holds a request to a model and what the model has to answer: the outputs of each response, or an error."""
 
     model: str
     name: str
@@ -38,7 +40,9 @@ class GoldenCase:
 
 
 def write_case(case: GoldenCase, directory: Path) -> Path:
-    """The JSON file, in the model's folder; a `.npz` that would hold the same is left as it is."""
+    """Writes the JSON file of a case into the model's folder and returns its path; a `.npz` that would hold the same is
+    left as it is.
+    """
     folder = directory / case.model
     folder.mkdir(parents=True, exist_ok=True)
     large: dict[str, NDArray[Any]] = {}
@@ -60,7 +64,7 @@ def write_case(case: GoldenCase, directory: Path) -> Path:
 
 
 def read_case(path: Path) -> GoldenCase:
-    """Raises ValueError for a file that is none of these."""
+    """Reads the case in a JSON file. Raises ValueError for a file that holds none."""
     beside = path.with_suffix(".npz")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -79,7 +83,7 @@ def read_case(path: Path) -> GoldenCase:
 
 
 def said_of(request: InferenceRequest) -> dict[str, Any]:
-    """What a request says besides its inputs, without what is as it is by itself."""
+    """Returns what a request says besides its inputs, without the fields that have their default values."""
     found = {field: getattr(request, field) for field in _FIELDS}
     return {field: list(value) if field == "requested_outputs" else value for field, value in found.items() if value}
 

@@ -1,4 +1,4 @@
-"""The way to a server over gRPC."""
+"""This module is the way to a server over gRPC."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_l
 
 
 class GrpcLink:
-    """One channel for all calls, from any thread."""
+    """Uses one channel for all calls, from any thread."""
 
     protocol = "gRPC"
 
@@ -54,7 +54,7 @@ class GrpcLink:
         self._stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def live(self, timeout: float) -> bool:
-        """Whether a gRPC server of this protocol is there."""
+        """Tells whether a gRPC server of this protocol is there. `timeout`: seconds."""
         try:
             self._ask("ServerLive", service_pb2.ServerLiveRequest(), timeout)
         except TritonError as error:

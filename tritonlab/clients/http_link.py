@@ -1,4 +1,4 @@
-"""The way to a server over HTTP."""
+"""This module is the way to a server over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CODES = {400: Code.INVALID_ARG, 404: Code.NOT_FOUND, 501: Code.UNSUPPORTED, 503
 
 
 class HttpLink:
-    """One connection per call: a link is asked now and then, by any thread."""
+    """Opens one connection per call, because a link is asked only now and then, and by any thread."""
 
     protocol = "HTTP"
 
@@ -27,7 +27,7 @@ class HttpLink:
         self._binary: bool | None = None
 
     def live(self, timeout: float) -> bool:
-        """Whether an HTTP server of this protocol is there."""
+        """Tells whether an HTTP server of this protocol is there. `timeout`: seconds."""
         try:
             self._ask("GET", "/v2/health/live", timeout=timeout)
         except TritonError as error:

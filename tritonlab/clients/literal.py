@@ -1,4 +1,6 @@
-"""Tensors as text of a program: values that can be read where they are few, base64 where they are many."""
+"""This module writes tensors into the text of a program: as values that can be read where they are few, as base64 where
+they are many.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,25 @@ _WIDTH = 110
 
 
 class TooLarge(ValueError):
-    """A tensor that no program can carry in its text."""
+    """A tensor is too large for the text of a program."""
 
 
 def is_read(tensor: Tensor) -> bool:
-    """Whether it is written one value after the other."""
+    """Tells whether the tensor is written one value after the other."""
     return int(np.prod(tensor.shape)) <= _MOST_READ and tensor.byte_size <= 64 * _MOST_READ
 
 
 def base64_lines(data: bytes) -> str:
-    """Raises TooLarge."""
+    """Returns `data` as lines of base64. Raises TooLarge."""
     if len(data) > MOST_BYTES:
         raise TooLarge(f"{len(data):,} bytes are too many for the text of a program, {MOST_BYTES:,} the most")
     return "\n".join(textwrap.wrap(base64.b64encode(data).decode(), _WIDTH))
 
 
 def numpy_expression(tensor: Tensor) -> str:
-    """The tensor as Python builds it with `np`, as tritonclient takes it. Raises TooLarge."""
+    """Returns the Python expression with `np` that builds the tensor in the form that tritonclient takes. Raises
+    TooLarge.
+    """
     shape = list(tensor.shape)
     if tensor.datatype is DataType.BYTES:
         if not is_read(tensor):
@@ -49,12 +53,12 @@ def numpy_expression(tensor: Tensor) -> str:
 
 
 def dtype_expression(datatype: DataType) -> str:
-    """`np.float32`."""
+    """Returns the numpy type of a datatype as Python text, such as `np.float32`."""
     return "ml_dtypes.bfloat16" if datatype is DataType.BF16 else f"np.{datatype.numpy.name}".replace("np.bool", "bool")
 
 
 def floats(tensor: Tensor) -> NDArray[Any]:
-    """The elements of a BF16 tensor as FP32; of any other its own array."""
+    """Returns the elements of a BF16 tensor as FP32, and the own array of any other tensor."""
     if tensor.datatype is DataType.BF16:
         return (tensor.data.reshape(tensor.shape).astype(np.uint32) << 16).view(np.float32)
     return tensor.numpy()

@@ -1,4 +1,4 @@
-"""What came of one request, wherever it was sent to."""
+"""This module holds what came of one request, wherever it was sent to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ..core.tensor import Tensor
 
 @dataclass(frozen=True)
 class Split:
-    """Nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out (rule 3.11.3)."""
+    """Splits the nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out
+    (rule 3.11.3).
+    """
 
     queue: int
     compute_input: int
@@ -22,7 +24,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One response and when the server sent it, nanoseconds after the request came."""
+    """Holds one response and when the server sent it, in nanoseconds after the request came."""
 
     response: InferenceResponse
     after_ns: int
@@ -30,7 +32,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was in."""
+    """Holds one request and what came back so far. `error`: what its client gets; `batch_size`: of the
+    batch it was in.
+    """
 
     request: InferenceRequest
     arrivals: tuple[Arrival, ...] = ()
@@ -40,7 +44,7 @@ class Outcome:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it ended because somebody asked for that, which is no failure."""
+        """Tells whether the request ended because somebody asked for that, which is no failure."""
         return self.error is not None and self.error.code is Code.CANCELLED
 
     @property
@@ -49,12 +53,12 @@ class Outcome:
 
     @property
     def answered(self) -> bool:
-        """Whether there is a final response, without an error."""
+        """Tells whether there is a final response without an error."""
         return self.error is None and bool(self.arrivals) and self.arrivals[-1].response.final
 
     @property
     def total_ns(self) -> int:
-        """The time from the request to its last response so far."""
+        """Returns the nanoseconds from the request to its last response so far."""
         return self.arrivals[-1].after_ns if self.arrivals else 0
 
     def __repr__(self) -> str:
@@ -63,13 +67,13 @@ class Outcome:
 
     @property
     def outputs(self) -> dict[str, Tensor]:
-        """The outputs of the last response that has some."""
+        """Returns the outputs of the last response that has any."""
         found = [arrival.response.outputs for arrival in self.arrivals if arrival.response.outputs]
         return dict(found[-1]) if found else {}
 
 
 def addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:
-    """The same request to another model; `request` is as it was."""
+    """Returns the same request addressed to another model; `request` itself is not changed."""
     return InferenceRequest(
         name,
         request.inputs,

@@ -1,4 +1,6 @@
-"""A request as input data of perf_analyzer (`--input-data FILE`), which otherwise sends random values."""
+"""This module writes a request as input data of perf_analyzer (`--input-data FILE`), which otherwise sends random
+values.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from .literal import MOST_BYTES, TooLarge
 
 
 class NotSendable(ValueError):
-    """A request that this kind of client cannot send."""
+    """This kind of client cannot send the request."""
 
 
 def perf_input(request: InferenceRequest, batching: bool) -> dict[str, Any]:
-    """The document. Of models that batch each row is an entry of its own, without the batch dimension: perf_analyzer
-    makes the batches itself (`-b`).
+    """Returns the JSON document. For a model that batches, each row is an entry of its own without the batch dimension,
+    because perf_analyzer makes the batches itself (`-b`).
 
     Raises NotSendable for text that is not UTF-8, TooLarge.
     """

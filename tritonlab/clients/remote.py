@@ -1,6 +1,7 @@
-"""Servers elsewhere: `connect("host:port")` to any that speaks KServe's protocol, version 2, over HTTP or gRPC.
+"""This module asks servers elsewhere: `connect("host:port")` reaches any that speaks KServe's protocol, version 2, over
+HTTP or gRPC.
 
-What is asked here is asked as tritonlab's own models are; what comes back is an `Outcome`, as from these.
+A model there is asked as tritonlab's own models are, and what comes back is an `Outcome`, as from these.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _SETTLE_SECONDS = 0.2
 
 
 def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
-    """A server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a token for
-    example; `timeout`: seconds for each.
+    """Connects to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
+    token for example; `timeout`: seconds for each request.
 
     Raises UnavailableError if no such server is there.
     """
@@ -50,7 +51,7 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
 
 
 class RemoteServer:
-    """A server that was found. Close it, or use it in `with`."""
+    """Stands for a server that was found. Close it, or use it in `with`."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -58,7 +59,7 @@ class RemoteServer:
         self.protocol = link.protocol
 
     def metadata(self) -> dict[str, Any]:
-        """Its name, version and extensions."""
+        """Returns the server's name, version and extensions."""
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
@@ -78,7 +79,7 @@ class RemoteServer:
 
 
 class RemoteModel:
-    """A model of a server elsewhere."""
+    """Stands for a model of a server elsewhere."""
 
     def __init__(self, link: Link, name: str, version: int = -1) -> None:
         self._link = link
@@ -89,15 +90,18 @@ class RemoteModel:
         return self._link.metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
-        """Its configuration; raises TritonError for servers that have no such thing."""
+        """Returns the model's configuration. Raises TritonError for servers that do not tell configurations."""
         return self._link.config(self.name, self._version())
 
     def statistics(self) -> dict[str, Any]:
         return self._link.statistics(self.name, self._version())
 
     def send(self, request: InferenceRequest, decoupled: bool | None = None) -> Outcome:
-        """Sends what `request` says to this model, and waits for all of its responses. An error of the server is in the
-        outcome, and so are the server's own times, where it counts them and nobody else asks meanwhile."""
+        """Sends what `request` says to this model, and waits for all of its responses.
+
+        The outcome holds an error of the server, if there was one, and the server's own times, if the server counts
+        them and nobody else asks meanwhile.
+        """
         asked = addressed(request, self.name, self.version)
         decoupled = self._decoupled() if decoupled is None else decoupled
         before = self._counted()
@@ -113,7 +117,7 @@ class RemoteModel:
         return Outcome(asked, tuple(arrivals), error, _split(before, self._counted_after(before)))
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
-        """One request, one answer. Raises the server's TritonError."""
+        """Sends one request and returns its one answer. Raises the server's TritonError."""
         types = {said["name"]: DataType[said["datatype"]] for said in self.metadata()["inputs"]}
         tensors = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
         outcome = self.send(InferenceRequest(self.name, tensors), decoupled=False)
@@ -133,7 +137,7 @@ class RemoteModel:
             return False
 
     def _counted(self) -> Mapping[str, Any] | None:
-        """Triton's counters of the model; None where there are none."""
+        """Returns Triton's counters of the model; None if the server has none."""
         try:
             (found,) = self.statistics()["model_stats"]
         except (TritonError, KeyError, ValueError):
@@ -141,7 +145,7 @@ class RemoteModel:
         return dict(found["inference_stats"])
 
     def _counted_after(self, before: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The counters once they have moved: Triton counts a request after it has answered it."""
+        """Returns the counters once they have moved, because Triton counts a request after it has answered it."""
         after = self._counted() if before is not None else None
         end = time.monotonic() + _SETTLE_SECONDS
         while before is not None and after is not None and time.monotonic() < end:
@@ -156,7 +160,9 @@ class RemoteModel:
 
 
 def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Split | None:
-    """The times of the one request between the two; None if it was not one."""
+    """Returns the times of the one request that was counted between `before` and `after`; None if it was not exactly
+    one.
+    """
     if before is None or after is None or _moved(before, after, "queue", "count") != 1:
         return None
     return Split(*(_moved(before, after, field.name, "ns") for field in fields(Split)))

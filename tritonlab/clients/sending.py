@@ -1,4 +1,4 @@
-"""Sending requests and watching where their time goes: what the playground does when a person presses Send."""
+"""This module sends requests and watches where their time goes, as the playground does when a person presses Send."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SETTLE_SECONDS = 0.2
 
 
 class Asked(Protocol):
-    """The part of a `Server` that has models."""
+    """Names the part of a `Server` that has models."""
 
     def model(self, name: str, version: int = -1) -> Model: ...
 
 
 class RequestWatch(Instrument):
-    """Notes what happens to some requests. In `server.instruments` only while they are under way.
+    """Notes what happens to some requests. It is in `server.instruments` only while they are under way.
 
     Guarantees: hooks come on any thread; `changed` is called after each response, on that thread, and must not block.
     """
@@ -63,7 +63,9 @@ class RequestWatch(Instrument):
             self._executed.notify_all()
 
     def wait_executed(self, timeout: float) -> None:
-        """Until the `execute` calls of our requests returned; a decoupled model's may do so after its last response."""
+        """Waits until the `execute` calls of our requests have returned; a decoupled model's may return after its last
+        response. `timeout`: seconds.
+        """
         with self._lock:
             self._executed.wait_for(lambda: not self._executing, timeout)
 
@@ -76,14 +78,14 @@ class RequestWatch(Instrument):
         self._changed()
 
     def received(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        """Notes a response that came without the hook: one to a request that no instance ever had."""
+        """Notes a response that came without the hook, which is called only for requests that an instance had."""
         with self._lock:
             known = any(arrival.response is response for arrival in self._arrivals[id(request)])
         if not known:
             self.response_sent(request, response, time.monotonic_ns())
 
     def outcome(self, request: InferenceRequest, refused: TritonError | None) -> Outcome:
-        """What has happened to `request` so far; `refused` if the server did not take it."""
+        """Returns what has happened to `request` so far; `refused` is the error if the server did not take it."""
         with self._lock:
             arrivals = tuple(self._arrivals[id(request)])
             errors = [arrival.response.error for arrival in arrivals if arrival.response.error is not None]
@@ -93,7 +95,7 @@ class RequestWatch(Instrument):
 
 
 class Sending:
-    """Some requests to one model, in flight together.
+    """Sends some requests to one model, so that all are in flight together.
 
     Guarantees: `start` returns at once; a thread of its own sends and waits. Everything may be called from any thread.
     """
@@ -118,12 +120,13 @@ class Sending:
 
     @property
     def waited(self) -> float:
-        """Seconds since `start`."""
+        """Returns the seconds since `start`."""
         return (self._now() - self._started) / 1e9
 
     def why(self) -> str:
-        """What the first request that is not answered waits for now, in sentences and stacks. Blocks a second at most;
-        empty if there is none."""
+        """Returns what the first request that is not answered waits for now, in sentences and stacks; empty if there is
+        none. Blocks a second at most.
+        """
         for request in self._requests:
             if request.state not in (RequestState.INITIALIZED, RequestState.RELEASED):
                 return self._model.server.core.explain(request)
@@ -134,18 +137,20 @@ class Sending:
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until every request has its final response; False if that took longer than `timeout` seconds."""
+        """Waits until every request has its final response; returns False if that took longer than
+        `timeout` seconds.
+        """
         return self._finished.wait(timeout)
 
     def take_changes(self) -> bool:
-        """Whether a response came since the last call."""
+        """Tells whether a response came since the last call."""
         changed = self._changed.is_set()
         self._changed.clear()
         return changed
 
     @property
     def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
+        """Tells whether `cancel` was called."""
         return self._cancelled
 
     def cancel(self) -> None:
@@ -155,7 +160,7 @@ class Sending:
             request.cancel()
 
     def outcomes(self) -> list[Outcome]:
-        """What came back so far, in the order the requests were given."""
+        """Returns what came back so far, in the order in which the requests were given."""
         return [self._watch.outcome(request, self._refused.get(id(request))) for request in self._requests]
 
     def _run(self) -> None:
@@ -196,5 +201,7 @@ def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -
 
 
 def asks_of(server: Asked, timeout: float = 60.0) -> Callable[[InferenceRequest], Outcome]:
-    """What sends requests to the models that they name."""
+    """Returns the function that sends requests to the models of `server` that they name. `timeout`: seconds
+    for each.
+    """
     return lambda request: ask(server.model(request.model_name), request, timeout)

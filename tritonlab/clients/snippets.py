@@ -1,6 +1,7 @@
-"""A request as a program: for tritonclient over HTTP and gRPC, for curl, for pytest, and as perf_analyzer's input.
+"""This module writes a request as a program: for tritonclient over HTTP and gRPC, for curl, for pytest, and as
+perf_analyzer's input.
 
-What is written runs as it stands, against tritonlab and against Triton; every number of the request is in it.
+The program runs as it stands, against tritonlab and against Triton; every number of the request is in it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .perf_input import NotSendable, perf_input
 
 @dataclass(frozen=True)
 class Address:
-    """Where the program finds the server, and what it sends with every request."""
+    """Tells where the program finds the server, and what it sends with every request."""
 
     http: str = "localhost:8000"
     grpc: str = "localhost:8001"
@@ -36,14 +37,14 @@ class Address:
 
 @dataclass(frozen=True)
 class Snippet:
-    """A program, or a document. `files`: what has to lie beside it, by name."""
+    """Holds a program, or a document. `files`: what has to lie beside it, by name."""
 
     name: str
     text: str
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, directory: str | Path = ".") -> Path:
-        """Writes it and its files; raises FileExistsError if one of them is there."""
+        """Writes the program and its files; raises FileExistsError if one of them is there."""
         folder = Path(directory)
         paths = {folder / self.name: self.text.encode(), **{folder / name: data for name, data in self.files.items()}}
         there = [path for path in paths if path.exists()]
@@ -59,8 +60,9 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a program has to say: a request, what it answered, and of its model whether it is `decoupled` and takes
-    batches, and the datatypes of its outputs."""
+    """Holds what a program has to say: a request, what it answered, and of its model whether it is `decoupled` and
+    takes batches, and the datatypes of its outputs.
+    """
 
     request: InferenceRequest
     address: Address
@@ -77,9 +79,11 @@ def copy_as(
     responses: Sequence[InferenceResponse] = (),
     address: Address | None = None,
 ) -> Snippet:
-    """`kind`: one of KINDS. `config`: the model's, in its JSON form. `responses`: what the request got, for `pytest`.
+    """Returns the request as a program. `kind`: one of KINDS. `config`: the model's, in its JSON form. `responses`:
+    what the request got, for `pytest`.
 
-    Raises NotSendable, or TooLarge for tensors that no program can carry."""
+    Raises NotSendable, or TooLarge for tensors that do not fit into the text of a program.
+    """
     outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
     decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
     asked = Asked(request, address or Address(), decoupled, config["max_batch_size"] > 0, outputs, responses)
@@ -117,7 +121,7 @@ def _grpc(asked: Asked) -> Snippet:
 
 
 def _stream(asked: Asked, indent: str, body: str) -> str:
-    """The calls that ask over a stream; `body` is run for each response, `answer` and its `message`."""
+    """Writes the calls that ask over a stream; `body` is run for each response, with `answer` and its `message`."""
     headers = f", headers={dict(asked.address.headers)!r}" if asked.address.headers else ""
     lines = [
         f"client.start_stream(lambda result, error: answers.put(error or result){headers})",
@@ -135,7 +139,7 @@ def _stream(asked: Asked, indent: str, body: str) -> str:
 
 
 def _pytest(asked: Asked) -> Snippet:
-    """Asks over gRPC, which carries every kind of answer."""
+    """Writes a test that asks over gRPC, which carries every kind of answer."""
     if not asked.responses:
         raise NotSendable("a test needs an answer to hold others to: send the request first")
     name = f"test_{asked.request.model_name}"
@@ -191,7 +195,7 @@ def _check(number: int, key: str, tensor: Tensor) -> str:
 
 
 def _stored(tensor: Tensor) -> NDArray[Any]:
-    """As it lies in a `.npz` that needs no pickle: BYTES in their wire form."""
+    """Returns the array that lies in a `.npz` that needs no pickle: BYTES are in their wire form."""
     return tensor.data if tensor.datatype is DataType.BYTES else tensor.data.reshape(tensor.shape)
 
 
@@ -230,7 +234,7 @@ def _inputs(asked: Asked, values: Mapping[str, str] | None = None, indent: str =
 
 
 def _arguments(asked: Asked, headers: bool = False) -> str:
-    """Those of `infer`; what is as it is by itself is left out."""
+    """Returns the arguments of `infer`, without those that have their default values."""
     request = asked.request
     said = {
         "model_version": repr(str(request.model_version)) if request.model_version != -1 else "",

@@ -52,7 +52,7 @@ def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
 
 
 def _wrote(config: ModelConfig, field: str) -> bool:
-    """Tells whether the config holds `field`, a path of names with dots."""
+    """Tells whether the config sets `field`, a path of names with dots."""
     name, _, rest = field.partition(".")
     present = any(descriptor.name == name for descriptor, _ in config.ListFields())
     return present and (not rest or _wrote(getattr(config, name), rest))

@@ -20,8 +20,9 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class ExportPlan:
-    """What an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` says what the
-    author must see to before the model runs elsewhere."""
+    """Tells what an export to `path` would do there. Files are relative to `path`, and sorted. `warnings` says what the
+    author must see to before the model runs elsewhere.
+    """
 
     path: Path
     added: tuple[str, ...]
@@ -32,12 +33,12 @@ class ExportPlan:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that are there afterwards."""
+        """Returns the files that are there afterwards."""
         return tuple(sorted((*self.added, *self.changed, *self.unchanged)))
 
     @property
     def differs(self) -> bool:
-        """Whether the export would change anything."""
+        """Tells whether the export would change anything."""
         return bool(self.added or self.changed or self.removed)
 
     def __str__(self) -> str:
@@ -48,8 +49,9 @@ class ExportPlan:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did. `path` is the model directory; `backup` is where the former one is now; `composing` reports
-    on the models that this one needs; `on_gpu` tells whether an instance group asks for a GPU."""
+    """Tells what an export did. `path` is the model directory; `backup` is where the former one is now; `composing`
+    reports on the models that this one needs; `on_gpu` tells whether an instance group asks for a GPU.
+    """
 
     path: Path
     plan: ExportPlan
@@ -126,8 +128,9 @@ class ExportReport:
 
 @dataclass(frozen=True)
 class ExportArchive:
-    """A zip file of exported models. Jupyter shows it as a link to download it, if it is below the notebook's
-    directory; the browser can reach no other file."""
+    """Stands for a zip file of exported models. Jupyter shows it as a link to download it, if it is below the
+    notebook's directory; the browser can reach no other file.
+    """
 
     path: Path
 

@@ -38,13 +38,16 @@ def export(
     overwrite: bool | Literal["replace"] = False,
     alone: bool = False,
 ) -> ExportReport:
-    """Writes `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else.
+    """Writes `<directory>/<name>/config.pbtxt`, `<version>/model.py` and the model's other files, nothing else, and
+    reports what it did.
 
     The config is complete: what the notebook's server filled in or took from auto_complete_config is written out. A
-    directory that is there already and differs raises ExportConflict, unless `overwrite`; then it is moved to
-    `<directory>.backup/<name>-<time>` first. One that is equal is left alone. With the model go those that it needs:
-    of an ensemble the models of its steps, else those that its BLS calls name; `alone` leaves them here. If one of the
-    directories is in the way, none is written. The report warns of models that are needed and are not there.
+    directory that is there already and differs raises ExportConflict, unless `overwrite` is set; then it is moved to
+    `<directory>.backup/<name>-<time>` first. A directory that is equal is left alone.
+
+    The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
+    its BLS calls name; `alone` leaves them out. If one of the directories is in the way, none is written. The report
+    warns of models that are needed and are not there.
     """
     repository = absolute(directory)
     repository.mkdir(parents=True, exist_ok=True)

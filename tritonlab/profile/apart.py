@@ -1,4 +1,6 @@
-"""Why two recorded requests were not executed in one batch: `schedulers.batch_history.why_apart`, from a record."""
+"""This module tells why two recorded requests were not executed in one batch: it asks
+`schedulers.batch_history.why_apart` about a record.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ UNKNOWN = BatchConfig(max_batch_size=1 << 62, dynamic=True)
 
 
 def why_not_together(record: ModelRecord, one: int, other: int, config: BatchConfig = UNKNOWN) -> str:
-    """One sentence about the requests of two rows; empty for one that is not kept any more."""
+    """Returns one sentence about the requests of two rows; empty if one of them is not kept any more."""
     with record.lock:
         places = [_place(record, row, config.max_batch_size > 0) for row in (one, other)]
     return why_apart(places[0], places[1], config) if places[0] and places[1] else ""

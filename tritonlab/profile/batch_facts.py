@@ -1,4 +1,4 @@
-"""What a record says about a model's batches, in numbers."""
+"""This module tells in numbers what a record says about a model's batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BatchFacts:
-    """Of the executions that are kept. Times are nanoseconds, each (median, 95th percentile); NaN of none."""
+    """Holds facts about the executions that are kept. Times are nanoseconds, each as (median, 95th percentile), NaN if
+    there are none.
+    """
 
     batches: int
     requests: int
@@ -30,7 +32,7 @@ class BatchFacts:
 
 
 def column(rows: Numbers, name: str) -> Numbers:
-    """One column of rows of BATCHES."""
+    """Returns one column of rows of BATCHES."""
     return rows[:, BATCHES.index(name)]
 
 

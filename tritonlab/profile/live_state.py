@@ -14,8 +14,9 @@ _SHOWN = 64
 
 
 def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
-    """JSON for a view: `waiting` (when each came to the queue, oldest first), `waiting_count`, and `running` (instance,
-    start, size, count)."""
+    """Returns JSON for a view: `waiting` (when each request came to the queue, oldest first), `waiting_count`, and
+    `running` (instance, start, size, count).
+    """
     waiting: list[int] = []
     running = []
     count = 0
@@ -38,7 +39,9 @@ def live_state(versions: Iterable[ModelVersion]) -> dict[str, Any]:
 
 
 def open_requests(versions: Iterable[ModelVersion]) -> list[tuple[InferenceRequest, str, bool]]:
-    """The requests that instances still have to answer: each with its instance, and whether its `execute` runs."""
+    """Returns the requests that instances still have to answer, each with its instance and whether its
+    `execute` runs.
+    """
     return [
         (request, instance.name, instance.executes(request))
         for version in versions

@@ -1,4 +1,6 @@
-"""What the processes of a model's instances take: shared memory of both directions, and what is resident of each."""
+"""This module measures what the processes of a model's instances take: shared memory in both directions, and the
+resident bytes of each.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _STEP = 1 << 20
 
 
 class InstanceMemory(NamedTuple):
-    """Bytes of one instance. A region only grows, so its size is its peak; `inputs_used` is what is in it now."""
+    """Holds the bytes of one instance. A region only grows, so its size is its peak; `inputs_used` is what is in it
+    now.
+    """
 
     instance: str
     inputs: int
@@ -36,6 +40,7 @@ def memory_use(versions: Iterable[ModelVersion]) -> list[InstanceMemory]:
 
 
 def shm_size(found: Iterable[InstanceMemory]) -> int:
-    """Bytes of /dev/shm that Triton needs for what these have seen, by its rules; not measured there. An instance has
-    one region for both directions there, which grows in steps."""
+    """Returns the bytes of /dev/shm that Triton would need for what these instances have seen. It is calculated by
+    Triton's rules, not measured there: an instance has one region for both directions there, which grows in steps.
+    """
     return sum(-(-(one.inputs + one.outputs) // _STEP) * _STEP for one in found)

@@ -1,4 +1,4 @@
-"""What is kept of custom metrics: the changes of each series, a family with one set of labels."""
+"""This module keeps the changes of custom metrics, series by series: a series is a family with one set of labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MetricRecord:
-    """The last changes of each of at most `SERIES` series. `refused` counts changes of series beyond those."""
+    """Keeps the last changes of each of at most `SERIES` series. `refused` counts changes of series beyond those."""
 
     def __init__(self, changes: int = CHANGES) -> None:
         self._changes = changes
@@ -27,13 +27,15 @@ class MetricRecord:
         self.families: dict[str, tuple[str, str]] = {}
 
     def describe(self, name: str, kind: str, description: str) -> None:
-        """A metric of that family was made."""
+        """Notes that a metric of that family was made."""
         with self._lock:
             if name in self.families or len(self.families) < SERIES:
                 self.families[name] = kind, description
 
     def add(self, name: str, labels: dict[str, str], value: float, now: int) -> None:
-        """`value`: of a counter and a gauge what it is now, of a histogram what was observed."""
+        """Adds a change. `value`: for a counter or a gauge what it is now, for a histogram what was observed. `now`:
+        nanoseconds.
+        """
         key = name, tuple(labels.items())
         with self._lock:
             if key not in self._series and len(self._series) >= SERIES:
@@ -42,7 +44,7 @@ class MetricRecord:
             self.ring(key).add((now, value))
 
     def ring(self, key: Key) -> Ring:
-        """The changes of one series, made if there are none yet."""
+        """Returns the changes of one series, which is made if it is not there yet."""
         found = self._series.get(key)
         if found is None:
             found = self._series[key] = Ring(("time", "value"), self._changes)
@@ -67,7 +69,7 @@ class MetricRecord:
             self._series, self.refused = {}, 0
 
     def warnings(self) -> list[str]:
-        """What will hurt in production, one sentence each."""
+        """Returns one sentence about each thing that will hurt in production."""
         with self._lock:
             families, counts = dict(self.families), Counter(name for name, _ in self._series)
         found = [f"{name}: names that begin with nv_ are Triton's own" for name in families if name.startswith("nv_")]

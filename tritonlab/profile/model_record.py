@@ -1,4 +1,4 @@
-"""What is kept of one model: tables of numbers, the words they stand for, and marks.
+"""This module keeps what is recorded of one model: tables of numbers, the words they stand for, and marks.
 
 Times are nanoseconds of the server's monotonic clock. A word is a number in a table: its place in one of the lists in
 `Words`.
@@ -40,8 +40,9 @@ _EPOCHS = itertools.count(1)
 
 
 class Mark(NamedTuple):
-    """Something that happened once. `kind`: error, timeout, cancelled, restart, state or waits; `number`: of all marks
-    of the model, from 0; `serial`: of its request, or 0."""
+    """Marks something that happened once. `kind`: error, timeout, cancelled, restart, state or waits; `number`: its
+    place among all marks of the model, from 0; `serial`: that of its request, or 0.
+    """
 
     number: int
     time: int
@@ -51,7 +52,7 @@ class Mark(NamedTuple):
 
 
 class Cancelling:
-    """What is known of a request and its cancellation; times are 0 if it never was."""
+    """Holds what is known of a request and its cancellation; a time is 0 if that never happened."""
 
     __slots__ = ("asked", "noticed", "polls")
 
@@ -60,7 +61,7 @@ class Cancelling:
 
 
 class OpenStream:
-    """A request that has had responses, and not its final one."""
+    """Stands for a request that has had responses, and not its final one."""
 
     __slots__ = ("arrived", "count", "executed", "first", "last")
 
@@ -72,13 +73,13 @@ class OpenStream:
 
 
 class Words:
-    """Lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
+    """Holds lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[Any, int]] = {"instance": {}, "reason": {}, "shapes": {}}
 
     def known(self, kind: str) -> Mapping[Any, int]:
-        """The numbers of the words so far, to look at."""
+        """Returns the words of a kind so far, each with its number, to look at."""
         return self._numbers[kind]
 
     def number(self, kind: str, word: Any) -> int:
@@ -91,7 +92,7 @@ class Words:
         return number
 
     def since(self, counts: Mapping[str, int]) -> dict[str, tuple[int, list[Any]]]:
-        """Of each kind that has more than `counts` words: how many it had, and those after them."""
+        """Returns, for each kind that has more than `counts` words, how many it had and those after them."""
         found = {}
         for kind, known in self._numbers.items():
             had = counts.get(kind, 0)
@@ -100,7 +101,7 @@ class Words:
         return found
 
     def lists(self) -> dict[str, list[Any]]:
-        """The words as text can keep them: shapes as [[name, [dimensions]], …]."""
+        """Returns the words in a form that text can keep: shapes as [[name, [dimensions]], …]."""
         return {kind: list(known) for kind, known in self._numbers.items()}
 
     def restore(self, lists: Mapping[str, list[Any]]) -> None:
@@ -111,7 +112,7 @@ class Words:
 
 
 class ModelRecord:
-    """The tables of one model. Who writes or reads them holds `lock`."""
+    """Holds the tables of one model. Who writes or reads them holds `lock`."""
 
     def __init__(self, name: str, events: int = EVENTS) -> None:
         self.name = name
@@ -144,7 +145,7 @@ class ModelRecord:
 
     @property
     def dropped(self) -> int:
-        """How many rows and marks are not kept any more."""
+        """Returns how many rows and marks are not kept any more."""
         return sum(ring.dropped for ring in self.tables.values()) + self.mark_count - len(self.marks)
 
     def mark(self, time: int, kind: str, text: str, serial: int = 0) -> None:
@@ -167,14 +168,16 @@ class ModelRecord:
         self.streams.add((serial, *span, stream.count, kind, *told))
 
     def shapes(self, tensors: Mapping[str, Tensor]) -> int:
-        """The number of the tensors' names and shapes."""
+        """Returns the number that stands for the tensors' names and shapes."""
         return self.words.number("shapes", tuple([(name, tensor.shape) for name, tensor in tensors.items()]))
 
     def marks_since(self, number: int) -> list[Mark]:
         return list(itertools.takewhile(lambda mark: mark.number >= number, reversed(self.marks)))[::-1]
 
     def ids_since(self, row: int) -> list[tuple[int, str]]:
-        """Of the requests that are still kept, from a row on: the row, and what the client called it."""
+        """Returns, for the requests that are still kept from a row on, that row and what the client called each
+        request.
+        """
         first = max(row, self.requests.dropped)
         return list(itertools.takewhile(lambda entry: entry[0] >= first, reversed(self.ids)))[::-1]
 
@@ -183,5 +186,5 @@ class ModelRecord:
 
 
 def _hashable(word: Any) -> Any:
-    """As it was before JSON made lists of its tuples."""
+    """Turns the lists that JSON made of a word's tuples into tuples again."""
     return tuple(map(_hashable, word)) if isinstance(word, list) else word

@@ -1,6 +1,6 @@
-"""Turns records into the Trace Event Format, which https://ui.perfetto.dev and chrome://tracing show.
+"""This module turns records into the Trace Event Format, which https://ui.perfetto.dev and chrome://tracing show.
 
-A model is a process there, each of its instances a lane with the executions, requests and streams are spans. While
+A model is a process there, each of its instances a lane with the executions; requests and streams are spans. While
 `server.trace` hears every hook, for a short time, this tells what the recorder kept all the time.
 """
 
@@ -17,7 +17,7 @@ _REQUESTS, _MARKS, _FIRST_INSTANCE = 1, 2, 3
 
 
 def trace_events(records: Sequence[ModelRecord]) -> list[Event]:
-    """Names of processes and lanes first, then what happened, by time."""
+    """Returns the names of processes and lanes first, then what happened, sorted by time."""
     names: list[Event] = []
     events: list[Event] = []
     for pid, record in enumerate(records, 1):

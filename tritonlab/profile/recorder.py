@@ -25,7 +25,9 @@ _KINDS = {Code.CANCELLED: "cancelled", Code.UNAVAILABLE: "timeout"}
 
 
 class Recorder(Instrument):
-    """Records all models of a server. `events`: rows kept of each table of a model; what is older is counted only."""
+    """Records all models of a server. `events`: how many rows are kept of each table of a model; older ones are only
+    counted.
+    """
 
     def __init__(self, events: int = EVENTS) -> None:
         self.recording = Recording(events)
@@ -34,7 +36,7 @@ class Recorder(Instrument):
 
     @staticmethod
     def of(instruments: Instruments) -> Recorder:
-        """The server's recorder, made at the first use."""
+        """Returns the server's recorder, made at the first use."""
         for one in instruments:
             if isinstance(one, Recorder):
                 return one
@@ -148,7 +150,7 @@ class Recorder(Instrument):
             record.mark(now, kind, text)
 
     def _add_extras(self, request: InferenceRequest, record: ModelRecord, row: int) -> None:
-        """What few requests have."""
+        """Adds facts that only few requests have."""
         if request.request_id:
             record.ids.append((row, request.request_id))
         sequence = request.correlation_id
@@ -161,5 +163,7 @@ class Recorder(Instrument):
 
 
 def _number_of(sequence: str) -> int:
-    """Stands for a correlation id that is text: equal for equal ones, below 2**53 as a double holds no more."""
+    """Returns a number that stands for a correlation id that is text: equal for equal texts, below 2**53 as a double
+    holds no more.
+    """
     return hash(sequence) & 0x1F_FFFF_FFFF_FFFF

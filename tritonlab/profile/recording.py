@@ -22,10 +22,10 @@ class RecordingError(ValueError):
 
 
 class Recording:
-    """The records of a server's models, by name, and of its custom metrics.
+    """Holds the records of a server's models, by name, and of its custom metrics.
 
-    `events`: rows kept of each table of a model; what is older is counted only. `wall`: what is added to a time here
-    to get nanoseconds since the epoch.
+    `events`: how many rows are kept of each table of a model; older ones are only counted. `wall`: add it to a time
+    here to get nanoseconds since the epoch.
     """
 
     def __init__(self, events: int = EVENTS) -> None:
@@ -36,7 +36,7 @@ class Recording:
         self._lock = threading.Lock()  # guards the making of records
 
     def model(self, name: str) -> ModelRecord:
-        """The record of a model; an empty one if nothing happened to it yet."""
+        """Returns the record of a model; an empty one if nothing happened to it yet."""
         record = self.records.get(name)
         if record is None:
             with self._lock:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Ring:
-    """The last `capacity` rows of `columns`. Row n is the n-th that was ever added, from 0, kept or not.
+    """Keeps the last `capacity` rows of `columns`. Row n is the n-th that was ever added, from 0, kept or not.
 
     Not thread-safe: its owner has a lock. Memory grows with the rows, up to 8 bytes for each number.
     """
@@ -31,7 +31,7 @@ class Ring:
 
     @property
     def dropped(self) -> int:
-        """Rows that are not kept any more."""
+        """Returns how many rows are not kept any more."""
         return max(self.total - self.capacity, self._lost)
 
     def add(self, numbers: Sequence[float]) -> None:
@@ -55,7 +55,9 @@ class Ring:
             data[: len(block) - room] = block[room:]
 
     def since(self, row: int, limit: int | None = None) -> tuple[int, bytes]:
-        """The first row that is still kept from `row` on, and all from there, or `limit` of them, as doubles."""
+        """Returns the number of the first row that is still kept from `row` on, and all rows from there, or `limit` of
+        them, as doubles.
+        """
         first = min(max(row, self.dropped), self.total)
         width = len(self.columns)
         rows = self.total - first if limit is None else min(self.total - first, limit)
@@ -68,11 +70,13 @@ class Ring:
         return first, data[begin:].tobytes() + data[: begin + count - self._size].tobytes()
 
     def rows(self, row: int = 0) -> NDArray[np.float64]:
-        """The rows kept from `row` on, one column per name."""
+        """Returns the rows kept from `row` on, one column per name."""
         return np.frombuffer(self.since(row)[1], np.float64).reshape(-1, len(self.columns))
 
     def restore(self, total: int, rows: NDArray[np.float64]) -> None:
-        """Puts back what `rows` returned, of a ring that had had `total` rows. Raises ValueError for another shape."""
+        """Puts back what `rows` returned of a ring to which `total` rows had been added. Raises ValueError for another
+        shape.
+        """
         if rows.ndim != 2 or rows.shape[1] != len(self.columns) or total < len(rows):
             raise ValueError(f"{rows.shape} numbers are no rows of {', '.join(self.columns)}")
         kept = rows[-self.capacity :]

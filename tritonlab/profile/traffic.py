@@ -16,8 +16,9 @@ _BATCH, _ARRIVED, _END = REQUESTS.index("batch"), REQUESTS.index("arrived"), BAT
 
 
 class Traffic(NamedTuple):
-    """Requests per second, and milliseconds from the arrival of a request to the end of its execution, of the slowest
-    of two and of a hundred; None where none was answered."""
+    """Holds requests per second, and the milliseconds from a request's arrival to the end of its execution that half of
+    the requests and 99 of a hundred stay within; None where none was answered.
+    """
 
     rate: float = 0.0
     p50_ms: float | None = None
@@ -25,7 +26,7 @@ class Traffic(NamedTuple):
 
 
 def traffic(record: ModelRecord, now: int) -> Traffic:
-    """Looks at the executions that ended in the window before `now`, nanoseconds of the server's clock."""
+    """Measures the executions that ended in the window before `now`, nanoseconds of the server's clock."""
     with record.lock:
         requests = record.requests.rows(record.requests.total - _REQUESTS)
         if not len(requests):

@@ -1,4 +1,5 @@
-"""Reads Triton's own trace file (`--trace-config mode=triton`) as a recording, so that views show what production did.
+"""This module reads Triton's own trace file (`--trace-config mode=triton`) as a recording, so that views show what
+production did.
 
 The file tells each request's times and nothing of batches or instances. Requests of a model whose executions have equal
 times were one batch; executions at the same time were on different instances, which get names here.
@@ -30,8 +31,9 @@ class _Traced:
 
 
 def read_trace(*paths: str | Path) -> Recording:
-    """The recording of a trace file, or of several of one server (with log-frequency it writes many). Raises OSError,
-    and RecordingError for what is none."""
+    """Returns the recording of a trace file, or of several of one server (with log-frequency it writes many). Raises
+    OSError, and RecordingError for a file that is no trace.
+    """
     entries: list[dict[str, Any]] = []
     for path in paths:
         try:

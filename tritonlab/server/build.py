@@ -1,4 +1,5 @@
-"""Builds the parts of a server and connects them. No other place makes them, and none of them is exchanged later.
+"""This module builds the parts of a server and connects them. No other place makes them, and none of them is exchanged
+later.
 
 A part gets what is below it as an object, and what it has to call above it as a function.
 """
@@ -45,7 +46,7 @@ from .options import Options
 
 
 class Upward(Protocol):
-    """The server, as far as its parts call it: once they are all there."""
+    """Names the calls that the parts make on the server above them, once all of them are there."""
 
     def infer(
         self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False
@@ -90,8 +91,7 @@ class Parts(NamedTuple):
 def build(
     repositories: Sequence[str | Path], options: Options, server: Upward, metrics: MetricRegistry | None
 ) -> Parts:
-    """The parts of a server that nothing runs in yet. `metrics`: the custom ones, where servers share them. Raises
-    TritonError for options that cannot be."""
+    """Builds the parts of a server; nothing runs yet. `metrics`: custom ones that servers share. Raises TritonError."""
     mode = _control_mode(options)
     shm, execution = shm_settings(options.backend_config or {}), _execution_options(options)
     repository = _repository(repositories, options)

@@ -1,4 +1,6 @@
-"""The server: finds the version a request is for, hands it over, and controls which models are loaded."""
+"""This module is the server: it finds the version a request is for, hands the request over, and controls which models
+are loaded.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,7 @@ _EXPLAIN_SECONDS = 0.5
 
 
 class InferenceServer:
-    """Is the core behind every surface: it takes requests, and loads and unloads models. Requests and model control may
-    come from any thread."""
+    """Is the core behind every surface: it takes requests, and loads and unloads models, from any thread."""
 
     def __init__(
         self,
@@ -51,8 +52,9 @@ class InferenceServer:
         load_models: bool = True,
         metrics: MetricRegistry | None = None,
     ) -> None:
-        """`load_models=False`: `load_startup_models` is called later, when listeners have been added. `metrics`: the
-        custom ones, where servers share them; then no `metric` hook hears of them."""
+        """Builds the server. `load_models=False`: the caller calls `load_startup_models` later, when listeners have
+        been added. `metrics`: the custom ones, where servers share them; then no `metric` hook hears of them.
+        """
         self._options = options = options or Options()
         parts = build(repositories, options, self, metrics)
         self.clock = parts.clock
@@ -80,7 +82,7 @@ class InferenceServer:
                 raise ModelLoadError.at_start(failed)
 
     def load_startup_models(self) -> dict[str, TritonError]:
-        """Loads what is to be loaded at the start, all that can be; the failures by model name."""
+        """Loads all models of the start that can be loaded, and returns the failures by model name."""
         try:
             if self._parts.poller is not None:
                 self._parts.poller.start()
@@ -93,13 +95,16 @@ class InferenceServer:
     # -- inference
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
-        """The READY version a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
+        """Returns the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
+        5.11.6).
+        """
         return self._models.find(name, version)
 
     def infer(self, request: InferenceRequest, version: ModelVersion | None = None, *, within: bool = False) -> None:
         """Starts a request; its responses go to `request.on_response`. `version`: the one that `find` gave for it.
-        `within`: a model or an ensemble asks; it is traced where its parent is. Raises TritonError if it is refused;
-        then nothing was executed."""
+        `within`: a model or an ensemble asks, and the request is traced where its parent is. Raises TritonError if it
+        is refused; then nothing was executed.
+        """
         if self.tracer.active and not within:
             self._infer_traced(request, version)
             return
@@ -123,8 +128,7 @@ class InferenceServer:
                 version = None
 
     def infer_here(self, request: InferenceRequest, version: ModelVersion | None = None) -> None:
-        """`infer` for a thread that has nothing else to do than to wait for the answer: it reads that itself, if it
-        comes at once."""
+        """Does as `infer`, for a thread that only waits for the answer: it reads that itself if it comes at once."""
         request.waiter = threading.get_ident()
         try:
             self.infer(request, version)
@@ -136,8 +140,9 @@ class InferenceServer:
                 executor.lead(lambda: request.executor is None or request.state is _RELEASED, patient=False)
 
     def explain(self, request: InferenceRequest) -> str:
-        """What a request waits for now, in sentences and stacks; empty if it is not in flight. Blocking, a second at
-        most; an interrupt of the caller ends the wait and nothing else."""
+        """Returns what a request waits for now, in sentences and stacks; empty if it is not in flight. Blocks a second
+        at most; an interrupt of the caller ends the wait and nothing else.
+        """
         found: list[str] = []
         asker = threading.Thread(
             target=lambda: found.append(self._watchdog.explain(request, _EXPLAIN_SECONDS)), name="explain", daemon=True
@@ -147,7 +152,7 @@ class InferenceServer:
         return "".join(found)
 
     def _infer_traced(self, request: InferenceRequest, version: ModelVersion | None) -> None:
-        """`infer` of clients' requests while the trace settings let some of them be traced."""
+        """Does as `infer`, for clients' requests while the trace settings let some of them be traced."""
         trace = request.trace or self.tracer.begin(request)
         try:
             self.infer(request, version, within=True)
@@ -161,30 +166,32 @@ class InferenceServer:
     def load(
         self, name: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> None:
-        """Loads or reloads a model; blocking. A reload that fails leaves the versions that serve as they are (rule
-        2.5.8).
-
-        Raises ModelLoadError, or UnavailableError outside the explicit mode.
+        """Loads or reloads a model and blocks until it serves. A reload that fails leaves the versions that serve (rule
+        2.5.8). Raises ModelLoadError, or UnavailableError outside the explicit mode.
         """
         self._control.load(name, config, files)
 
     def unload(
         self, name: str, unload_dependents: bool = False, wait: bool = True, timeout: float | None = None
     ) -> None:
-        """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: until it
-        has ended; with a `timeout` so many seconds, then requests that still execute fail and stubs are killed. Raises
-        UnavailableError outside the explicit mode."""
+        """Stops serving a model at once and lets it end; an unknown one is ignored (rule 5.11.5). `wait`: block until
+        it has ended. `timeout`: the seconds after which requests that still execute fail and stubs are killed. Raises
+        UnavailableError outside the explicit mode.
+        """
         self._control.unload(name, unload_dependents, wait, timeout)
 
     def poll_model_repository(self) -> None:
-        """Looks for changes now; their loads go on in the background. Raises UnavailableError outside the poll mode."""
+        """Looks for changes in the repositories now; their loads go on in the background. Raises UnavailableError
+        outside the poll mode.
+        """
         if self._parts.poller is None:
             raise UnavailableError("polling is disabled")
         self._parts.poller.poll()
 
     def register_model_repository(self, path: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
-        """One more repository to load from; `name_mapping`: directories of it that are models of other names. Raises
-        UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11)."""
+        """Adds a repository to load from; `name_mapping` gives directories of it other model names. Raises
+        UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError (rule 5.11.11).
+        """
         self._control.require_explicit_for("repository registration")
         self.repository.register(path, name_mapping)
 
@@ -194,12 +201,13 @@ class InferenceServer:
         self.repository.unregister(path)
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """The repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were loaded or
-        tried. `ready`: READY versions only."""
+        """Returns the repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were
+        loaded or tried. `ready`: list READY versions only.
+        """
         return list(repository_index(self.repository, self._models, ready))
 
     def models(self) -> list[LoadedModel]:
-        """Every model that was loaded, or tried, at least once."""
+        """Returns every model that was loaded, or tried, at least once."""
         return self._models.known()
 
     def model(self, name: str) -> LoadedModel | None:
@@ -214,12 +222,13 @@ class InferenceServer:
         return not self._control.stopped
 
     def ready(self) -> bool:
-        """Rule 5.11.9: nothing is loading, failed or without a living stub."""
+        """Tells whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
         return self.live() and (not self._options.strict_readiness or self._models.settled())
 
     def model_ready(self, name: str, version: str = "") -> bool:
-        """Rule 1.15.7. Raises NotFoundError for an unknown model, InvalidArgumentError for a version that is no
-        number."""
+        """Tells whether a version can answer (rule 1.15.7). Raises NotFoundError for an unknown model,
+        InvalidArgumentError for a version that is no number.
+        """
         try:
             return self.find(name, parse_version(version)).ready()
         except UnavailableError:
@@ -228,32 +237,30 @@ class InferenceServer:
     # -- observation
 
     def requests(self) -> list[HeldRequest]:
-        """Every request in flight, also those of versions that are being unloaded, oldest first."""
+        """Returns every request in flight, also those of versions that are being unloaded, oldest first."""
         return survey(self._control.running(), self._parts.executor.calls(), self.clock.now())
 
     def stop_loading(self, name: str) -> None:
-        """Ends the loads of a model that go on; they fail."""
+        """Ends the loads of a model that go on, so that they fail."""
         self._control.stop_loading(name)
 
     def draining(self, name: str = "") -> list[Ending]:
-        """The versions, of one model or all, that serve no new requests and have not ended, oldest first."""
+        """Returns the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
         return self._control.draining(name)
 
     def kill(self, endings: Sequence[Ending]) -> None:
-        """Ends them at once: their requests fail and their stubs are killed. Blocking, some seconds at most."""
+        """Ends these versions at once: their requests fail and their stubs are killed. Blocks some seconds at most."""
         self._control.kill(endings)
 
     def memory(self) -> MemoryUse:
-        """What this process and those of the models have in memory now."""
+        """Returns what this process and those of the models take in memory now."""
         return self._parts.idle_memory.use()
 
     # -- end
 
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
-        """Unloads everything and ends all processes and threads. Blocking; safe to call twice.
-
-        Requests that still execute after `timeout` seconds, or when the caller is interrupted, fail, and their stubs
-        are killed.
+        """Unloads everything and ends all processes and threads; blocks, and is safe to call twice. Requests that still
+        execute after `timeout` seconds, or when the caller is interrupted, fail, and their stubs are killed.
         """
         if self._control.stopped:
             return
@@ -277,7 +284,7 @@ _servers: weakref.WeakSet[InferenceServer] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    """In a forked child."""
+    """Has each server of a forked child drop its stubs, which are the parent's."""
     for server in _servers:
         server._control.forget()
 

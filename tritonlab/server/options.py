@@ -16,7 +16,9 @@ from .server_metadata import SERVER_NAME
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a `Server`, as in NVIDIA's in-process package `tritonserver`. All have Triton's defaults."""
+    """Holds the options of a `Server`, with the names of NVIDIA's in-process package `tritonserver` and Triton's
+    defaults.
+    """
 
     server_id: str = SERVER_NAME
     #: `none` loads every model of the repositories at the start, `poll` also looks for what has changed, `explicit`

@@ -14,8 +14,9 @@ from .server_metadata import EXTENSIONS, SERVER_VERSION, parse_version
 
 
 class ServerFacts:
-    """Tells the facts of one server. What is about one model raises NotFoundError, UnavailableError,
-    InvalidArgumentError."""
+    """Tells the facts of one server. Methods about one model raise NotFoundError, UnavailableError,
+    InvalidArgumentError.
+    """
 
     def __init__(self, server_id: str, models: GlobalMap, metrics: ServerMetrics, execution: ExecutionOptions) -> None:
         self._server_id = server_id
@@ -24,22 +25,25 @@ class ServerFacts:
         self._execution = execution
 
     def server_metadata(self) -> dict[str, Any]:
-        """`name`, `version` and `extensions` (rule 6.2)."""
+        """Returns `name`, `version` and `extensions` (rule 6.2)."""
         return {"name": self._server_id, "version": SERVER_VERSION, "extensions": list(EXTENSIONS)}
 
     def model_metadata(self, name: str, version: str = "") -> dict[str, Any]:
-        """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2)."""
+        """Returns the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
+        6.1.2).
+        """
         number = parse_version(version)
         found = self._models.find(name, number)
         return found.rules.metadata(sorted(self._models[found.identifier].versions) if number == -1 else [number])
 
     def model_config(self, name: str, version: str = "") -> ModelConfig:
-        """The complete configuration (rule 5.2)."""
+        """Returns the complete configuration (rule 5.2)."""
         return self._models.find(name, parse_version(version)).config
 
     def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
-        """The statistics of rule 5.12.1, nanoseconds, of one version or all that serve; without a name of all models.
-        Raises InvalidArgumentError."""
+        """Returns the statistics of rule 5.12.1, in nanoseconds, of one version or of all that serve; without a name,
+        of all models. Raises InvalidArgumentError.
+        """
         number = parse_version(version)
         found = self._serving()
         if name:
@@ -52,7 +56,7 @@ class ServerFacts:
         return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
 
     def metrics_text(self) -> str:
-        """Prometheus text, as on Triton's /metrics."""
+        """Returns Prometheus text, as on Triton's /metrics."""
         cache = self._execution.cache
         return self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
 

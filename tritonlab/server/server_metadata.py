@@ -30,7 +30,8 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?[0-9]{1,99}")
 
 
 def parse_version(text: str) -> int:
-    """`""` is -1, the latest. Raises InvalidArgumentError with Triton's texts (rule 1.15.7).
+    """Returns the number of a version that a client wrote; `""` is -1, the latest. Raises InvalidArgumentError with
+    Triton's texts (rule 1.15.7).
 
     Triton reads as far as there is a number: `1x` is 1 (measured).
     """

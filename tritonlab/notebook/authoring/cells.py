@@ -1,4 +1,6 @@
-"""The notebook cell that is running: its name in tracebacks, its text, and where a magic's body starts in it."""
+"""This module knows the notebook cell that is running: its name in tracebacks, its text, and where a magic's body
+starts in it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CellBody:
-    """The body of a cell magic. Line n of it is line `n + offset` of the source that `linecache` calls `origin`."""
+    """Holds the body of a cell magic. Line n of it is line `n + offset` of the source that `linecache`
+    calls `origin`.
+    """
 
     origin: str
     offset: int
@@ -40,20 +44,20 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
 
 
 def cell_label(shell: Any, origin: str) -> str:
-    """ "Cell In[3]" for a cell's file name; any other name is its own label."""
+    """Returns "Cell In[3]" for a cell's file name, and any other name as it is."""
     found = shell.compile.format_code_name(origin) if hasattr(shell.compile, "format_code_name") else None
     return " ".join(found) if found else origin
 
 
 def user_namespace() -> dict[str, Any]:
-    """The variables of the notebook; outside IPython those of the main module."""
+    """Returns the variables of the notebook; outside IPython those of the main module."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell.user_ns if shell is not None else vars(sys.modules["__main__"])
 
 
 def is_cell(shell: Any, file: str) -> bool:
-    """Whether `file` is the name of a cell of this shell."""
+    """Tells whether `file` is the name of a cell of this shell."""
     return file in shell.compile._filename_map
 
 
@@ -67,7 +71,9 @@ def _running_file(shell: Any) -> str | None:
 
 
 def _raw_cell(shell: Any) -> str:
-    """The running cell as the author typed it. ipykernel has it in the request, a terminal only in its history."""
+    """Returns the running cell as the author typed it. ipykernel has it in the request, a terminal only in
+    its history.
+    """
     if hasattr(shell, "get_parent"):
         content = (shell.get_parent() or {}).get("content", {})
         if content.get("code"):

@@ -21,11 +21,11 @@ _TENSOR = re.compile(r"^(?P<name>.+?):(?P<type>\w+)\[(?P<dims>[-\d,\s]*)\](?P<op
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """The part of a config that is given as options. `None` and empty say nothing.
+    """Holds the part of a config that is given as options. `None` and empty values add nothing to it.
 
     dynamic_batching: True, or the maximal queue delay in microseconds. inputs, outputs: `NAME:FP32[-1,4]`, dims as in
-    config.pbtxt, so without the batch dimension of a batching model; a `?` at the end makes an input optional.
-    Raises OptionError for a value that no config can hold.
+    config.pbtxt, so without the batch dimension of a batching model; a `?` at the end makes an input optional. Raises
+    OptionError for a value that no config can hold.
     """
 
     max_batch_size: int | None = None
@@ -50,7 +50,9 @@ class ConfigOptions:
 
     @staticmethod
     def of(**options: Any) -> ConfigOptions:
-        """The options of a call's keyword arguments. Raises TypeError naming those that exist for one that does not."""
+        """Makes the options of a call's keyword arguments. Raises TypeError for an option that does not exist, and
+        names those that do.
+        """
         known = [f.name for f in fields(ConfigOptions)]
         for name in options:
             if name not in known:
@@ -65,10 +67,10 @@ class ConfigOptions:
         return ConfigOptions(**options)
 
     def apply(self, said: ConfigText) -> ModelConfig:
-        """The config of the text `said` with the options in it.
+        """Returns the config of the text `said` with the options in it.
 
-        Raises ConfigTextError, and OptionError where an option and the text give the same field different values: one
-        of them would have to be dropped silently.
+        Raises ConfigTextError, and OptionError where an option and the text give the same field different values,
+        because one of them would have to be dropped silently.
         """
         config = said.message
         merged = ModelConfig()
@@ -92,7 +94,7 @@ class ConfigOptions:
         return merged
 
     def _parts(self) -> Iterator[tuple[str, str, ModelConfig]]:
-        """(option as typed, field of the config it sets, config with only that field)."""
+        """Yields (option as typed, field of the config it sets, config with only that field)."""
         if self.max_batch_size is not None:
             yield "--max-batch-size", "max_batch_size", ModelConfig(max_batch_size=self.max_batch_size)
         for option, field_name, specs in (("--input", "input", self.inputs), ("--output", "output", self.outputs)):
@@ -168,7 +170,7 @@ def _add_tensor(part: ModelConfig, field_name: str, spec: str) -> None:
 
 
 def _only(config: ModelConfig, name: str) -> ModelConfig:
-    """A config that has nothing but the field `name` of `config`."""
+    """Returns a config that has nothing but the field `name` of `config`."""
     part = ModelConfig()
     part.CopyFrom(config)
     for field_descriptor, _ in config.ListFields():

@@ -1,4 +1,6 @@
-"""config.pbtxt text as an author writes it in a cell: parsed and checked, with the line of every complaint."""
+"""This module parses and checks config.pbtxt text as an author writes it in a cell, and gives every
+complaint its line.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
 
 @dataclass(frozen=True)
 class ConfigText:
-    """A config of `model` as its author wrote it.
+    """Holds a config of `model` as its author wrote it.
 
     `source` is what a person calls it; line n of `text` is line `n + offset` there.
     """
@@ -31,7 +33,7 @@ class ConfigText:
 
     @cached_property
     def message(self) -> ModelConfig:
-        """What the text says; nobody changes it.
+        """Returns the parsed config, which nobody may change.
 
         Raises ConfigTextError for what the server would refuse when it reads the file (table 5.3.1).
         """
@@ -44,11 +46,11 @@ class ConfigText:
 
     @property
     def says_something(self) -> bool:
-        """Whether there is anything but blanks and comments."""
+        """Tells whether there is anything but blanks and comments."""
         return any(line.split("#", 1)[0].strip() for line in self.text.splitlines())
 
     def line_of(self, word: str) -> int:
-        """The line of the source on which `word` first stands outside a comment; 0 if it does not."""
+        """Returns the line of the source on which `word` first stands outside a comment; 0 if it does not."""
         for number, line in enumerate(self.text.splitlines(), start=1 + self.offset):
             if re.search(rf"\b{re.escape(word)}\b", line.split("#", 1)[0]):
                 return number
@@ -59,7 +61,7 @@ class ConfigText:
 
 
 class ConfigTextError(ConfigError):
-    """A config text that Triton would refuse.
+    """Triton would refuse the config text.
 
     `said`: the text. `line` and `column`: where in its source, from 1, or 0 if the complaint has no place. `advice`:
     what to write instead, if that is known.
@@ -82,7 +84,9 @@ class ConfigTextError(ConfigError):
         return f"{self.said.source}{place}: {self.complaint}" + (f" {self.advice}" if self.advice else "")
 
     def excerpt(self, context: int = 2) -> list[str]:
-        """The lines around the complaint, with an arrow, as a traceback has them; empty if it has no place."""
+        """Returns the lines around the complaint, with an arrow, as a traceback has them; empty if the complaint has no
+        place.
+        """
         if not self.line:
             return []
         lines = self.said.text.splitlines()
@@ -98,14 +102,14 @@ class ConfigTextError(ConfigError):
 
 
 def _line_of_reason(reason: str, said: ConfigText) -> int:
-    """The line a rule's reason is about, if it names a field or value that stands in the text; else 0."""
+    """Returns the line that a rule's reason is about, if it names a field or value that stands in the text; else 0."""
     words = re.findall(r"'(\w+)'", reason)
     words += [f"{word}_batch_size" for word in re.findall(r"\b(preferred) size", reason)]
     return next((line for word in words if (line := said.line_of(word))), 0)
 
 
 def _advice(complaint: str) -> str:
-    """ "Did you mean ...?" for a misspelt field or enum value."""
+    """Returns "Did you mean ...?" for a misspelt field or enum value."""
     if found := _NO_FIELD.search(complaint):
         kinds = [m for m in _messages() if m.name == found[1]]
         names = [field.name for kind in kinds for field in kind.fields]
@@ -121,7 +125,7 @@ def _advice(complaint: str) -> str:
 
 
 def _messages() -> Iterator[Any]:
-    """Every message type of model_config.proto, nested ones too."""
+    """Returns every message type of model_config.proto, nested ones too."""
     pending = list(ModelConfig.DESCRIPTOR.file.message_types_by_name.values())
     while pending:
         message = pending.pop()

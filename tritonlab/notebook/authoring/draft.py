@@ -28,7 +28,7 @@ MODEL_FILE = "model.py"
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One file of a model: its bytes, or the path it is copied from at each load.
+    """Holds one file of a model: its bytes, or the path it is copied from at each load.
 
     `segments` say where its lines were written.
     """
@@ -42,7 +42,8 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class Draft:
-    """All that was said about the model `name`. Cells make new drafts from old ones; a load writes and sends all of it.
+    """Holds all that was said about the model `name`. Cells make new drafts from old ones; a load writes and sends all
+    of it.
 
     `files` are relative to the model directory, `beside` and `given_files` to the version directory of whatever version
     is loaded next. `given_*` and `options` belong to one load call and are gone with the next source; the rest stays.
@@ -64,12 +65,13 @@ class Draft:
 
     @property
     def config(self) -> ConfigText:
-        """The one config text there is: the cell's, or the one given with the load."""
+        """Returns the one config text there is: the cell's, or the one given with the load."""
         return self.given_config if self.given_config.says_something else self.cell_config
 
     @cached_property
     def config_file(self) -> str:
-        """The text of config.pbtxt: as its author wrote it, where name, backend and options add nothing.
+        """Returns the text of config.pbtxt, which is the author's own where name, backend and options add nothing to
+        it.
 
         Raises ConfigTextError, OptionError.
         """
@@ -81,16 +83,16 @@ class Draft:
 
     @property
     def is_ensemble(self) -> bool:
-        """Whether its config says so: an ensemble has no model.py. Raises ConfigTextError."""
+        """Tells whether the config describes an ensemble, which has no model.py. Raises ConfigTextError."""
         return is_ensemble(self.config.message)
 
     @property
     def loadable(self) -> bool:
-        """Whether all is there that a load needs. Raises ConfigTextError."""
+        """Tells whether all is there that a load needs. Raises ConfigTextError."""
         return self.source is not None or self.is_ensemble
 
     def tree(self) -> dict[str, ModelFile]:
-        """All files of the model but config.pbtxt, paths relative to the model directory."""
+        """Returns all files of the model but config.pbtxt, by paths relative to the model directory."""
         beside = {**self.beside, **self.given_files}
         tree = {**self.files, **{model_path(path, self.version): file for path, file in beside.items()}}
         if self.source is not None:
@@ -98,11 +100,11 @@ class Draft:
         return tree
 
     def all_files(self) -> dict[str, ModelFile]:
-        """What its directory holds. Raises ConfigTextError, OptionError."""
+        """Returns all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
         return {**self.tree(), CONFIG_FILE: ModelFile(self.config_file.encode())}
 
     def with_source(self, source: Source, origin: str = "", offset: int = 0) -> Draft:
-        """The draft with another model.py and nothing of the last load call.
+        """Returns the draft with another model.py and nothing of the last load call.
 
         `source`: text, whose line n is line `n + offset` of `origin`; a class; or a path to a model.py or to a model
         directory, which brings its config and files too.
@@ -122,18 +124,22 @@ class Draft:
         return replace(self, source=file, given_config=ConfigText(), given_files={}, options=ConfigOptions())
 
     def with_version(self, version: int) -> Draft:
-        """The draft with its next source in another version directory; what is in the present one stays there."""
+        """Returns the draft with its next source in another version directory; what is in the present one
+        stays there.
+        """
         return self if version == self.version else replace(self, version=version, source=None, files=self.tree())
 
     def with_files(self, files: Files) -> Draft:
-        """The draft with helper files: paths to copy, or name -> bytes or path. FileError if one is not there."""
+        """Returns the draft with helper files: paths to copy, or name -> bytes or path. Raises FileError if one is not
+        there.
+        """
         named = files.items() if isinstance(files, Mapping) else [(Path(f).name, f) for f in _paths(files)]
         return replace(self, given_files={name: _model_file(name, value) for name, value in named})
 
     def with_config(self, config: str | Mapping[str, Any] | PathLike[str]) -> Draft:
-        """The draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
+        """Returns the draft with a config: config.pbtxt as text or path, or the JSON form as a dict.
 
-        Raises OptionError if a cell's config text is there already: neither may be dropped silently.
+        Raises OptionError if a cell's config text is there already, because neither may be dropped silently.
         """
         if isinstance(config, Mapping):
             given = ConfigText(print_pbtxt(from_json(dict(config))), "config=", model=self.name)
@@ -153,7 +159,7 @@ class Draft:
 
 
 def model_path(path: str, version: int) -> str:
-    """`path` as an author gives it, relative to the version directory, as a path in the model directory.
+    """Returns the path in the model directory for a `path` that an author gives relative to the version directory.
 
     `helper.py` -> `1/helper.py`; `../labels.txt` -> `labels.txt`. Raises FileError for a path that leaves the model
     directory, and for config.pbtxt.
@@ -168,7 +174,8 @@ def model_path(path: str, version: int) -> str:
 
 
 def read_model(name: str, path: Path) -> Draft:
-    """The draft of a model directory that exists: the newest version's model.py is the source. An ensemble has none.
+    """Reads the draft of a model directory that exists. The newest version's model.py is the source; an ensemble has
+    none.
 
     Big files are not read; they are copied at each load. Raises FileError for a directory that is not a model's.
     """

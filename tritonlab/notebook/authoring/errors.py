@@ -13,15 +13,15 @@ from __future__ import annotations
 
 
 class NotebookError(ValueError):
-    """Base of the errors above; the text says what to do instead."""
+    """Is the base of the errors above. The text says what to do instead."""
 
 
 class OptionError(NotebookError):
-    """An option that cannot be, or that says something else than the model's config text."""
+    """An option has a value that is not allowed, or contradicts the model's config text."""
 
 
 class FileError(NotebookError):
-    """A file that cannot be part of a model, or is not there."""
+    """A file cannot be part of a model, or is not there."""
 
 
 class SourceError(NotebookError):

@@ -17,8 +17,8 @@ _COMPILED = "|".join((*JOINS_LATE, "get_model_dir"))
 
 
 def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tuple) -> str:
-    """One line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name, `names` those
-    of all models there are.
+    """Returns one line of advice for an error's `text`, or "". `config_of` gives a loaded model's config by name,
+    `names` those of all models there are.
 
     `text` is what a client gets, or `<type>: <text>` of the author's exception.
     """
@@ -33,7 +33,7 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "did you mean 'add_sub'?", if one of `known` is near."""
+    """Returns "did you mean 'add_sub'?" if one of `known` is near, else ""."""
     nearest = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else ""
 

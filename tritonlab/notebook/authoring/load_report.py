@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """How the last load of a model went: what its card shows.
+    """Tells how the last load of a model went, for its card.
 
     `seconds`: from the call to READY, or to the failure. `log`: what the model printed and logged meanwhile.
     `ready_at`: when the version that serves now became ready, wall clock seconds, 0 if none does. `error`: why the last
@@ -36,7 +36,9 @@ class LoadReport:
 
 @dataclass(frozen=True)
 class LoadProgress:
-    """A load that goes on. `started`: `time.perf_counter()`. `thread`: whose interrupt ends it."""
+    """Stands for a load that goes on. `started`: `time.perf_counter()`. `thread`: the one whose interrupt ends the
+    load.
+    """
 
     started: float
     thread: threading.Thread
@@ -47,7 +49,9 @@ class LoadProgress:
 
 
 class PrintedSince:
-    """What processes of the model that start from now on print and log. Those that serve already may print, too."""
+    """Collects what processes of the model that start from now on print and log. It leaves out those that serve
+    already, which may print, too.
+    """
 
     def __init__(self, server: Server, name: str) -> None:
         self._server = server
@@ -64,7 +68,7 @@ class PrintedSince:
 
 
 def pids_of(server: Server, name: str) -> frozenset[int]:
-    """The processes of a model's instances; none if it is not loaded."""
+    """Returns the process ids of a model's instances; none if it is not loaded."""
     try:
         return frozenset(instance["pid"] for instance in server.model(name).instances())
     except TritonError:

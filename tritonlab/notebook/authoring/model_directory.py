@@ -1,4 +1,6 @@
-"""One model's directory in the notebook's repository: replaced as a whole, put back when the new one does not load."""
+"""This module replaces one model's directory in the notebook's repository as a whole, and puts the old one back when
+the new one does not load.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ Stamp = tuple[str, int, int]
 
 
 class ModelDirectory:
-    """`<repository>/<name>` on disk. `replace` builds the new tree elsewhere and swaps two directory names.
+    """Stands for `<repository>/<name>` on disk. `replace` builds the new tree elsewhere and swaps two directory names.
 
     `spare` is on the repository's file system and not below it, so that no server takes the spare trees for models.
     """
@@ -26,8 +28,8 @@ class ModelDirectory:
         self._old_stamps: dict[str, Stamp] = {}
 
     def replace(self, files: Mapping[str, ModelFile], version: int = 1) -> None:
-        """Makes the directory hold exactly `files`, and the directory of `version`, which an ensemble needs though it
-        has nothing in it. The former tree is kept until `forget` or `restore`.
+        """Makes the directory hold exactly `files`, and the directory of `version`, which an ensemble needs although it
+        is empty. The former tree is kept until `forget` or `restore`.
 
         A file copied from a path is not copied again while its source, size and modification time are the same.
         """
@@ -61,12 +63,12 @@ class ModelDirectory:
             self._stamps = self._old_stamps
 
     def forget(self) -> None:
-        """Drops the former tree: the new one is good."""
+        """Drops the former tree, because the new one is good."""
         shutil.rmtree(self._old, ignore_errors=True)
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What tells a file from the same with another content."""
+    """Returns the facts that change when the content of a file does."""
     found = path.stat()
     return str(path), found.st_size, found.st_mtime_ns
 

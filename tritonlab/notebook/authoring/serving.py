@@ -1,5 +1,5 @@
-"""Opens the endpoints of a notebook's server. A module of its own, imported when somebody serves: what it needs costs a
-tenth of a second, more than loading a model.
+"""This module opens the endpoints of a notebook's server. It is imported only when somebody serves, because its imports
+cost a tenth of a second, more than loading a model.
 
 On a machine that others use too, such as a JupyterHub, loopback keeps nobody out, and who may load a model runs code as
 the notebook's user. So a notebook's ports ask for a token, and what changes the server is off, unless told otherwise.
@@ -23,10 +23,10 @@ _RULES = {field.name for field in fields(AccessRules)}
 
 
 def open_endpoints(server: Server, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
-    """`arguments`: flags of `%triton serve`. `options`: what is set of `EndpointOptions` and of `AccessRules`. A token
-    that is made here is printed, once.
+    """Opens the endpoints. `arguments`: flags of `%triton serve`. `options`: the fields of `EndpointOptions` and of
+    `AccessRules` that are set. A token that is made here is printed, once.
 
-    Raises OptionError for a flag that cannot be, TritonError for a port that cannot be opened.
+    Raises OptionError for a flag that is not allowed, TritonError for a port that cannot be opened.
     """
     token = new_token()
     try:
@@ -42,13 +42,14 @@ def open_endpoints(server: Server, arguments: Sequence[str] = (), **options: Any
 
 
 def flags() -> list[str]:
-    """Those of `%triton serve`, in the order of its help."""
+    """Returns the flags of `%triton serve`, in the order of its help."""
     return [f"--{flag.name}" for group in (*ENDPOINT_GROUPS, NOTEBOOK) for flag in group.flags]
 
 
 def _how_to_ask(endpoints: Endpoints) -> str:
-    """With the token; for whoever opens the ports, and nobody else. tritonclient writes into the `headers` that it is
-    given, over HTTP, and gRPC then refuses them: so each call gets a copy."""
+    """Says how to ask with the token, for whoever opens the ports and nobody else. tritonclient writes into the
+    `headers` that it is given, over HTTP, and gRPC then refuses them, so each call gets a copy.
+    """
     clients = [(endpoints.http, "http"), (endpoints.grpc, "grpc")]
     lines = [
         f'tritonclient.{name}.InferenceServerClient("{place}").infer(…, headers=dict(headers))'

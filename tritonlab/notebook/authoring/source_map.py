@@ -14,7 +14,7 @@ Locate = Callable[[str, int], "tuple[str, int]"]
 
 @dataclass(frozen=True)
 class Segment:
-    """Lines `first` to `last` (from 1) of a model file were written at `line + offset` of `origin`.
+    """Says that lines `first` to `last` (from 1) of a model file were written at `line + offset` of `origin`.
 
     `origin` is the name `linecache` knows the text by: a cell's file name, or a path.
     """
@@ -26,12 +26,14 @@ class Segment:
 
 
 def whole(text: str, origin: str, offset: int) -> tuple[Segment, ...]:
-    """The segments of a file that is one piece of `origin`. A syntax error may name the line after the last one."""
+    """Returns the segments of a file that is one piece of `origin`. They go one line further, because a syntax error
+    may name the line after the last one.
+    """
     return (Segment(1, text.count("\n") + 2, origin, offset),)
 
 
 class SourceMap:
-    """Model files on disk -> the cells they were written from.
+    """Maps lines of model files on disk to the cells they were written from.
 
     Guarantees: `locate` never fails; a file or line nobody registered is its own origin. Safe from any thread.
     """
@@ -51,7 +53,9 @@ class SourceMap:
         return before
 
     def locate(self, file: str, line: int) -> tuple[str, int]:
-        """The origin of `line` of `file`, which the stub spells as the server gave it to it (rule 2.1.5)."""
+        """Returns the origin of `line` of `file`, a path in the form in which the server gave it to the stub (rule
+        2.1.5).
+        """
         with self._lock:
             segments = self._segments.get(os.path.realpath(file), ())
         for segment in segments:
@@ -61,7 +65,7 @@ class SourceMap:
 
 
 def located(exception: RemoteException, locate: Locate) -> RemoteException:
-    """The exception with every frame, and a SyntaxError's place, where the author wrote it.."""
+    """Returns the exception with every frame, and a SyntaxError's place, where the author wrote it."""
     detail = dict(exception.detail)
     file, line = detail.get("filename"), detail.get("lineno")
     if isinstance(file, str) and isinstance(line, int):

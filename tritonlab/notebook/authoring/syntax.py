@@ -1,4 +1,4 @@
-"""This check finds out whether a model.py is Python at all, before a stub is asked."""
+"""This module checks whether a model.py is Python at all, before a stub is asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from .source_map import SourceMap, located
 
 
 def check_syntax(text: str, path: str, *, model: str, version: int, sources: SourceMap) -> None:
-    """Raises the ModelLoadError that loading `text` from `path` would end in, its place where the author wrote it."""
+    """Raises the ModelLoadError that loading `text` from `path` would end in; its place is where the author
+    wrote it.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the stub shows them, once

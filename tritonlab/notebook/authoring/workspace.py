@@ -1,4 +1,4 @@
-"""The models a notebook is writing: their files on disk, and the server that runs them.
+"""This module holds the models that a notebook is writing: their files on disk, and the server that runs them.
 
 Every magic, button and public function for writing models is a call of `Workspace`; nothing here needs IPython.
 """
@@ -39,9 +39,9 @@ UNLOAD_SECONDS = 10.0
 
 
 class Workspace:
-    """The notebook's models: one draft and one directory of `repository` each, served by `server`.
+    """Holds the notebook's models: one draft and one directory of `repository` each, served by `server`.
 
-    One lock: loads run one after the other, from any thread.
+    One lock makes loads run one after the other, from any thread.
     """
 
     def __init__(self, server: Server, repository: Path) -> None:
@@ -82,7 +82,7 @@ class Workspace:
         paths to copy or a dict of name -> bytes or path. options: None keeps those of the last load if `source` is
         None. body: the cell `source` is from. if_changed: a model that serves just this is not loaded again.
 
-        Raises ModelLoadError, ConfigError, NotebookError or OSError; whatever served before still does.
+        Raises ModelLoadError, ConfigError, NotebookError or OSError; a version that served before goes on serving then.
         """
         started = time.perf_counter()
         with self._lock:
@@ -109,7 +109,8 @@ class Workspace:
 
     def stop_loading(self, name: str) -> None:
         """Ends a load that goes on: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does,
-        and ModelLoadError elsewhere. Does not wait for that."""
+        and ModelLoadError elsewhere. This call does not wait for that.
+        """
         progress, main = self.loading(name), threading.main_thread()
         if progress is None or progress.thread is not main or main.ident is None:
             self.server.stop_loading(name)
@@ -132,7 +133,7 @@ class Workspace:
         return relative
 
     def write_config(self, name: str, text: str, *, body: CellBody | None = None) -> ModelConfig:
-        """Makes `text` the model's config from the next load on; an empty one takes the former back.
+        """Makes `text` the model's config from the next load on; an empty one brings the former config back.
 
         Raises ConfigTextError with line and column; then the former text stays.
         """
@@ -148,33 +149,36 @@ class Workspace:
     # The next four are asked by views while a load holds the lock, and need none: what they read is replaced whole.
 
     def draft(self, name: str) -> Draft:
-        """What the notebook has said about the model so far."""
+        """Returns what the notebook has said about the model so far."""
         written = self._models.get(name)
         return written.draft if written is not None else Draft(name)
 
     def report(self, name: str) -> LoadReport | None:
-        """How the model's last load went; None for one this workspace never loaded."""
+        """Tells how the model's last load went; None for a model that this workspace never loaded."""
         written = self._models.get(name)
         return written.report if written is not None else None
 
     def loading(self, name: str) -> LoadProgress | None:
-        """The load that goes on, if one does."""
+        """Returns the load that goes on, if one does."""
         written = self._models.get(name)
         return written.progress if written is not None else None
 
     def names(self) -> list[str]:
-        """The models this notebook has written and those the server knows, in alphabetical order."""
+        """Returns the models that this notebook has written and those that the server knows, in alphabetical order."""
         return sorted({*list(self._models), *(name for name, _ in self.server.models())})
 
     def is_current(self, record: LogRecord) -> bool:
-        """Whether the process that wrote the line runs the model's files as they are now, so that `sources` knows its
-        lines."""
+        """Tells whether the process that wrote the line runs the model's files as they are now, so that `sources` knows
+        its lines.
+        """
         report = self.report(record.model)
         known = report.pids if report is not None else frozenset()
         return record.pid in known or record.pid in pids_of(self.server, record.model)
 
     def output_warnings(self, name: str) -> list[str]:
-        """What was found of the outputs of the version that serves, each once: Triton would pass it on unsaid."""
+        """Returns the warnings about outputs of the version that serves, each once; Triton would pass these outputs on
+        without a word.
+        """
         report = self.report(name)
         since = report.ready_at * 1e9 if report is not None else 0.0
         found = [
@@ -193,11 +197,12 @@ class Workspace:
         wait: bool = True,
     ) -> None:
         """Unloads the model, and the ensembles that contain it, and waits until it is gone. Its files and its draft
-        stay: it can be loaded again.
+        stay, so it can be loaded again.
 
-        `unload_dependents`: of an ensemble, also the models loaded for it alone. `timeout`: seconds it may take; then,
-        or at an interrupt, its requests fail and its processes are killed. `wait`: False returns at once, and it ends
-        meanwhile."""
+        `unload_dependents`: with an ensemble, also unload the models loaded for it alone. `timeout`: the seconds it may
+        take; then, or at an interrupt, its requests fail and its processes are killed. `wait=False`: return at once,
+        while it ends in the background.
+        """
         try:
             self.server.unload(name, unload_dependents, wait=wait, timeout=timeout)
         finally:  # an interrupted wait has ended it, too
@@ -208,7 +213,8 @@ class Workspace:
             self.changed(name)
 
     def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
-        """Opens the server's endpoints, in the place of those that are open; without any argument those may stay.
+        """Opens the server's endpoints in the place of those that are open; a call without any argument may leave those
+        as they are.
 
         `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
         OptionError, or TritonError for a port that cannot be opened.
@@ -222,7 +228,7 @@ class Workspace:
             return self.endpoints
 
     def serving_flags(self) -> list[str]:
-        """The flags that `serve` takes."""
+        """Returns the flags that `serve` takes."""
         from . import serving
 
         return serving.flags()
@@ -235,15 +241,16 @@ class Workspace:
                 self.endpoints = None
 
     def close(self) -> None:
-        """Closes the endpoints and removes what it keeps beside the repository. Models keep serving; nothing can be
-        loaded any more."""
+        """Closes the endpoints and removes what the workspace keeps beside the repository. Models keep serving, but
+        nothing can be loaded any more.
+        """
         self.stop_serving()
         if self.tracing is not None:
             self.tracing.stop()
         self._spare.remove()
 
     def _written(self, name: str) -> WrittenModel:
-        """The model, a new one if nothing was said about it yet."""
+        """Returns the model, a new one if nothing was said about it yet."""
         if name not in self._models:
             directory = ModelDirectory(self.repository / name, self._spare.path)
             self._models[name] = WrittenModel(name, self.server, directory, self.sources)

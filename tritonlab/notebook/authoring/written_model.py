@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WrittenModel:
-    """One draft and its directory in the repository, served by `server`. The workspace's lock guards it.
+    """Holds one draft and its directory in the repository, served by `server`. The workspace's lock guards it.
 
     Guarantees: a load that fails leaves the files of the last good one on disk, as the server leaves its version
     serving (rule 2.5.8).
@@ -41,13 +41,13 @@ class WrittenModel:
         self._loaded: dict[str, bytes | Stamp] = {}
 
     def serves_draft(self) -> bool:
-        """Whether the last load was good, of exactly what the draft says now, and still serves."""
+        """Tells whether the last load was good, loaded exactly what the draft says now, and still serves."""
         if self.report is None or self.report.error is not None or not self._server.model(self.name).ready():
             return False
         return self._loaded == _content(self.draft.all_files())
 
     def map_lines(self) -> dict[str, tuple[Segment, ...]]:
-        """Makes the lines of the files known by the cells of the draft. Returns what was known before."""
+        """Registers which cells the lines of the draft's files come from. Returns what was registered before."""
         path = self._directory.path
         return self._sources.replace(
             str(path), {str(path / relative): file.segments for relative, file in self.draft.tree().items()}
@@ -56,7 +56,7 @@ class WrittenModel:
     def load(self, started: float) -> Model:
         """Writes the draft and loads it. `started`: when somebody asked for it, for the report.
 
-        Raises what `Workspace.load` does; whatever served before still does.
+        Raises what `Workspace.load` does; a version that served before goes on serving then.
         """
         if not self.draft.loadable:
             raise FileError(
@@ -93,7 +93,7 @@ class WrittenModel:
             self.progress = None
 
     def _write(self, files: Mapping[str, ModelFile]) -> None:
-        """Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
+        """Writes the files. Raises ModelLoadError for a model.py that is not Python; then nothing is written."""
         draft = self.draft
         # another interpreter may know a syntax this one does not
         foreign = "EXECUTION_ENV_PATH" in draft.config_file or "triton_python_backend_stub" in files
@@ -103,7 +103,7 @@ class WrittenModel:
         self._directory.replace(files, draft.version)
 
     def _put_back(self, known: Mapping[str, tuple[Segment, ...]]) -> None:
-        """The files and lines of the version that serves."""
+        """Puts back the files and lines of the version that serves."""
         self._directory.restore()
         self._sources.replace(str(self._directory.path), known)
         if self.draft.source is None and not self._server.model(self.name).ready():
@@ -113,7 +113,9 @@ class WrittenModel:
 
 
 def _content(files: Mapping[str, ModelFile]) -> dict[str, bytes | Stamp]:
-    """What tells `files` from others, those that are copied by their stamps. Raises OSError for one that is gone."""
+    """Returns a value that tells `files` from others; files that are copied count by their stamps. Raises OSError for
+    one that is gone.
+    """
     return {
         path: file.content if isinstance(file.content, bytes) else stamp_of(file.content)
         for path, file in files.items()

@@ -1,7 +1,8 @@
-"""The kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no port.
+"""This module is the kernel's end of the JupyterLab extension: one comm for each window, messages of JSON both ways, no
+port.
 
 A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`;
-what can be asked stands in `comm_calls.CALLS`. Without being asked it is told `{"hello": …}` and, at every change,
+`comm_calls.CALLS` lists what can be asked. Without being asked it is told `{"hello": …}` and, at every change,
 `{"models": […]}`. `extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
 """
 
@@ -26,7 +27,7 @@ TARGET = "tritonlab"
 
 
 class Windows:
-    """The open comms of a kernel, which speak of `workspace`.
+    """Holds the open comms of a kernel, which speak of `workspace`.
 
     Guarantees: a question is answered while a cell runs and while others are still being answered, since each has a
     thread of its own; `follow` may be called again and again.
@@ -40,7 +41,7 @@ class Windows:
         self._cells: CellStates | None = None
 
     def opened(self, comm: Any, message: Any) -> None:
-        """Called by the comm manager when a window opens a comm."""
+        """Adds a window. The comm manager calls this when a window opens a comm."""
         window = Window(comm, self._answer)
         with self._lock:
             self._open[comm.comm_id] = window
@@ -75,7 +76,9 @@ class Windows:
             return self._cells
 
     def _look(self) -> bool:
-        """Called by the store when something may have changed; True while a model is on the move."""
+        """Tells the windows what has changed; returns True while a model is on the move. The store calls this when
+        something may have changed.
+        """
         with self._lock:
             windows = list(self._open.values())
         states = self._states(self._workspace())
@@ -92,7 +95,7 @@ class Windows:
 
 
 class Window:
-    """One comm. `answer(do, given)` does what is asked and may raise."""
+    """Is one comm. `answer(do, given)` does what is asked and may raise."""
 
     def __init__(self, comm: Any, answer: Callable[[str, Mapping[str, Any]], JsonAnswer]) -> None:
         self._comm = comm
@@ -108,7 +111,7 @@ class Window:
         self._context.copy().run(self._comm.send, dict(content))
 
     def tell(self, models: JsonAnswer) -> None:
-        """Sends the models if they are not as they were told last."""
+        """Sends the models if they differ from what the window was told last."""
         if models != self._told:
             self._told = models
             self.send({"models": models})
@@ -127,7 +130,7 @@ class Window:
 
 
 def listen(workspace: Callable[[], Workspace]) -> Windows:
-    """Lets windows open comms to this kernel. Colab has no `comm`; there it does nothing."""
+    """Lets windows open comms to this kernel. Colab has no `comm`; there this does nothing."""
     windows = Windows(workspace)
     if importlib.util.find_spec("comm") is not None:
         importlib.import_module("comm").get_comm_manager().register_target(TARGET, windows.opened)

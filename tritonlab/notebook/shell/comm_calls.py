@@ -92,18 +92,20 @@ def _unload(workspace: Workspace, name: str) -> JsonAnswer:
 
 
 def _stop(workspace: Workspace, name: str) -> JsonAnswer:
-    """`workspace.stop_loading(name)`: ends a load, also that of the cell that runs; what served before goes on."""
+    """Ends a load, also that of the cell that runs, as `workspace.stop_loading(name)` does; what served
+    before goes on.
+    """
     workspace.stop_loading(name)
     return {"name": name}
 
 
 def _kill(workspace: Workspace, name: str) -> JsonAnswer:
-    """`server.kill(name)`: ends the processes that serve no more."""
+    """Ends the processes that serve no more, as `server.kill(name)` does."""
     return {"name": name, "killed": workspace.server.kill(name)}
 
 
 def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
-    """`server.cancel(serial)`: asks for the cancellation of a request in flight."""
+    """Asks for the cancellation of a request in flight, as `server.cancel(serial)` does."""
     return {"serial": serial, "cancelled": workspace.server.cancel(serial)}
 
 

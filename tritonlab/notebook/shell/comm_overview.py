@@ -1,4 +1,6 @@
-"""What the panel of the JupyterLab extension shows, as JSON: what happens in a notebook's server now, and its log."""
+"""This module tells the panel of the JupyterLab extension, as JSON, what happens in a notebook's server now, and its
+log.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
 
 
 def overview(workspace: Workspace) -> dict[str, Any]:
-    """What `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there are,
-    `draining`, `memory` in words, and the `ports` that are open."""
+    """Returns what `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there
+    are, `draining`, `memory` in words, and the `ports` that are open.
+    """
     server = workspace.server
     requests = server.requests()
     ports = workspace.endpoints
@@ -36,7 +39,7 @@ def overview(workspace: Workspace) -> dict[str, Any]:
 
 
 def _model(workspace: Workspace, name: str) -> dict[str, Any]:
-    """One model, as its card and `%triton status` say it. Times in milliseconds."""
+    """Returns one model as its card and `%triton status` tell it. Times are milliseconds."""
     facts = current_facts(workspace, name)
     told: dict[str, Any] = {
         "name": name,
@@ -66,8 +69,10 @@ def _model(workspace: Workspace, name: str) -> dict[str, Any]:
 def logs(
     workspace: Workspace, model: str = "", level: str = "VERBOSE", search: str = "", limit: int = _LINES
 ) -> dict[str, Any]:
-    """The last lines that models printed and logged: `lines` of one model or all, of this level or a worse one, in
-    which `search` occurs, whatever its case; and `count`, of how many. Raises ValueError for another level."""
+    """Returns the last lines that models printed and logged: `lines` of one model or of all, of this level or a worse
+    one, in which `search` occurs in any case; and `count`, how many lines these were chosen from. Raises ValueError for
+    an unknown level.
+    """
     lowest, sought = LEVELS.index(level), search.lower()
     found = [
         record

@@ -1,4 +1,4 @@
-"""`%triton golden`, and the replay of what it kept after a model was loaded."""
+"""This module has `%triton golden`, and asks the kept requests again after a model was loaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 
 
 class Updated:
-    """The files that have other answers now."""
+    """Lists the files whose answers have changed."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
@@ -32,7 +32,7 @@ class Updated:
 
 
 class Kept:
-    """The file of a new case."""
+    """Names the file of a new case."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +61,8 @@ def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
 
 
 def inputs_of(model: Model, text: str) -> dict[str, Any]:
-    """The tensors of `INPUT0=expression, …`; lists are cast without a warning: no program for Triton has this form.
+    """Returns the tensors of `INPUT0=expression, …`. Lists are cast without a warning, because no program for Triton
+    has this form.
 
     Raises OptionError.
     """
@@ -74,7 +75,7 @@ def inputs_of(model: Model, text: str) -> dict[str, Any]:
 
 
 def replay(workspace: Workspace, name: str) -> None:
-    """Asks a model that was just loaded what is kept of it, and prints the verdict."""
+    """Asks a model that was just loaded the requests that are kept of it, and prints the verdict."""
     kept = GoldenSet(ask=asks_of(workspace.server))
     if not (kept.directory / name).is_dir():
         return

@@ -1,4 +1,4 @@
-"""The compact card of a model as text and as HTML, for light and dark themes."""
+"""This module writes the compact card of a model as text and as HTML, for light and dark themes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT_LOG_LINES = 20
 
 
 def card_text(facts: ModelFacts) -> str:
-    """The card for a terminal."""
+    """Returns the card for a terminal."""
     lines = ["  ".join(filter(None, [facts.name, facts.state, _headline(facts)]))]
     width = max((len(t.name) for t in (*facts.inputs, *facts.outputs)), default=0)
     for role, tensors in (("send", facts.inputs), ("get", facts.outputs)):
@@ -31,8 +31,9 @@ def card_text(facts: ModelFacts) -> str:
 
 
 def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
-    """The card where no kernel stands behind it: what it was like at `when`, wall clock seconds. `of_config`: its cell
-    is a config, and not coloured as Python."""
+    """Returns the card for where no kernel stands behind it, as it was at `when`, wall clock seconds. `of_config`: the
+    card's cell is a config, and so is not coloured as Python.
+    """
     state = f"was {facts.state} at {time.strftime('%H:%M, %d %b %Y', time.localtime(when))}"
     shown = replace(facts, draining=(), executing="", loading=None)  # nobody could end what hangs
     classes = "tl-card tl-of-config" if of_config else "tl-card"
@@ -40,8 +41,9 @@ def still_html(facts: ModelFacts, when: float, of_config: bool = False) -> str:
 
 
 def card_body(facts: ModelFacts, state: str = "") -> str:
-    """What a card shows, but for its buttons. Every class is ours, every colour a theme variable with a fall-back.
-    `state`: in the place of the state's word."""
+    """Returns what a card shows, but for its buttons. Every class is ours, every colour a theme variable with a
+    fall-back. `state`: stands in the place of the state's word.
+    """
     tone = _tone(facts)
     head = (
         f"<span class='tl-dot tl-{tone}'></span> <span class='tl-name'>{escape(facts.name)}</span> "
@@ -69,7 +71,7 @@ def _executing(facts: ModelFacts) -> str:
 
 
 def _clock(facts: ModelFacts) -> str:
-    """The module of the card moves it on."""
+    """Returns the clock, which the card's ES module moves on."""
     if facts.loading is None:
         return ""
     return f"<span class='tl-clock' data-age='{facts.loading:.2f}'>{facts.loading:.1f} s</span> · "

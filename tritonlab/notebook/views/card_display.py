@@ -1,4 +1,4 @@
-"""Puts a model's card into the output of the running cell: at once, or while it still loads."""
+"""This module puts a model's card into the output of the running cell: at once, or while it still loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two answers to one request side by side."""
+"""This module shows two answers to one request side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_TEXT = 300
 
 
 def comparison_html(comparison: Comparison, names: tuple[str, str]) -> str:
-    """The verdict, values and times of both, and what differs. `names`: whose answers they are."""
+    """Returns the verdict, values and times of both answers, and what differs. `names`: whose answers they are."""
     tone, verdict = ("good", "the same") if comparison.same else ("bad", "different")
     one, other = comparison.outcomes
     rows = []

@@ -1,4 +1,4 @@
-"""`Copy as`: the request of a form as a program, to be copied or kept."""
+"""This module has `Copy as`: it writes the request of a form as a program, to be copied or kept."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _MOST_LINES = 24
 
 
 class CopyPanel:
-    """A choice of programs, and the text of the one that was chosen. `make` writes it, or raises ValueError or
-    TritonError."""
+    """Offers a choice of programs, and the text of the one that was chosen. `make` writes it, or raises ValueError or
+    TritonError.
+    """
 
     def __init__(self, widgets: Any, make: Callable[[str], Snippet]) -> None:
         self._make = make

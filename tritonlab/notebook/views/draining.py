@@ -1,4 +1,4 @@
-"""Words about versions that serve no more and have not ended (`Server.draining`)."""
+"""This module words what `Server.draining` tells: the versions that serve no more and have not ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def draining_text(found: Mapping[str, Any]) -> str:
-    """One sentence, and how to end it."""
+    """Returns one sentence about them that also says how to end them."""
     since = time.strftime("%H:%M:%S", time.localtime(found["since"]))
     waits = f" waits for {found['awaits']}" if found["awaits"] else " ends"
     text = f"'{found['model']}' version {found['version']}, out of service since {since},{waits}."

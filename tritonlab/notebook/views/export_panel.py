@@ -1,4 +1,4 @@
-"""The export form below a model's card: where to, with which other models, and what came of it."""
+"""This module has the export form below a model's card: where to, with which other models, and what came of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_DIRECTORY = "model_repository"
 
 
 class ExportPanel:
-    """Needs ipywidgets. Guarantees: callbacks may come on any thread; one runs at a time."""
+    """Shows the export form; it needs ipywidgets. Guarantees: callbacks may come on any thread; one runs at a time."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -53,13 +53,13 @@ class ExportPanel:
         self.widget = widgets.VBox([row, self.others, self.result])
 
     def ask(self) -> None:
-        """Offers the models that it needs, as they are now."""
+        """Offers the models that this one needs now."""
         names = [model.name for model in needed_models(self._model).loaded]
         self.others.description = f"with {', '.join(names)}, which it needs"
         self.others.layout.display = "" if names else "none"
 
     def export(self, overwrite: bool) -> ExportReport | None:
-        """Writes the repository; where something else is there, says what would change and asks first."""
+        """Writes the repository. If something else is there, it says what would change and asks first."""
         self._offer_replace(False)
         self._report, self.zip_button.layout.display = None, "none"
         directory, alone = self.directory.value.strip() or DEFAULT_DIRECTORY, not self.others.value

@@ -1,4 +1,4 @@
-"""What a person sees while requests are under way: each answer, a clock, and where a stuck request is."""
+"""This module shows what happens while requests are under way: each answer, a clock, and where a stuck request is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AGAIN_SECONDS = 2
 
 
 class UnderWay(Protocol):
-    """The part of `Sending` that is followed."""
+    """Names the part of `Sending` that is followed."""
 
     @property
     def waited(self) -> float: ...
@@ -25,8 +25,9 @@ class UnderWay(Protocol):
 
 
 def follow(sending: UnderWay, show: Callable[[str], None], wanted: Callable[[], bool]) -> None:
-    """Calls `show` for every change, every second, and at the end, as long as it is `wanted`. What is shown is told
-    why it takes so long, once it does."""
+    """Calls `show` for every change, every second, and at the end, as long as `wanted` returns True. Once the requests
+    take long, what is shown also says why.
+    """
     second, asked, why = 0, 0.0, ""
     while not sending.wait(_FRAME_SECONDS):
         if not wanted():

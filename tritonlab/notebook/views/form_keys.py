@@ -1,4 +1,4 @@
-"""The keys of a form: Ctrl+Enter sends, and JupyterLab's own keys stay out of its fields."""
+"""This module gives a form its keys: Ctrl+Enter sends, and JupyterLab's own keys stay out of its fields."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _MODULE = STATIC / "form_keys.js"
 
 
 def form_keys(fields: Sequence[Any], send: Callable[[], object]) -> Any:
-    """An invisible widget to be put into a form, a box of class `tl-form`. `fields`: its widgets that text or numbers
-    are written into, each with a description of its own; `send` is called at Ctrl+Enter, when the one that has the
-    focus has the value that a person sees."""
+    """Returns an invisible widget to be put into a form, a box of class `tl-form`. `fields`: its widgets that text or
+    numbers are written into, each with a description of its own. `send` is called at Ctrl+Enter, once the field that
+    has the focus holds the value that a person sees.
+    """
     anywidget: Any = importlib.import_module("anywidget")
     keys = type("FormKeys", (anywidget.AnyWidget,), {"_esm": _MODULE})()
     by_label = {field.description: field for field in fields}

@@ -1,4 +1,4 @@
-"""What was sent from a form before, to be looked at, sent again, and compared."""
+"""This module keeps what was sent from a form before, to be looked at, sent again, and compared."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _NONE = -1
 
 
 class History:
-    """The last requests with their answers, the newest first. `show` is called with the one that a person chose,
-    `replay` with the one to be sent again."""
+    """Keeps the last requests with their answers, the newest first. `show` is called with the one that a person chose,
+    `replay` with the one to be sent again.
+    """
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class History:
         self.button.on_click(lambda button: self._press())
 
     def add(self, outcome: Outcome) -> None:
-        """Keeps a request that has ended, if it is not the last one or too large."""
+        """Keeps a request that has ended, unless it is the one that was kept last or is too large."""
         if (self.outcomes and self.outcomes[0][1].request is outcome.request) or _bytes(outcome) > MOST_BYTES:
             return
         self._count += 1

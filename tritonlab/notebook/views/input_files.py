@@ -1,4 +1,4 @@
-"""The value of one playground input from files: pictures, `.npy`, or text as one would type it."""
+"""This module reads the value of one playground input from files: pictures, `.npy`, or text as one would type it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from .pictures import NoPicture, picture_value
 
 @dataclass(frozen=True)
 class InputFile:
-    """One chosen file. Its name decides how it is read."""
+    """Holds one chosen file. Its name decides how it is read."""
 
     name: str
     content: bytes
 
 
 def files_value(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The files as one value: of a batching model each is a row, or as many as it has. Raises ValueProblem."""
+    """Reads the files as one value: for a batching model each file is a row, or as many rows as it has. Raises
+    ValueProblem.
+    """
     if not files:
         raise ValueProblem(f"{spec.name}: choose a file")
     values = [_value(spec, file, shape) for file in files]
@@ -58,7 +60,7 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
 
 
 def _npy(spec: InputSpec, file: InputFile) -> NDArray[Any]:
-    """Keeps its type and shape, so that a mismatch is seen."""
+    """Reads an array as it is: it keeps its type and shape, so that a mismatch is seen."""
     try:
         array: NDArray[Any] = np.load(io.BytesIO(file.content), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:

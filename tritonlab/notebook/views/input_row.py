@@ -1,4 +1,4 @@
-"""The widgets of one playground input."""
+"""This module has the widgets of one playground input."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _PLACEHOLDER = {
 
 
 class InputRow:
-    """One input: its shape, how its value is made, and what that takes. `box` is what a frontend shows.
+    """Shows one input: its shape, how its value is made, and the fields for that. `box` is what a frontend shows.
 
-    Random values that are few stand in the text field; who edits them types. `number` tells the inputs of a form
-    apart, so that two of them do not get the same random values. `changed` is called after every change of the value.
+    If random values are few, they stand in the text field; a person who edits them has typed them. `number` tells the
+    inputs of a form apart, so that two of them do not get the same random values. `changed` is called after every
+    change of the value.
     """
 
     def __init__(self, spec: InputSpec, widgets: Any, number: int = 0) -> None:
@@ -93,12 +94,12 @@ class InputRow:
 
     @property
     def fields(self) -> list[Any]:
-        """Every field but the choice of files."""
+        """Returns every field but the choice of files."""
         return [*([self.given] if self.spec.optional else []), self.mode, *self.sizes, self.text]
 
     @property
     def random(self) -> bool:
-        """Whether the value differs from request to request."""
+        """Tells whether the value differs from request to request."""
         return Mode(self.mode.value) is Mode.RANDOM
 
     @property
@@ -106,13 +107,13 @@ class InputRow:
         return Mode(self.mode.value) is Mode.TYPED
 
     def arrange(self, batch: int, seed: int) -> None:
-        """Hears what the form says of all inputs."""
+        """Takes over what the form says of all inputs: the batch size and the seed."""
         if (batch, seed) != (self._batch, self._seed):
             self._batch, self._seed = batch, seed
             self._refresh()
 
     def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
-        """What request number `request` carries for this input. Raises ValueProblem."""
+        """Returns what request number `request` carries for this input. Raises ValueProblem."""
         shape = self._shape(batch)
         mode = Mode(self.mode.value)
         if mode is Mode.RANDOM:
@@ -124,7 +125,7 @@ class InputRow:
         return python_value(self.spec, self.text.value, namespace)
 
     def rows(self, value: Any) -> int | None:
-        """The batch size that `value`, of this input, brings; None if it does not say."""
+        """Returns the batch size that `value`, of this input, brings; None if it does not say."""
         shape = tuple(getattr(value, "shape", ()))
         return shape[0] if self.spec.batching and self.spec.is_element(shape[1:]) and shape else None
 

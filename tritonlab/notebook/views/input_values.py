@@ -1,4 +1,4 @@
-"""The value of one playground input: typed, random, a file, or an expression of the notebook."""
+"""This module makes the value of one playground input: typed, random, a file, or an expression of the notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "infin
 
 
 class Mode(enum.Enum):
-    """How an input gets its value."""
+    """Says how an input gets its value."""
 
     RANDOM = "Random"
     TYPED = "Typed"
@@ -29,12 +29,14 @@ class Mode(enum.Enum):
 
 
 class ValueProblem(ValueError):
-    """A value that cannot be read. The text names the input."""
+    """A value cannot be read. The text names the input."""
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input of a config. `dims` are without the batch dimension, which there is if `max_batch_size` > 0."""
+    """Describes one input of a config. `dims` are without the batch dimension, which there is if
+    `max_batch_size` > 0.
+    """
 
     name: str
     datatype: DataType
@@ -47,20 +49,20 @@ class InputSpec:
         return self.max_batch_size > 0
 
     def shape(self, batch: int, variable: Sequence[int]) -> tuple[int, ...]:
-        """The full shape for a batch size and the sizes of the variable dimensions, in order."""
+        """Returns the full shape for a batch size and the sizes of the variable dimensions, in order."""
         sizes = iter(variable)
         dims = [next(sizes, 1) if dim < 0 else dim for dim in self.dims]
         return (batch, *dims) if self.batching else tuple(dims)
 
     def is_element(self, shape: Sequence[int]) -> bool:
-        """Whether `shape` is one row's, which has no batch dimension."""
+        """Tells whether `shape` is that of one row, without a batch dimension."""
         if len(shape) != len(self.dims):
             return False
         return all(want in (-1, size) for want, size in zip(self.dims, shape, strict=True))
 
 
 def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
-    """The inputs of a config in its JSON form."""
+    """Returns the inputs of a config in its JSON form."""
     return tuple(
         InputSpec(
             str(tensor["name"]),
@@ -74,8 +76,9 @@ def input_specs(config: Mapping[str, Any]) -> tuple[InputSpec, ...]:
 
 
 def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
-    """Something plausible: [0, 1) in thousandths for floats, 0 to 9 for integers, words for BYTES. Floats are FP64, so
-    that they can be shown as short as they are: `typed_value` of what is shown is what is sent."""
+    """Returns plausible random values: [0, 1) in thousandths for floats, 0 to 9 for integers, words for BYTES. Floats
+    are FP64, so that they can be shown as short as they are: `typed_value` of what is shown is what is sent.
+    """
     if spec.datatype is DataType.BYTES:
         return np.array(random.choice(_WORDS, size=shape), dtype=np.object_).reshape(shape)
     if spec.datatype is DataType.BOOL:
@@ -86,18 +89,18 @@ def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Gene
 
 
 def as_text(value: NDArray[Any]) -> str:
-    """The elements as a person would type them, a row of the first dimension on each line."""
+    """Returns the elements as a person would type them, a row of the first dimension on each line."""
     if value.ndim < 2:
         return str(value.tolist())
     return "[" + ",\n ".join(str(row) for row in value.tolist()) + "]"
 
 
 def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """What a person typed, in the input's own datatype: one element for all of `shape`, or elements.
+    """Returns what a person typed, in the input's own datatype: one element for all of `shape`, or elements.
 
-    Elements may be nested lists, a list without brackets, or a row on each line. They get the shape that the config
-    lets them have: that of `shape` if they are as many, one row for each of the batch, or as many rows as they make.
-    Any other keeps its own, so that what the server says about it can be seen. For BYTES, text that is no Python
+    Elements may be nested lists, a list without brackets, or a row on each line. They get a shape that the config
+    allows: `shape` if their number fits it, else one row for each of the batch, or as many rows as they make. If none
+    fits they keep their own shape, so that what the server says about it can be seen. For BYTES, text that is no Python
     literal is one element. Raises ValueProblem.
     """
     value = _read(spec, text.strip())
@@ -111,7 +114,7 @@ def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[A
 
 
 def fitted(spec: InputSpec, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """`array` in a shape that the config allows, or as it is if there is none."""
+    """Returns `array` in a shape that the config allows, or as it is if there is none."""
     if spec.batching and array.ndim == len(shape) and spec.is_element(array.shape[1:]):
         return array
     if array.size == math.prod(shape):
@@ -125,7 +128,7 @@ def fitted(spec: InputSpec, array: NDArray[Any], shape: tuple[int, ...]) -> NDAr
 
 
 def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any]) -> Any:
-    """What `expression` gives in the notebook. Arrays keep their type and shape, so that a mismatch is seen."""
+    """Returns what `expression` gives in the notebook. Arrays keep their type and shape, so that a mismatch is seen."""
     if not expression.strip():
         raise ValueProblem(f"{spec.name}: type a Python expression, for example numpy.zeros((1, 4), 'float32')")
     try:
@@ -135,7 +138,7 @@ def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any])
 
 
 def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
-    """`array` in the input's datatype. Raises ValueProblem where that would change an element into another."""
+    """Returns `array` in the input's datatype. Raises ValueProblem where that would change an element into another."""
     datatype = spec.datatype
     if datatype is DataType.BYTES or (array.dtype == datatype.numpy and datatype is not DataType.BF16):
         return array
@@ -158,7 +161,7 @@ def _check_whole(element: Any, among: tuple[int, ...] | None) -> None:
 
 
 class _Names(ast.NodeTransformer):
-    """Puts what `true`, `nan` and such mean in their places."""
+    """Replaces `true`, `nan` and such by their values."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         value = _NAMES.get(node.id.lower())

@@ -54,9 +54,9 @@ _LIVING = 8
 
 
 class LiveCard(LiveView):
-    """One card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
+    """Shows one card. Guarantees: a button returns at once, whatever the model does; one press is served at a time.
 
-    `of_load`: its cell has loaded the model, and so it takes over the form that was open in the card before.
+    `of_load`: the card's cell has loaded the model, so the card takes over the form that was open in the card before.
     `of_config`: the cell is a config.
     """
 
@@ -129,7 +129,9 @@ class LiveCard(LiveView):
         return facts.state in ("LOADING", "UNLOADING", "NOT READY") or bool(facts.draining)
 
     def _executing(self) -> str:
-        """What the old processes are doing; asked now and then only, as they have to stop for the answer."""
+        """Says what the old processes are doing. It asks now and then only, because they have to stop for
+        the answer.
+        """
         if time.monotonic() - self._asked >= _STACKS_EVERY:
             self._asked = time.monotonic()
             found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]
@@ -138,7 +140,7 @@ class LiveCard(LiveView):
         return self._stacks
 
     def show(self, around: Any = None) -> None:
-        """Displays it; from then on it follows the model."""
+        """Displays the card; from then on it follows the model."""
         if not in_kernel() or self.widget is None:
             super().show()
             return
@@ -160,11 +162,13 @@ class LiveCard(LiveView):
     # -- buttons
 
     def heard(self, content: Mapping[str, Any]) -> None:
-        """On a thread of its own, as this one may be the kernel's main thread, and the model may take its time."""
+        """Handles a press on a thread of its own, because this one may be the kernel's main thread, and the model may
+        take its time.
+        """
         threading.Thread(target=self.press, args=(content.get("do"),), name="card button", daemon=True).start()
 
     def press(self, do: str) -> None:
-        """Does what the button of that name does. What fails is said in the card, and nowhere else."""
+        """Does what the button of that name does. An error is shown in the card, and nowhere else."""
         action = self._actions.get(do)
         if action is None or not (do == "stop" or self._pressing.acquire(blocking=False)):
             return
@@ -228,8 +232,9 @@ class LiveCard(LiveView):
         return self._view
 
     def playground(self) -> Playground:
-        """The model's form, the same in all its cards. Where the config asks for other fields it is a new one, with
-        what was typed into fields that both have, and the last answers."""
+        """Returns the model's form, the same in all its cards. If the config asks for other fields it is a new one,
+        with what was typed into fields that both have, and the last answers.
+        """
         with self._states.forming:
             known = self._states.playgrounds.get(self.name)
             model = self._workspace.server.model(self.name)
@@ -249,5 +254,5 @@ class LiveCard(LiveView):
 
 
 def _lasting(facts: ModelFacts) -> ModelFacts:
-    """What a card without a kernel shows of them."""
+    """Returns the facts that a card without a kernel shows."""
     return replace(facts, draining=(), executing="", loading=None)

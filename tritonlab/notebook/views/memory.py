@@ -1,4 +1,6 @@
-"""The memory of a model's instances: shared memory by direction, resident bytes, and what Triton would need."""
+"""This module shows the memory of a model's instances: shared memory by direction, resident bytes, and what Triton
+would need.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _FAMILIES = {
 
 
 class Memory(Metrics):
-    """`versions` returns the versions that serve. Measured while a view is open, and when the text is asked for."""
+    """Shows memory, which is measured while a view is open and when the text is asked for. `versions` returns the
+    versions that serve.
+    """
 
     LABEL = "Memory"
 
@@ -64,7 +68,7 @@ class Memory(Metrics):
         return "\n".join([f"Memory of {self.name}: {need}", *lines])
 
     def figure(self) -> str:
-        """What was measured as SVG text."""
+        """Returns what was measured as SVG text."""
         return metrics_figure(self.recording.metrics)
 
     def html(self) -> str:

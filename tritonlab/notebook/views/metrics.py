@@ -1,4 +1,6 @@
-"""The metrics of a server's models as they change: custom ones from the record, and Triton's own of one model."""
+"""This module shows the metrics of a server's models as they change: custom ones from the record, and Triton's own of
+one model.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ _SHOWN = 30
 
 
 class Metrics(RecordView):
-    """`own` returns the server's metrics text; None of a recording from a file. Triton's own are read while a view is
-    open; custom ones are all there."""
+    """Shows metrics: all changes of custom ones, and Triton's own, which are read while a view is open. `own` returns
+    the server's metrics text; it is None for a recording from a file.
+    """
 
     MODULE = "metrics.js"
     LABEL = "Metrics"
@@ -75,7 +78,7 @@ class Metrics(RecordView):
         return (message, buffers) if rows or "families" in message else (None, [])
 
     def _read(self, text: str, now: int) -> None:
-        """Triton's own of the model, from the text of /metrics."""
+        """Reads Triton's own metrics of the model from the text of /metrics."""
         kinds = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
         for line in text.splitlines():
             found = _LINE.match(line)
@@ -99,7 +102,7 @@ class Metrics(RecordView):
         return "\n".join([first, *lines[:_SHOWN], *more, *(f"  warning: {text}" for text in record.warnings()[:5])])
 
     def figure(self) -> str:
-        """The custom metrics as SVG text."""
+        """Returns the custom metrics as SVG text."""
         return metrics_figure(self.recording.metrics)
 
     def html(self) -> str:

@@ -1,4 +1,4 @@
-"""The static figure of custom metrics: SVG text; and the words for what a series is now."""
+"""This module draws the static figure of custom metrics as SVG text, and words what a series is now."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LETTERS = 52
 
 
 def label_text(labels: Sequence[tuple[str, str]]) -> str:
-    """As in a Prometheus query, and nothing for none."""
+    """Returns the labels as in a Prometheus query; empty if there are none."""
     return "{" + ", ".join(f"{name}={value}" for name, value in labels) + "}" if labels else ""
 
 
 def told(record: MetricRecord, key: Key, ring: Ring) -> str:
-    """What the series is now: `12 (1.5 a second)`, `3.2`, `400 observed, median 1.2, 95% below 3`."""
+    """Returns what the series is now: `12 (1.5 a second)`, `3.2`, `400 observed, median 1.2, 95% below 3`."""
     rows = ring.rows()
     kind = record.families.get(key[0], ("gauge", ""))[0]
     if not len(rows):
@@ -38,7 +38,7 @@ def told(record: MetricRecord, key: Key, ring: Ring) -> str:
 
 
 def metrics_figure(record: MetricRecord) -> str:
-    """A line for each series: values of gauges and counters, observations of histograms."""
+    """Draws a line for each series: values of gauges and counters, observations of histograms."""
     series = [(key, ring) for key, ring in sorted(record.series().items()) if len(ring)][:_SERIES]
     if not series:
         return ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """One input or output. `shape` is what a client sends or gets, with the batch dimension spelled out."""
+    """Describes one input or output. `shape` is what a client sends or gets, with the batch dimension spelled out."""
 
     name: str
     datatype: str
@@ -32,7 +32,7 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """One step of an ensemble. `reads`, `writes`: ensemble tensors."""
+    """Describes one step of an ensemble. `reads`, `writes`: ensemble tensors."""
 
     model: str
     reads: str
@@ -41,8 +41,11 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """A model as its card shows it. `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED
-    or FAILED (its last load). `seconds`: how long this notebook took to load it, else None."""
+    """Describes a model as its card shows it.
+
+    `state`: LOADING, READY, NOT READY (an instance does not run), UNLOADING, UNLOADED or FAILED (its last load).
+    `seconds`: how long this notebook took to load it, else None.
+    """
 
     name: str
     version: int
@@ -69,14 +72,15 @@ class ModelFacts:
 
     @property
     def call(self) -> str:
-        """The Python call that sends a request."""
+        """Returns the Python call that sends a request."""
         variable = self.name if self.name.isidentifier() else "model"
         return f"{variable}({', '.join(f'{tensor.name}=…' for tensor in self.inputs if not tensor.optional)})"
 
 
 def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = None) -> ModelFacts:
-    """The facts about a model now, whatever has become of it. `last`: those of before, which say what it looked like
-    where the server no longer knows."""
+    """Returns the facts about a model now, whatever has become of it. `last`: the facts from before, which say what it
+    looked like where the server no longer knows.
+    """
     model = workspace.server.model(name)
     try:
         facts = model_facts(workspace, model)
@@ -91,7 +95,7 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
 
 
 def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:
-    """Of a model that does not serve."""
+    """Returns the facts about a model that does not serve."""
     report = workspace.report(model.name)
     base = last or ModelFacts(model.name, workspace.draft(model.name).version, "", None, "", "")
     state, reason = model.state, model.reason.split("\n\nAt:", 1)[0]
@@ -109,7 +113,9 @@ def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None)
 
 
 def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
-    """The facts about `model`, which serves, and about how its last load went. Raises TritonError if it does not."""
+    """Returns the facts about `model`, which serves, and about how its last load went. Raises TritonError if it does
+    not serve.
+    """
     config = model.config()
     version = max(int(number) for number in model.metadata()["versions"])
     report = workspace.report(model.name)
@@ -141,7 +147,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
 
 
 def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A sentence about each instance that does not run: why, and when it is started again."""
+    """Returns a sentence about each instance that does not run: why, and when it is started again."""
     troubles = []
     for instance in instances:
         if instance["state"] == "restarting":
@@ -155,7 +161,7 @@ def instance_troubles(instances: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def duration_text(seconds: float) -> str:
-    """`41 ms`, `1.3 s`, `180 µs`: three digits are enough for a person."""
+    """Returns seconds as a person reads them: `41 ms`, `1.3 s`, `180 µs`; three digits are enough for that."""
     if seconds >= 1:
         return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
@@ -174,7 +180,7 @@ def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:
 
 
 def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
-    """ "2 instances on CPU", "1 instance on GPU 0, 1 instance on GPU 1"."""
+    """Returns "2 instances on CPU", or "1 instance on GPU 0, 1 instance on GPU 1"."""
     places: dict[str, int] = {}
     for instance in instances:
         kind = str(instance["kind"]).removeprefix("KIND_")
@@ -203,7 +209,7 @@ def _decoupled(config: Mapping[str, Any]) -> bool:
 
 
 def _batching(config: Mapping[str, Any]) -> str:
-    """How requests become batches, in words."""
+    """Says in words how requests become batches."""
     limit = config["max_batch_size"]
     if "sequence_batching" in config:
         return "sequence batching"

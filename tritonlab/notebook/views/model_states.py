@@ -32,7 +32,9 @@ Look = Callable[[], bool]
 
 
 class ModelStates(Instrument):
-    """Guarantees: a follower is called soon after every change, by one thread; changes that come together are one."""
+    """Calls its followers when models change. Guarantees: a follower is called soon after every change, by one thread;
+    changes that come together are one.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards everything below
@@ -47,7 +49,7 @@ class ModelStates(Instrument):
 
     @staticmethod
     def of(server: Server) -> ModelStates:
-        """The server's own, made at the first use."""
+        """Returns the server's own store, made at the first use."""
         for one in server.instruments:
             if isinstance(one, ModelStates):
                 return one
@@ -56,7 +58,7 @@ class ModelStates(Instrument):
         return states
 
     def follow(self, look: Look, model: str = "") -> None:
-        """`look` is called when something about the model, or about any, may have changed."""
+        """Has `look` called whenever something about the model, or about any model, may have changed."""
         with self._changed:
             self._followers[look] = model
         self.poke(model)
@@ -67,7 +69,7 @@ class ModelStates(Instrument):
             self._due.discard(look)
 
     def poke(self, model: str) -> None:
-        """Something about it may have changed. Does not block."""
+        """Notes that something about the model may have changed. Does not block."""
         with self._changed:
             self._due |= {look for look, name in self._followers.items() if name in ("", model)}
             if self._due and self._thread is None:

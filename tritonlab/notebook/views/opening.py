@@ -1,4 +1,4 @@
-"""Opens a view of a model, of a recording, or of a file."""
+"""This module opens a view of a model, of a recording, or of a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .timeline import Timeline
 
 
 def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
-    """A view of `subject`: a model, a recording, or the path of one, or of a trace file of Triton's.
+    """Returns a view of `subject`: a model, a recording, or the path of one, or of a trace file of Triton's.
 
     kind: one of KINDS. model: which one, of a recording with several. Raises InvalidArgumentError, OSError, and
     RecordingError for a file that is neither.
@@ -43,7 +43,7 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
 
 
 def _read(path: Path) -> Recording:
-    """numpy's files begin with PK, Triton's with a bracket."""
+    """Reads a file as what its first bytes say it is: numpy's begin with PK, Triton's with a bracket."""
     with path.open("rb") as file:
         return read_trace(path) if file.read(1) == b"[" else Recording.load(path)
 

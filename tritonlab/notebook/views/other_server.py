@@ -1,5 +1,6 @@
-"""`Compare` and `Replay`: the form's request to this model and to the model of its name on another server, or a request
-of before to the model as it is now."""
+"""This module has `Compare` and `Replay`: the form's request to this model and to the model of its name on another
+server, or an earlier request to the model as it is now.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OpenPorts(Protocol):
-    """The part of `Endpoints` that says where the notebook's own server is."""
+    """Names the part of `Endpoints` that says where the notebook's own server is."""
 
     @property
     def http(self) -> str: ...
@@ -39,7 +40,7 @@ Ports = Callable[[], OpenPorts | None]
 
 
 def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = None) -> RemoteServer:
-    """The server at an address, or the notebook's own, over `HTTP` or `gRPC`.
+    """Returns the server at an address, or the notebook's own, over `HTTP` or `gRPC`.
 
     Raises ValueError if nothing was named or no port is open, TritonError if nobody answers there.
     """
@@ -59,17 +60,17 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
 
 
 def ask_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:
-    """One after the other, so that neither slows the other."""
+    """Asks one after the other, so that neither slows the other."""
     outcome = ask(model, request)
     decoupled = bool(model.config().get("model_transaction_policy", {}).get("decoupled"))
     return compare(outcome, server.model(model.name).send(request, decoupled))
 
 
 class SideBySide:
-    """Two answers to one request: of this model and of another server's, or of then and of now. `request` makes what
-    the form says, `say` shows HTML, `note` a sentence in a tone.
+    """Shows two answers to one request: of this model and of another server's, or of then and of now. `request` makes
+    what the form says, `say` shows HTML, `note` a sentence in a tone.
 
-    Guarantees: a button returns at once; what waits does so in a thread of its own, one at a time.
+    Guarantees: a button returns at once; a thread of its own does the waiting, one at a time.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class SideBySide:
         return comparison
 
     def replay(self, sent: Outcome) -> Comparison:
-        """Asks again what was asked before."""
+        """Sends an earlier request again, and shows and returns how the answers differ."""
         request = addressed(sent.request, self._model.name, self._model.version)
         comparison = compare(sent, ask(self._model, request))
         self._say(comparison_html(comparison, ("then", "now")))

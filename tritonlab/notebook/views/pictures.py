@@ -1,4 +1,6 @@
-"""Pictures and tensors, both ways: a file becomes an input, and what looks like a picture is shown as one."""
+"""This module converts pictures and tensors both ways: a file becomes an input, and a tensor that looks like a picture
+is shown as one.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class NoPicture(ValueError):
-    """A file that is no picture, or an input that no picture fits."""
+    """A file is no picture, or no picture fits the input."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where height, width and channels stand in a tensor of one picture. A size of -1 is any."""
+    """Says where height, width and channels stand in a tensor of one picture. A size of -1 is any."""
 
     height: int
     width: int
@@ -44,7 +46,7 @@ class Layout:
 
     @staticmethod
     def of(dims: tuple[int, ...]) -> Layout | None:
-        """The layout of dims such as [224, 224, 3], [3, -1, -1] or [28, 28]; leading ones do not count."""
+        """Returns the layout of dims such as [224, 224, 3], [3, -1, -1] or [28, 28]; leading ones do not count."""
         while len(dims) > 3 and dims[0] == 1:
             dims = dims[1:]
         if len(dims) == 2:
@@ -59,8 +61,8 @@ class Layout:
 
 
 def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDArray[Any]:
-    """A picture file as an array for `dims`, brought to their size: 0 to 255 in integers, 0 to 1 in floats (FP32 for
-    BF16, to be cast).
+    """Returns a picture file as an array for `dims`, brought to their size: 0 to 255 in integers, 0 to 1 in floats
+    (FP32 for BF16, to be cast).
 
     Raises NoPicture, or ModuleNotFoundError without Pillow.
     """
@@ -81,7 +83,7 @@ def picture_value(data: bytes, datatype: DataType, dims: tuple[int, ...]) -> NDA
 
 
 def pictures_html(tensor: Tensor, alt: str) -> str:
-    """The pictures in a tensor, at most MOST_SHOWN; empty if it has none, or without Pillow."""
+    """Shows the pictures in a tensor, at most MOST_SHOWN; empty if it has none, or without Pillow."""
     try:
         found = list(_pictures(tensor))
     except ModuleNotFoundError:
@@ -94,7 +96,7 @@ def pictures_html(tensor: Tensor, alt: str) -> str:
 
 
 def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
-    """(`png`, the file) of each."""
+    """Yields (format of the file, such as `png`, and its bytes) for each picture."""
     if tensor.datatype is DataType.BYTES:
         for element in tensor.numpy().flat[:MOST_SHOWN]:
             kind = next((kind for magic, kind in _MAGIC.items() if element.startswith(magic)), "")
@@ -116,7 +118,7 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
 
 
 def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:
-    """0 to 255; None for what lies outside of what pictures are made of."""
+    """Returns the pixels, fewer of a large picture, as 0 to 255; None for values that no picture has."""
     # rather a few pixels of a large one than all: a preview must not stop the notebook
     step = max(1, max(pixels.shape) // (2 * _SIDE))
     pixels = pixels[::step, ::step]

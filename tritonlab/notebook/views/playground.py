@@ -1,4 +1,4 @@
-"""A form for sending requests to a model, made from its config. Every button is also a method."""
+"""This module has the form that sends requests to a model, made from its config. Every button is also a method."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ class Playground:
 
     @property
     def inputs(self) -> dict[str, InputRow]:
-        """The rows of the form by the inputs' names."""
+        """Returns the rows of the form by the inputs' names."""
         return self.form.inputs
 
     def take_over(self, other: Playground) -> None:
         """Shows what the form of an earlier version of the model says, as far as both have the fields, and its last
-        answers."""
+        answers.
+        """
         self.form.take_over(other.form)
         self.count.value, self.result.value = other.count.value, other.result.value
 
@@ -132,8 +133,9 @@ class Playground:
         return sending.outcomes()
 
     def copy_as(self, kind: str, address: Address | None = None) -> Snippet:
-        """The request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`, `perf_analyzer
-        input`, or the last one that was answered as a `pytest`. `address`: of the server, Triton's own ports if none.
+        """Returns the request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`,
+        `perf_analyzer input`, or the last one that was answered as a `pytest`. `address`: the server's; without one,
+        Triton's own ports.
 
         Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
         """
@@ -162,7 +164,7 @@ class Playground:
         return self.other.replay(sent)
 
     def keep(self, name: str = "") -> Path:
-        """Keeps the request that was answered last in the notebook's golden set; the file.
+        """Keeps the request that was answered last in the notebook's golden set, and returns the file.
 
         Raises ValueError if there is none, FileExistsError for a name that is taken.
         """

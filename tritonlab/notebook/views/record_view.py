@@ -25,7 +25,9 @@ Live = Callable[[], dict[str, Any]]
 
 
 class RecordView(LiveView):
-    """A view of one model. `live` tells what happens now (`profile.live_state`); None of a recording from a file."""
+    """Is a view of one model. `live` tells what happens now (`profile.live_state`); it is None for a recording from a
+    file.
+    """
 
     #: what it is called before the model's name
     LABEL: ClassVar[str]
@@ -59,7 +61,7 @@ class RecordView(LiveView):
 
     @property
     def record(self) -> ModelRecord:
-        """Of the model now: another one after `recording.clear()`."""
+        """Returns the record of the model now: it is another one after `recording.clear()`."""
         return self.recording.model(self.name)
 
     # -- the browser's side
@@ -77,10 +79,10 @@ class RecordView(LiveView):
             self.asked(content)
 
     def asked(self, content: Mapping[str, Any]) -> None:
-        """The module asks for something else."""
+        """Handles what else the module asks for."""
 
     def _resume(self, known: Mapping[str, Any]) -> None:
-        """Goes on from where the browser is."""
+        """Continues from what the browser knows already."""
         self._epoch = int(known.get("epoch") or 0)
         self._sent = {table: int(row) for table, row in known.get("rows", {}).items()}
         self._words = {kind: int(count) for kind, count in known.get("words", {}).items()}
@@ -108,7 +110,7 @@ class RecordView(LiveView):
         self.send({"kind": "problem", "text": f"This view has stopped: {type(error).__name__}: {error}"})
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
-        """What the browser does not know yet; None if there is nothing."""
+        """Returns what the browser does not know yet; None if there is nothing."""
         live = self._live() if self._live is not None else {}
         record = self.record
         with record.lock:
@@ -129,7 +131,7 @@ class RecordView(LiveView):
         return {**message, "kind": "record", "epoch": self._epoch, "now": time.monotonic_ns()}, buffers
 
     def live_of(self, record: ModelRecord) -> dict[str, Any]:
-        """More of what happens now, from the record, whose lock is held."""
+        """Returns more of what happens now, from the record, whose lock is held."""
         return {}
 
     def _rows(self, record: ModelRecord) -> tuple[dict[str, Any], list[bytes]]:

@@ -1,4 +1,4 @@
-"""The fields of a request, as widgets: its inputs, and all else that a client can say of it."""
+"""This module has the fields of a request, as widgets: its inputs, and all else that a client can say of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMMON = ("seed", "request_id", "correlation_id", "start", "end", "priority", "
 
 
 class RequestForm:
-    """The fields for requests to a model of `config`. `box` is what a frontend shows."""
+    """Holds the fields for requests to a model of `config`. `box` is what a frontend shows."""
 
     def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
         self._of = _asked(config)
@@ -79,11 +79,11 @@ class RequestForm:
         self.box = widgets.VBox(shown)
 
     def fits(self, config: Mapping[str, Any]) -> bool:
-        """Whether the form for `config` would have the same fields."""
+        """Tells whether the form for `config` would have the same fields."""
         return self._of == _asked(config)
 
     def take_over(self, other: RequestForm) -> None:
-        """Takes what stands in the fields of another form that this one has, too."""
+        """Copies the values of the fields that another form shares with this one."""
         for name, row in self.inputs.items():
             before = other.inputs.get(name)
             if before is not None and replace(before.spec, max_batch_size=row.spec.max_batch_size) == row.spec:
@@ -94,18 +94,19 @@ class RequestForm:
 
     @property
     def fields(self) -> list[Any]:
-        """Every field but buttons and files."""
+        """Returns every field but buttons and files."""
         said = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
         said += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
         return [field for row in self.inputs.values() for field in row.fields] + said
 
     def new_values(self) -> None:
-        """Takes the next seed."""
+        """Takes the next seed, so that random values change."""
         self.seed.value += 1
 
     def requests(self, count: int, given: Mapping[str, Any], namespace: Mapping[str, Any]) -> Iterator[RequestFields]:
-        """What each of `count` requests says. They differ in their random values only, which are those of the form in
-        the first one. `given`: inputs that replace what the form says. Raises ValueProblem."""
+        """Returns what each of `count` requests says. They differ in their random values only; the first one has those
+        that the form shows. `given`: inputs that replace what the form says. Raises ValueProblem.
+        """
         said = self._said()
         rows = {name: row for name, row in self.inputs.items() if name not in given and row.given.value}
         batch, fixed = self._fixed(rows, namespace)
@@ -114,7 +115,9 @@ class RequestForm:
             yield RequestFields(inputs={**given, **fixed, **random}, **said)
 
     def _fixed(self, rows: Mapping[str, InputRow], namespace: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The batch size, and the values that are the same in all requests. One that brings rows decides."""
+        """Returns the batch size, and the values that are the same in all requests. A value that brings rows decides
+        the batch size.
+        """
         batch = int(self.batch.value)
         values = {name: row.value(batch, namespace) for name, row in rows.items() if not row.random}
         brought = [rows[name].rows(value) for name, value in values.items()]
@@ -141,7 +144,7 @@ class RequestForm:
             row.arrange(self.batch.value, self.seed.value)
 
     def _take_rows(self) -> None:
-        """What is typed sets the batch size, where it has rows."""
+        """Sets the batch size from what is typed, if that has rows."""
         typed = {name: row for name, row in self.inputs.items() if row.given.value and row.typed}
         try:
             batch, _ = self._fixed(typed, {})
@@ -167,7 +170,7 @@ def _parameters(text: str) -> dict[str, ParameterValue]:
 
 
 def _asked(config: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a config decides about the fields."""
+    """Returns the facts of a config that decide which fields there are."""
     outputs = [output["name"] for output in config["output"]]
     return input_specs(config), config["max_batch_size"], outputs, "sequence_batching" in config
 
@@ -185,7 +188,7 @@ def _check(widgets: Any, name: str, value: bool) -> Any:
 
 
 def _labelled(field: Any, widgets: Any) -> Any:
-    """The label as long as its text; the style sheet says how wide the field is."""
+    """Makes the field's label as wide as its text; the style sheet says how wide the field is."""
     field.style = {"description_width": "initial"}
     field.layout = widgets.Layout(width="auto", margin="2px 12px 2px 0")
     return field

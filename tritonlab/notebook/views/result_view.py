@@ -1,4 +1,6 @@
-"""Outcomes of requests as HTML and as text: outputs, latency split, errors, the responses of a stream."""
+"""This module shows outcomes of requests as HTML and as text: outputs, latency split, errors, the responses of a
+stream.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _VALUE_WIDTH = 96
 def outcomes_html(
     outcomes: Sequence[Outcome], *, finished: bool, hint: str = "", waited: float = 0.0, why: str = ""
 ) -> str:
-    """What the playground shows: one request in full, or the summary of several and the first that failed.
+    """Returns what the playground shows: one request in full, or the summary of several and the first that failed.
 
     `waited`: seconds since they were sent, of those that are under way; `why`: what they wait for, if that is long.
     """
@@ -50,7 +52,7 @@ def _waiting(waited: float, why: str) -> str:
 
 
 def value_text(tensor: Tensor) -> str:
-    """A preview of the elements, as numpy prints them."""
+    """Returns a preview of the elements, as numpy prints them."""
     if tensor.datatype is DataType.BF16:
         bits = tensor.data.reshape(tensor.shape).astype(np.uint32) << 16
         return np.array2string(bits.view(np.float32), threshold=60, max_line_width=_VALUE_WIDTH)
@@ -58,7 +60,7 @@ def value_text(tensor: Tensor) -> str:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """One outcome for a terminal."""
+    """Returns one outcome as text for a terminal."""
     lines = []
     if outcome.error is not None:
         lines.append(f"{type(outcome.error).__name__}: {outcome.error.message}")
@@ -108,7 +110,7 @@ def _bar(split: Split, total_ns: int) -> str:
 
 
 def _error(error: TritonError, hint: str) -> str:
-    """The error as a client sees it: its code and its text."""
+    """Shows the error as a client sees it: its code and its text."""
     if error.code is Code.CANCELLED:
         text = escape(error.message.strip())
         return f"<div class='tl-note tl-warn-note'><b class='tl-warn'>CANCELLED</b> {text}</div>"

@@ -1,4 +1,4 @@
-"""The statistics of models (rule 5.12) as a person reads them."""
+"""This module writes the statistics of models (rule 5.12) as a person reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute
 
 
 def statistics_text(statistics: Mapping[str, Any]) -> str:
-    """A table per version: how often, and how long on average; a part that never was is left out."""
+    """Returns a table per version: how often each part ran, and how long on average; a part that never ran
+    is left out.
+    """
     return "\n\n".join("\n".join(_lines(stats)) for stats in statistics["model_stats"]) or "no model is loaded"
 
 

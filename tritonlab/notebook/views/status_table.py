@@ -1,4 +1,4 @@
-"""All models of a workspace in one table."""
+"""This module shows all models of a workspace in one table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 @dataclass(frozen=True)
 class StatusRow:
-    """One model version. `requests` answered and failed since it was loaded; `mean_ns` per answered request."""
+    """Describes one model version. `requests`: answered and failed ones since it was loaded; `mean_ns`: per answered
+    request.
+    """
 
     name: str
     version: str
@@ -36,7 +38,7 @@ class StatusRow:
 
 
 class StatusTable:
-    """What `%triton status` shows at one moment."""
+    """Holds what `%triton status` shows at one moment."""
 
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
 
@@ -95,7 +97,7 @@ class StatusTable:
 
 
 class StatusView(LiveView):
-    """What `%triton status` shows: it follows the models, and the counts for as long as it is seen."""
+    """Shows `%triton status`: it follows the models, and the counts for as long as it is seen."""
 
     MODULE = "panel.js"
 
@@ -119,7 +121,7 @@ class StatusView(LiveView):
             self._states.follow(self.refresh)
 
     def refresh(self) -> bool:
-        """Looks at the models; True while one is on the move. Called by the store."""
+        """Looks at the models; returns True while one is on the move. The store calls this."""
         before, self.table, self._at = self.table, status_table(self._workspace), time.time()
         self.update(html=self.table.html())
         if self.table.rows != before.rows:
@@ -133,7 +135,7 @@ class StatusView(LiveView):
 
 
 def status_table(workspace: Workspace) -> StatusTable:
-    """Every model the workspace wrote or its server knows, with what its statistics say."""
+    """Returns every model that the workspace wrote or its server knows, with what its statistics say."""
     rows = []
     versions = workspace.server.models()
     for name in workspace.names():
@@ -173,8 +175,9 @@ def status_table(workspace: Workspace) -> StatusTable:
 
 
 def memory_text(memory: MemoryUse) -> str:
-    """`memory: 210 MB in this kernel, 96 MB in 3 model processes, 80 of at most 6000 MB kept warm (torch); 680 MB given
-    back at 12:00:01`."""
+    """Returns `memory: 210 MB in this kernel, 96 MB in 3 model processes, 80 of at most 6000 MB kept warm (torch); 680
+    MB given back at 12:00:01`.
+    """
     models = "1 model process" if memory.processes == 1 else f"{memory.processes} model processes"
     text = f"memory: {memory.kernel >> 20} MB in this kernel, {memory.models >> 20} MB in {models}"
     if memory.warm:

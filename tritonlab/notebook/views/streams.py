@@ -1,4 +1,6 @@
-"""The streams of a decoupled model: a lane for each request, a mark for each response, and what has not ended."""
+"""This module shows the streams of a decoupled model: a lane for each request, a mark for each response, and what has
+not ended.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ Open = Callable[[], list[tuple[InferenceRequest, str, bool]]]
 
 
 class Streams(RecordView):
-    """`open_requests` tells the requests in execution (`profile.live_state`); None of a recording from a file."""
+    """Shows streams. `open_requests` tells the requests in execution (`profile.live_state`); it is None for a recording
+    from a file.
+    """
 
     MODULE = "streams.js"
     LABEL = "Streams"
@@ -36,7 +40,7 @@ class Streams(RecordView):
         self._open = open_requests
 
     def cancel(self, serial: int) -> bool:
-        """Asks a request to stop, and measures how long that takes; False if it is over."""
+        """Asks a request to stop, and measures how long that takes; returns False if it is over."""
         now = time.monotonic_ns()
         found = next((one for one, _, _ in (self._open() if self._open else []) if one.serial == serial), None)
         if found is None:
@@ -71,7 +75,7 @@ class Streams(RecordView):
         }
 
     def cancellations(self) -> list[str]:
-        """What came of each request that a view asked to stop, in sentences."""
+        """Returns sentences about what came of each request that a view asked to stop."""
         record, now = self.record, time.monotonic_ns()
         with record.lock:
             ended, names = record.streams.rows(), names_by_serial(record)
@@ -103,7 +107,7 @@ class Streams(RecordView):
         return "\n".join([*lines, *(f"  {verdict}" for verdict in self.cancellations()[-_OLDEST:])])
 
     def figure(self) -> str:
-        """The last streams as SVG text."""
+        """Returns the last streams as SVG text."""
         return streams_figure(self.record)
 
     def html(self) -> str:

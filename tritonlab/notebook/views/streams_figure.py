@@ -1,4 +1,4 @@
-"""The static figure of streams: SVG text."""
+"""This module draws the static figure of streams as SVG text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STREAMS = 24
 
 
 def streams_figure(record: ModelRecord) -> str:
-    """The last streams, a lane for each, from when the request came, with a mark for each response."""
+    """Draws the last streams, a lane for each, from when the request came, with a mark for each response."""
     with record.lock:
         responses, ended = record.responses.rows(), record.streams.rows()
         names = names_by_serial(record)

@@ -1,4 +1,6 @@
-"""The ticker calls what live views have to do while they are open, on one thread for all of them."""
+"""This module has the ticker: it calls what live views have to do while they are open, on one thread for
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ INTERVAL = 0.05
 
 class Ticking(Protocol):
     def tick(self) -> None:
-        """Sends what is new. What raises is not called again; `failed` is."""
+        """Sends what is new. If it raises, it is not called again, and `failed` is called."""
         ...
 
     def failed(self, error: Exception) -> None: ...
 
 
 class Ticker:
-    """Its thread runs while there is something to call. Guarantees: one tick at a time."""
+    """Calls its views on a thread that runs while there is one to call. Guarantees: one tick at a time."""
 
     def __init__(self, interval: float = INTERVAL) -> None:
         self._interval = interval
@@ -45,7 +47,7 @@ class Ticker:
         return one in self._open
 
     def tick(self) -> bool:
-        """One round; False if nothing is left to call."""
+        """Does one round; returns False if nothing is left to call."""
         with self._lock:
             due = list(self._open)
             if not due:

@@ -1,4 +1,6 @@
-"""The timeline of a model: which requests were executed together, when, where, and why each batch closed."""
+"""This module shows the timeline of a model: which requests were executed together, when, where, and why each batch
+closed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _MARKS = 6
 
 
 class Timeline(RecordView):
-    """`config` tells the batching rules of a model as it is now; without it fewer reasons can be told."""
+    """Shows executions. `config` tells the batching rules of a model as it is now; without it fewer reasons can be
+    told.
+    """
 
     MODULE = "timeline.js"
     LABEL = "Timeline"
@@ -35,7 +39,7 @@ class Timeline(RecordView):
         self._config = config
 
     def why_apart(self, one: int, other: int) -> str:
-        """One sentence: why the requests of two rows of the record were not executed together."""
+        """Returns one sentence on why the requests of two rows of the record were not executed together."""
         config = self._config() if self._config is not None else UNKNOWN
         return why_not_together(self.record, one, other, config) or "One of them is not kept any more."
 
@@ -45,7 +49,7 @@ class Timeline(RecordView):
             self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
 
     def table(self, rows: int = 200) -> list[dict[str, Any]]:
-        """The last executions as dicts: times in seconds, `start` since the first that is kept."""
+        """Returns the last executions as dicts: times in seconds, `start` since the first that is kept."""
         record = self.record
         with record.lock:
             found, words, first = record.batches.rows()[-rows:], record.words.lists(), record.batches.rows()[:1]
@@ -75,7 +79,7 @@ class Timeline(RecordView):
         return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
 
     def figure(self) -> str:
-        """The last executions as SVG text."""
+        """Returns the last executions as SVG text."""
         return timeline_figure(self.record)
 
     def html(self) -> str:
@@ -84,7 +88,7 @@ class Timeline(RecordView):
 
 
 def summary(facts: BatchFacts) -> str:
-    """In one sentence."""
+    """Returns the facts in one sentence."""
     if not facts.batches:
         return "no request has been executed yet."
     batches = f"{facts.batches:,} batch{'es' * (facts.batches > 1)}"

@@ -33,7 +33,7 @@ _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary
 
 
 class LiveView:
-    """What a frontend shows. Subclasses name their `MODULE` and write `text`, `html` and `heard`.
+    """Is what a frontend shows. Subclasses name their `MODULE` and write `text`, `html` and `heard`.
 
     `state`: JSON; the module reads it as the trait `state`. Guarantees: every method may be called from any thread, and
     `heard` comes on any: the main thread, or one of a subshell while a cell runs.
@@ -53,15 +53,15 @@ class LiveView:
     # -- for subclasses
 
     def text(self) -> str:
-        """The facts in words, 40 lines at most, for terminals and programs."""
+        """Returns the facts in words, 40 lines at most, for terminals and programs."""
         raise NotImplementedError
 
     def html(self) -> str:
-        """The static form. Classes of `theme.css`; reads well without any style, too."""
+        """Returns the static form. It uses classes of `theme.css`, and reads well without any style, too."""
         raise NotImplementedError
 
     def heard(self, content: Mapping[str, Any]) -> None:
-        """The module has called `ask(model, content)`."""
+        """Handles `content`: the module has called `ask(model, content)`."""
 
     # -- for those who have one
 
@@ -70,7 +70,7 @@ class LiveView:
         return dict(self._state)
 
     def update(self, **state: Any) -> None:
-        """Changes fields of the state in all views of it; what is as it was is not sent."""
+        """Changes fields of the state in all views of it; fields that stay the same are not sent."""
         with self._lock:
             if any(self._state.get(name, self) != value for name, value in state.items()):
                 self._state = {**self._state, **state}
@@ -78,8 +78,9 @@ class LiveView:
                     self._widget.state = self._state
 
     def send(self, content: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
-        """A message to the module: `model.on("msg:custom", (content, buffers) => …)`. A view that is opened later does
-        not get it."""
+        """Sends a message to the module: `model.on("msg:custom", (content, buffers) => …)`. A view that is opened later
+        does not get it.
+        """
         widget = self._widget
         if widget is not None:
             widget.send(dict(content), list(buffers))
@@ -99,7 +100,7 @@ class LiveView:
 
     @property
     def widget(self) -> Any:
-        """The AnyWidget of this view, made at the first use; None where anywidget is not installed."""
+        """Returns the AnyWidget of this view, made at the first use; None where anywidget is not installed."""
         with self._lock:
             if self._widget is None and importlib.util.find_spec("anywidget") is not None:
                 _listen()
@@ -131,14 +132,15 @@ class LiveView:
 
 
 def in_kernel() -> bool:
-    """Whether what is displayed goes to a frontend; a terminal would print the repr of a widget."""
+    """Tells whether what is displayed goes to a frontend; a terminal would print the repr of a widget."""
     shell = importlib.import_module("IPython").get_ipython()
     return getattr(shell, "kernel", None) is not None
 
 
 def module_text(name: str) -> str:
-    """The ES module with those it imports in it, each once: anywidget makes a blob of the text, and a blob can import
-    nothing of ours."""
+    """Returns the ES module with those it imports in it, each once: anywidget makes a blob of the text, and a blob can
+    import nothing of ours.
+    """
     known: set[str] = set()
 
     def text(name: str) -> str:
@@ -155,7 +157,9 @@ def module_text(name: str) -> str:
 
 @functools.cache
 def _widget_class(module: str) -> Any:
-    """Made here, not with `class`, because `import tritonlab` does without anywidget."""
+    """Makes the class of a widget. It is made here, not with `class`, because `import tritonlab` does without
+    anywidget.
+    """
     anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
     members = {
         "_esm": module_text(module),

@@ -1,4 +1,6 @@
-"""A handle on a model of a server in this process: what it is, how it does, and requests to it."""
+"""This module has the handle on a model of a server in this process: it tells what the model is and how it does, and
+sends it requests.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
 class Host(Protocol):
-    """The `Server` that a model is of, as far as a model needs it."""
+    """Names the part of `Server` that its models need."""
 
     #: (model, input) that lists were cast for, and that was said
     casts: set[tuple[str, str]]
@@ -42,7 +44,7 @@ class Host(Protocol):
 
 
 class Model:
-    """A handle on a model of a server. Cheap; it looks the model up at each use, so it follows reloads."""
+    """A handle on a model of a server is cheap: it looks the model up at each use, so it follows reloads."""
 
     __signature__ = SignatureOfModel()
     __doc__ = HelpOfModel(__doc__)
@@ -59,7 +61,7 @@ class Model:
         return self._core.find(self.name, self.version)
 
     def _version(self) -> str:
-        """As clients say it."""
+        """Returns the version as clients write it."""
         return "" if self.version == -1 else str(self.version)
 
     @property
@@ -68,12 +70,12 @@ class Model:
 
     @property
     def state(self) -> str:
-        """LOADING, READY, UNLOADING, UNAVAILABLE, or UNKNOWN for a model that was never loaded."""
+        """Returns LOADING, READY, UNLOADING, UNAVAILABLE, or UNKNOWN for a model that was never loaded."""
         return self._state()[0]
 
     @property
     def reason(self) -> str:
-        """Why it is UNAVAILABLE."""
+        """Returns why the model is UNAVAILABLE; empty if nothing is wrong."""
         return self._state()[1]
 
     def _state(self) -> tuple[str, str]:
@@ -90,40 +92,44 @@ class Model:
 
     @property
     def directory(self) -> Path:
-        """The model directory the running version was read from."""
+        """Returns the model directory that the running version was read from."""
         return self._found().files.directory
 
     @property
     def load_ns(self) -> int:
-        """How long the running version took to load, nanoseconds."""
+        """Returns how many nanoseconds it took to load the running version."""
         return self._found().load_ns
 
     def ready(self) -> bool:
-        """Whether it can answer now: READY, stub alive, and its own `is_ready()` agrees."""
+        """Tells whether the model can answer now: it is READY, its stubs are alive, and its own `is_ready()` agrees."""
         try:
             return self._found().ready()
         except TritonError:
             return False
 
     def metadata(self) -> dict[str, Any]:
-        """Name, READY versions, platform, inputs and outputs with the shapes a client sends (rule 6.1.2)."""
+        """Returns the name, READY versions, platform, inputs and outputs, with the shapes that a client sends (rule
+        6.1.2).
+        """
         return self._core.facts.model_metadata(self.name, self._version())
 
     def config(self) -> dict[str, Any]:
-        """The complete configuration, as Triton's config endpoint prints it (rule 5.2)."""
+        """Returns the complete configuration in the JSON form that Triton's config endpoint prints (rule 5.2)."""
         return to_dict(self._found().config)
 
     def config_pbtxt(self) -> str:
-        """The complete configuration as config.pbtxt text."""
+        """Returns the complete configuration as the text of a config.pbtxt."""
         return print_pbtxt(self._found().config)
 
     def statistics(self) -> dict[str, Any]:
-        """The statistics of rule 5.12.1, nanoseconds."""
+        """Returns the statistics of rule 5.12.1; times are nanoseconds."""
         return self._core.facts.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
-        """Each instance's name, kind, device, process id, state, restarts and the reason of its last death. Of one that
-        does not run `failure` says why, and `next_try` in how many seconds it is started again."""
+        """Returns each instance's name, kind, device, process id, state, restarts and the reason of its last death.
+
+        If an instance does not run, `failure` says why, and `next_try` in how many seconds it is started again.
+        """
         now = self._core.clock.now()
         return [
             {
@@ -141,15 +147,20 @@ class Model:
         ]
 
     def called(self) -> list[str]:
-        """The models that its BLS calls have named since it was loaded, in alphabetical order, loaded or not."""
+        """Returns the names of the models that its BLS calls have named since it was loaded, loaded or not, in
+        alphabetical order.
+        """
         return sorted(set().union(*(instance.called for instance in self._found().instances)))
 
     def logs(self) -> list[LogRecord]:
         return self._server.logs(self.name)
 
     def stacks(self, timeout: float = 2.0) -> dict[str, str]:
-        """What each instance's threads and coroutines are doing now, as Python stacks, by instance name. Empty text for
-        one that did not say so within `timeout` seconds: it is being restarted, or C code holds its interpreter."""
+        """Returns by instance name the Python stacks of what each instance's threads and coroutines are doing now.
+
+        The text is empty for an instance that did not answer within `timeout` seconds: it is being restarted, or C code
+        holds its interpreter.
+        """
         stubs = {instance.plan.name: instance.stub for instance in self._found().instances}
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
@@ -164,19 +175,22 @@ class Model:
         return Model.viewer(self, kind)
 
     def expected_shape(self, name: str) -> str:
-        """What a client must send for an input, batch dimension spelled out."""
+        """Returns the shape that a client must send for an input, with the batch dimension; -1 is any size."""
         return self._found().rules.expected_shape(name)
 
     # -- inference
 
     @spelt_out(RequestFields)
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
-        """A request for `infer`. A list that is cast to what the model expects brings a warning, once: Triton reads
-        lists as numpy does."""
+        """Makes a request for `infer`. A list that is cast to the input's datatype brings a warning, once, because
+        Triton reads lists as numpy does.
+        """
         return self._asked(None, fields)[0]
 
     def _asked(self, request: InferenceRequest | None, fields: RequestFields) -> _Asked:
-        """The request, given or made for the version that is there. To be called by what the user calls."""
+        """Returns the given request, or makes one for the version that is there. Only the function that the user calls
+        may call this, because warnings point at its caller.
+        """
         if request is not None:
             check_said(request)
             return request, None
@@ -222,14 +236,17 @@ class Model:
         enable_empty_final_response: bool = False,
         **fields: Unpack[RequestFields],
     ) -> AsyncResponseIterator:
-        """`infer` for asyncio: `async for response in model.async_infer(…)`. Call it on the running loop."""
+        """Starts a request as `infer` does, for asyncio: `async for response in model.async_infer(…)`. Call it on the
+        running loop.
+        """
         request, found = self._asked(request, fields)
         iterator = AsyncResponseIterator(request, raise_on_error, enable_empty_final_response)
         shielded(self._core.infer, request, found)
         return iterator
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
-        """One request, one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are object arrays of `bytes`.
+        """Sends one request and returns its one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are
+        object arrays of `bytes`.
 
         Raises the model's or the request's TritonError; UnsupportedError for a decoupled model, which may answer any
         number of times. An interrupt cancels the request and says where the model was (RequestInterrupted).

@@ -1,5 +1,6 @@
-"""The call of a model as Python sees it: `inspect.signature`, help and completion show inputs with datatypes and
-shapes."""
+"""This module shows the call of a model as Python sees it: `inspect.signature`, help and completion list the inputs
+with datatypes and shapes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Described(Protocol):
-    """The part of `Model` that says what it is."""
+    """Names the part of `Model` that says what it is."""
 
     name: str
 
@@ -23,7 +24,7 @@ class Described(Protocol):
 
 
 class Said(str):
-    """Text that a signature shows without quotes."""
+    """A `Said` is a text that a signature shows without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__
@@ -33,13 +34,15 @@ _OPTIONAL = Said("optional")
 
 
 def shape_text(dims: Sequence[int], max_batch_size: int, limit: bool = True) -> str:
-    """`[batch ≤ 8, 3, any]`: the shape a client sends for `dims` of the config, `[batch, 3, any]` without the limit."""
+    """Returns the shape that a client sends for `dims` of the config, such as `[batch ≤ 8, 3, any]`, or `[batch, 3,
+    any]` without the limit.
+    """
     batch = [f"batch ≤ {max_batch_size}" if limit else "batch"] if max_batch_size > 0 else []
     return "[" + ", ".join(batch + ["any" if dim < 0 else str(dim) for dim in dims]) + "]"
 
 
 def tensors_of(config: Mapping[str, Any], key: str) -> Iterator[tuple[str, Said, bool]]:
-    """(name, `FP32[batch ≤ 8, 4]`, whether it is optional) of each `input` or `output`."""
+    """Returns (name, `FP32[batch ≤ 8, 4]`, whether it is optional) for each `input` or `output` of the config."""
     for tensor in config[key]:
         datatype = DataType.from_config_name(tensor["data_type"]).name
         shape = shape_text(tensor["dims"], config["max_batch_size"], limit=key == "input")
@@ -47,12 +50,14 @@ def tensors_of(config: Mapping[str, Any], key: str) -> Iterator[tuple[str, Said,
 
 
 def is_keyword_name(name: str) -> bool:
-    """Whether `model(name=…)` can be written."""
+    """Tells whether `model(name=…)` can be written with this name."""
     return name.isidentifier() and not iskeyword(name)
 
 
 def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
-    """The inputs as keyword-only parameters; those whose names are no identifiers are in `**inputs`."""
+    """Returns a signature with the inputs as keyword-only parameters; inputs whose names are no identifiers go into
+    `**inputs`.
+    """
     tensors = list(tensors_of(config, "input"))
     parameters = [
         inspect.Parameter(
@@ -74,7 +79,7 @@ def call_signature(config: Mapping[str, Any]) -> inspect.Signature:
 
 
 def call_help(name: str, config: Mapping[str, Any]) -> str:
-    """What help says of the model: how it is called, what to send and what comes back."""
+    """Returns the help text of a model: how it is called, what to send and what comes back."""
     inputs, outputs = list(tensors_of(config, "input")), list(tensors_of(config, "output"))
     given = [f"{tensor}=…" for tensor, _, optional in inputs if not optional and is_keyword_name(tensor)]
     odd = [f"{tensor!r}: …" for tensor, _, optional in inputs if not optional and not is_keyword_name(tensor)]
@@ -95,7 +100,7 @@ def call_help(name: str, config: Mapping[str, Any]) -> str:
 
 
 class SignatureOfModel:
-    """`Model.__signature__`: of a handle that of its model, of the class none."""
+    """Gives `Model.__signature__`: on a handle the signature of its model, on the class none."""
 
     def __get__(self, model: Described | None, owner: type[Described]) -> inspect.Signature:
         if model is None:
@@ -107,7 +112,7 @@ class SignatureOfModel:
 
 
 class HelpOfModel:
-    """`Model.__doc__`: of a handle the help of its model, of the class `about`."""
+    """Gives `Model.__doc__`: on a handle the help of its model, on the class the text `about`."""
 
     def __init__(self, about: str | None) -> None:
         self._about = about
@@ -122,8 +127,9 @@ class HelpOfModel:
 
 
 def spelt_out(fields: type[Any]) -> Callable[[Function], Function]:
-    """Gives a function with `**fields: Unpack[fields]` the signature with each of them as a parameter, which help and
-    completion show."""
+    """Gives a function with `**fields: Unpack[fields]` a signature with one parameter for each of them, which help and
+    completion show.
+    """
 
     def mark(function: Function) -> Function:
         own = inspect.signature(function)

@@ -1,5 +1,6 @@
-"""What a program says of a request besides its inputs, held to what a client can say: what runs in a notebook must
-run over the network, too."""
+"""This module checks what a program says of a request besides its inputs. It allows only what a client can say, because
+what runs in a notebook must run over the network, too.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _OWN_FIELDS = {
 
 
 def check_said(request: InferenceRequest) -> None:
-    """Raises InvalidArgumentError for what no client could have sent."""
+    """Raises InvalidArgumentError for fields that no client could have sent."""
     _check_text("request_id", request.request_id)
     _check_unsigned("timeout", request.timeout, _UINT64)
     _check_unsigned("priority", request.priority, _UINT64)

@@ -1,4 +1,4 @@
-"""A request made of what a caller in this process has: lists, arrays, torch tensors."""
+"""This module makes a request from what a caller in this process has: lists, arrays, torch tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .request_check import check_said
 
 
 class RequestFields(TypedDict, total=False):
-    """What may be said of a request, as keyword arguments.
+    """Lists what a caller may say of a request, as keyword arguments.
 
     `inputs`: anything `Tensor.from_any` takes, by name: arrays, torch tensors, lists, text. `timeout`: microseconds, 0
     for none. `priority`: 0 for the model's default. `requested_outputs`: empty for all.
@@ -33,7 +33,9 @@ class RequestFields(TypedDict, total=False):
 
 
 def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> dict[str, Tensor]:
-    """`types`: what the model's inputs are, by name. Raises InvalidArgumentError for what no tensor can be made of."""
+    """Makes the tensors of a request. `types` are the datatypes of the model's inputs, by name. Raises
+    InvalidArgumentError for a value that cannot become a tensor.
+    """
     return {
         name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
         for name, value in inputs.items()
@@ -41,7 +43,7 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
 
 
 class Named(Protocol):
-    """What a request is for: the part of `Model` that says so."""
+    """Names the part of `Model` that says which model a request is for."""
 
     name: str
     version: int
@@ -50,7 +52,9 @@ class Named(Protocol):
 def make_request(
     model: Named, types: Mapping[str, DataType], fields: RequestFields, casts: set[tuple[str, str]]
 ) -> InferenceRequest:
-    """`casts`: the inputs that somebody was warned of. Raises InvalidArgumentError."""
+    """Makes a request of `fields` for `model`. `casts` holds the inputs that somebody was warned of already. Raises
+    InvalidArgumentError.
+    """
     given = fields.get("inputs", {})
     inputs = make_tensors(given, types)
     for name, value in given.items():
@@ -68,7 +72,9 @@ def make_request(
 
 
 def _cast(value: Any, datatype: DataType) -> str:
-    """What to say of a list that became something else than it is for Triton's in-process API."""
+    """Returns the warning for a list that was cast to a datatype other than the one that Triton's in-process API would
+    make of it.
+    """
     plain = DataType.from_numpy(np.asarray(value).dtype)
     if plain is datatype:
         return ""

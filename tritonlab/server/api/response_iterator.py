@@ -1,4 +1,4 @@
-"""The responses of one request, for a thread that waits and for asyncio."""
+"""This module iterates over the responses of one request, for a thread that waits and for asyncio."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _SHOWN = 3
 
 
 class RequestInterrupted(KeyboardInterrupt):
-    """An interrupt of a thread that waited for a model; the text says what for, and where the model was."""
+    """An interrupt reached a thread that waited for a model. The text says what it waited for, and where
+    the model was.
+    """
 
 
 class ResponseIterator(Iterator[InferenceResponse]):
@@ -51,8 +53,9 @@ class ResponseIterator(Iterator[InferenceResponse]):
             waiter.release()
 
     def _arrived(self) -> bool:
-        """Whether there is nothing to lead for: a response is here, or the request went back into a queue (rule 3.9),
-        where another thread may fail it."""
+        """Tells whether waiting for the stub is over: a response is here, or the request went back into a queue (rule
+        3.9), where another thread may fail it.
+        """
         return bool(self._responses) or self.request.executor is None
 
     def __next__(self) -> InferenceResponse:
@@ -79,11 +82,11 @@ class ResponseIterator(Iterator[InferenceResponse]):
                 self._wait()
 
     def interrupted(self) -> NoReturn:
-        """Raises RequestInterrupted in place of the KeyboardInterrupt that is handled."""
+        """Raises RequestInterrupted in place of the KeyboardInterrupt that is being handled."""
         raise RequestInterrupted(self._explain(self.request)) from None
 
     def _wait(self) -> None:
-        """Sleeps until a response is there; some other thread reads."""
+        """Sleeps until a response is there, while some other thread reads."""
         waiter = threading.Lock()
         waiter.acquire()
         self._waiter = waiter
@@ -101,7 +104,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
 
 
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
-    """The responses of one request for asyncio; otherwise as ResponseIterator."""
+    """Yields the responses of one request for asyncio; in all else it does as ResponseIterator does."""
 
     def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
         self.request = request

@@ -1,5 +1,6 @@
-"""The in-kernel API, with the names of NVIDIA's in-process package `tritonserver`: Server, Model and response
-iterators."""
+"""This module is the in-kernel API, with the names of NVIDIA's in-process package `tritonserver`: Server, Model and
+response iterators.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +27,11 @@ _STACK_SECONDS = 1.0
 
 
 class Server:
-    """A Triton server in this process: every model instance is a stub process of its own, reached through shared
+    """Runs a Triton server in this process: every model instance is a stub process of its own, reached through shared
     memory.
 
-    `model_repository`: one directory or several. Options are given as `Options(…)` or one by one, as
-    `Server(directory, model_control_mode="explicit")`; `Options` says what there are. Use it as a context manager, or
-    call `stop`.
+    `model_repository`: one directory or several. Options are given as `Options(…)` or one by one, as `Server(directory,
+    model_control_mode="explicit")`; `Options` lists them. Use it as a context manager, or call `stop`.
 
     Raises ModelLoadError if a model that is to be loaded at the start fails, unless `exit_on_error` is False.
     """
@@ -49,12 +49,12 @@ class Server:
 
     @property
     def repositories(self) -> list[Path]:
-        """The directories that models are loaded from, in the order they are looked through."""
+        """Returns the directories that models are loaded from, in the order in which they are searched."""
         return list(self._core.repository.repositories)
 
     @property
     def instruments(self) -> Instruments:
-        """The hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
+        """Returns the hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
         return self._core.instruments
 
     def trace(self, path: str | Path | None = None) -> ChromeTrace:
@@ -64,18 +64,19 @@ class Server:
 
     @property
     def trace_settings(self) -> TraceSettings:
-        """Which requests leave a trace in Triton's trace file: `get`, `update`, and `start` and `stop` for what no
-        client may set (rule 5.14.1)."""
+        """Returns the settings that choose which requests leave a trace in Triton's trace file: `get` and `update`, and
+        `start` and `stop` for what no client may set (rule 5.14.1).
+        """
         return self._core.trace_settings
 
     @property
     def log_settings(self) -> LogSettings:
-        """What `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
+        """Returns the settings of what `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
         return self._core.log_settings
 
     @property
     def core(self) -> InferenceServer:
-        """The core, for frontends and facades; all that notebooks and tools need, the server has itself."""
+        """Returns the core, for frontends and facades; notebooks and tools find all they need on the server itself."""
         return self._core
 
     def load(
@@ -86,12 +87,13 @@ class Server:
     ) -> Model:
         """Loads or reloads a model and waits until it is READY.
 
-        Nothing happens if nothing has changed; where only the instance groups have, the equal instances go on.
+        Nothing happens if nothing has changed; if only the instance groups have changed, equal instances go on.
         `config` (dict or JSON text) replaces config.pbtxt until a file of the model changes or it is unloaded; `files`
         (`{"file:1/model.py": b"…"}`) replace the whole directory and need `config`. An ensemble brings its models. A
-        reload that fails leaves the running version as it is. With `model_namespacing` it is the models of this name of
-        all repositories. Raises ModelLoadError with what a client would be told;
-        `.reason`, `.exception` and `.log` say why.
+        reload that fails leaves the running version as it is. With `model_namespacing` the call loads the models of
+        this name of all repositories.
+
+        Raises ModelLoadError with what a client would be told; `.reason`, `.exception` and `.log` say why.
         """
         self._core.load(name, config, files)
         return Model(self, name)
@@ -104,34 +106,42 @@ class Server:
         timeout: float | None = None,
     ) -> None:
         """Takes a model out of service, and the ensembles that contain it; requests in flight end, then its `finalize`
-        runs. `unload_dependents`: of an ensemble, also the models that were loaded for it alone. `wait`: until that is
-        done. `timeout`: seconds that it may take, waited for or not; after them, or if the waiting is interrupted,
-        requests in flight fail and the stubs are killed."""
+        runs.
+
+        `unload_dependents`: with an ensemble, also unload the models that were loaded for it alone. `wait`: return only
+        when that is done. `timeout`: the seconds that it may take, waited for or not; after them, or if the waiting is
+        interrupted, requests in flight fail and the stubs are killed.
+        """
         self._core.unload(name.name if isinstance(name, Model) else name, unload_dependents, wait, timeout)
 
     def register_model_repository(
         self, repository_path: str | Path, name_mapping: Mapping[str, str] | None = None
     ) -> None:
-        """Models of this directory can be loaded from now on. `name_mapping`: directory name -> the model's name, where
-        they differ. Raises UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError."""
+        """Adds a directory that models can be loaded from. `name_mapping`: directory name -> the model's name, where
+        they differ.
+
+        Raises UnsupportedError outside the explicit mode, InvalidArgumentError, AlreadyExistsError.
+        """
         self._core.register_model_repository(repository_path, name_mapping)
 
     def unregister_model_repository(self, repository_path: str | Path) -> None:
-        """Its models cannot be loaded any more; those that are go on serving. Raises UnsupportedError outside the
-        explicit mode, InvalidArgumentError."""
+        """Removes a directory that models can be loaded from; its models that are loaded go on serving. Raises
+        UnsupportedError outside the explicit mode, InvalidArgumentError.
+        """
         self._core.unregister_model_repository(repository_path)
 
     def poll_model_repository(self) -> None:
-        """Looks for changes now, in the poll mode; what they load, loads in the background. Raises UnavailableError in
-        other modes."""
+        """Looks for changes in the repositories now, and loads what they ask for in the background. Raises
+        UnavailableError outside the poll mode.
+        """
         self._core.poll_model_repository()
 
     def model(self, name: str, version: int = -1) -> Model:
-        """A handle on a model, loaded or not; version -1 is the latest by its policy."""
+        """Returns a handle on a model, loaded or not; version -1 is the latest that its policy serves."""
         return Model(self, name, version)
 
     def models(self, exclude_not_ready: bool = False) -> dict[tuple[str, int], Model]:
-        """Every version that was loaded or tried, or only those that are READY, by (name, version)."""
+        """Returns every version that was loaded or tried, or only those that are READY, by (name, version)."""
         found = {}
         for model in self._core.models():
             for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
@@ -139,56 +149,62 @@ class Server:
         return found
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """The repository index: `name`, and for versions that were loaded or tried `version`, `state`, `reason`.
-        `ready`: READY versions only."""
+        """Returns the repository index: `name` of each model, and `version`, `state` and `reason` of each version that
+        was loaded or tried. `ready`: list READY versions only.
+        """
         return self._core.index(ready)
 
     def metadata(self) -> dict[str, Any]:
-        """`name`, `version` and `extensions`, as Triton's `/v2` says them."""
+        """Returns `name`, `version` and `extensions`, as Triton's `/v2` tells them."""
         return self._core.facts.server_metadata()
 
     def live(self) -> bool:
         return self._core.live()
 
     def ready(self) -> bool:
-        """Whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
+        """Tells whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
         return self._core.ready()
 
     def memory(self) -> MemoryUse:
-        """Bytes in memory of this process and of those of the models, and what idleness gave back last."""
+        """Returns the bytes that this process and those of the models take in memory, and what was given back the last
+        time the server was idle.
+        """
         return self._core.memory()
 
     def check_outputs(self) -> None:
-        """Has the first responses of every version that becomes READY from now on looked at: `logs()` warns of outputs
-        that the config says otherwise and that Triton passes on all the same."""
+        """Checks the first responses of every version that becomes READY from now on: `logs()` warns of outputs that
+        differ from the config, which Triton passes on without a word.
+        """
         core = self._core
         if not any(isinstance(one, OutputCheck) for one in core.instruments):
             core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
 
     def statistics(self, model: str = "") -> dict[str, Any]:
-        """The statistics of all versions that serve, of one model or all, as Triton's `/v2/models/stats` says them."""
+        """Returns the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
+        tells them; times are nanoseconds.
+        """
         return self._core.facts.statistics(model)
 
     def metrics(self) -> str:
-        """Prometheus text, as on Triton's /metrics."""
+        """Returns Prometheus text, as on Triton's /metrics."""
         return self._core.facts.metrics_text()
 
     def logs(self, model: str | None = None) -> list[LogRecord]:
-        """What models printed and logged, oldest first."""
+        """Returns what models printed and logged, oldest first."""
         return self._core.log.records(model)
 
     def requests(self) -> list[dict[str, Any]]:
-        """The requests in flight, oldest first.
+        """Returns the requests in flight, oldest first, each with these facts:
 
         `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
         execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
         since something happened to it last), `instance` and `pid` (empty and None while pending), `called_by` (the
-        instance whose model made it, empty for a client's).
+        instance whose model made it, empty for a client's request).
         """
         return [held.to_dict() for held in self._core.requests()]
 
     def stop_loading(self, name: str) -> None:
-        """Ends the loads of a model that go on: they raise ModelLoadError. What serves is left alone."""
+        """Ends the loads of a model that go on: they raise ModelLoadError. Versions that serve are left alone."""
         self._core.stop_loading(name)
 
     def cancel(self, serial: int) -> bool:
@@ -200,11 +216,12 @@ class Server:
         return bool(found)
 
     def draining(self, model: str | None = None, stacks: bool = False) -> list[dict[str, Any]]:
-        """The versions that a reload or an unload took out of service and that have not ended, oldest first.
+        """Returns the versions that a reload or an unload took out of service and that have not ended, oldest first,
+        with these facts:
 
         `model`, `version`, `since` (wall clock seconds), `ends_in` (seconds until it is killed, None: never), `awaits`
-        (what it waits for, in words), `pids`. `stacks`: also what its threads are doing, as `Model.stacks` says it;
-        that takes a moment.
+        (what it waits for, in words), `pids`. `stacks=True` adds what its threads are doing, as `Model.stacks` tells
+        it; that takes a moment.
         """
         now, endings = self._core.clock.now(), self._core.draining(model or "")
         return [
@@ -213,17 +230,19 @@ class Server:
         ]
 
     def kill(self, name: str | Model) -> list[dict[str, Any]]:
-        """Ends at once what drains of a model: its requests fail, its processes are killed. What serves is left alone.
-        Returns what was ended, as `draining` says it."""
+        """Ends at once the versions of a model that are draining: their requests fail, their processes are killed.
+        Versions that serve are left alone. Returns what was ended, as `draining` tells it.
+        """
         now, endings = self._core.clock.now(), self._core.draining(name.name if isinstance(name, Model) else name)
         ended = [ending.to_dict(now) for ending in endings]
         self._core.kill(endings)
         return ended
 
     def prewarm(self, remembered: Path | None = None) -> None:
-        """Starts in the background what models are forked from, so that the first load is as quick as later ones.
+        """Starts in the background the processes that models are forked from, so that the first load is as quick as
+        later ones.
 
-        remembered: a file in which their imports are remembered from one server to the next, and made in advance.
+        remembered: a file that keeps the models' imports from one server to the next, so that they are made in advance.
         """
         self._core.pool.prewarm(None if remembered is None else RememberedImports(remembered))
 
