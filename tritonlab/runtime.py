@@ -83,7 +83,8 @@ def _remembered_imports() -> Path | None:
     """Returns the file in the user's cache that keeps what this notebook's models import: unlike the repository, it
     outlives the kernel.
     """
-    notebook = os.environ.get("JPY_SESSION_NAME") or os.path.abspath(os.curdir)  # of Jupyter, and of anything else
+    # Jupyter names the notebook; for anything else it is the directory
+    notebook = os.environ.get("JPY_SESSION_NAME") or os.path.abspath(os.curdir)
     digest = hashlib.sha256(f"{sys.executable}\0{notebook}".encode(errors="surrogateescape")).hexdigest()[:16]
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -15,7 +15,7 @@ from ..core.tensor import Tensor
 from .literal import floats
 from .outcome import Outcome
 
-#: (relative, absolute) of values that count as the same; all that is no float has to be equal.
+#: (relative, absolute) tolerance of values that count as the same; other datatypes have to be equal.
 _TOLERANCE = {
     DataType.FP64: (1e-9, 1e-12),
     DataType.FP32: (1e-5, 1e-7),

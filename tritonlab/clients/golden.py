@@ -26,7 +26,7 @@ from .outcome import Arrival, Outcome
 #: Sends a request to the model that it names, and waits.
 Ask = Callable[[InferenceRequest], Outcome]
 
-#: The notebook of a kernel: as `tritonlab test` says it, and as Jupyter does.
+#: Variables that name the notebook of a kernel: `tritonlab test` sets the one, Jupyter the other.
 NOTEBOOK_VARIABLE = "TRITONLAB_NOTEBOOK"
 _JUPYTER = "JPY_SESSION_NAME"
 
@@ -39,7 +39,7 @@ def golden_directory() -> Path:
     if not said.endswith(".ipynb"):
         return Path("notebook.golden")
     notebook = Path(said)
-    # Jupyter says a path of its server's, which may not be one of this machine's
+    # Jupyter names a path on its server, which may be another machine
     return (notebook if notebook.parent.is_dir() else Path(notebook.name)).with_suffix(".golden")
 
 

@@ -19,7 +19,7 @@ from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
 
-#: Elements that stand in the JSON; more are in the `.npz`.
+#: The most elements that the JSON holds; tensors with more go into the `.npz`.
 _MOST_INLINE = 64
 _FIELDS = ("request_id", "correlation_id", "flags", "priority", "timeout", "parameters", "requested_outputs")
 

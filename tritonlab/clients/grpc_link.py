@@ -27,7 +27,7 @@ _CODES = {
     grpc.StatusCode.ALREADY_EXISTS: Code.ALREADY_EXISTS,
     grpc.StatusCode.CANCELLED: Code.CANCELLED,
 }
-#: Where tensors that do not come raw have their elements.
+#: The field that holds the elements of a tensor that does not come raw.
 _CONTENTS = {
     DataType.BOOL: "bool_contents",
     DataType.INT64: "int64_contents",

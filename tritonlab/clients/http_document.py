@@ -14,7 +14,7 @@ from ..core.infer_response import InferenceResponse
 from ..core.status import InternalError
 from ..core.tensor import Tensor, wire_elements
 
-#: What Triton refuses in JSON (rules 6.3.3, 6.3.4).
+#: Datatypes that Triton refuses in JSON (rules 6.3.3, 6.3.4).
 NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..core.data_type import DataType
 from ..core.tensor import Tensor
 
-#: Elements that are written one by one, and bytes that a program can carry.
+#: The most elements that are written one by one, and the most bytes that fit into a program.
 _MOST_READ = 64
 MOST_BYTES = 1_000_000
 _WIDTH = 110

@@ -39,7 +39,7 @@ def perf_input(request: InferenceRequest, batching: bool) -> dict[str, Any]:
 def _entry(tensor: Tensor, shape: list[int], row: int | None = None) -> dict[str, Any]:
     array = tensor.data.reshape(tensor.shape) if tensor.datatype is not DataType.BYTES else tensor.numpy()
     elements = array if row is None else array[row]
-    if tensor.datatype in (DataType.FP16, DataType.BF16):  # no numbers of JSON
+    if tensor.datatype in (DataType.FP16, DataType.BF16):  # JSON has no numbers for these
         return {"b64": base64.b64encode(elements.tobytes()).decode(), "shape": shape}
     if tensor.datatype is not DataType.BYTES:
         return {"content": elements.ravel().tolist(), "shape": shape}

@@ -25,7 +25,7 @@ Link = HttpLink | GrpcLink
 
 #: Seconds that a server has to say which protocol it speaks.
 _FIND_SECONDS = 3.0
-#: Seconds that the counters of a request that was answered are waited for.
+#: Seconds to wait until the server has counted a request that it has answered.
 _SETTLE_SECONDS = 0.2
 
 
@@ -169,5 +169,5 @@ def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) ->
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any], name: str, unit: str) -> int:
-    # gRPC's JSON has 64-bit integers as text
+    # gRPC's JSON writes 64-bit integers as text
     return int(after[name].get(unit, 0)) - int(before[name].get(unit, 0))

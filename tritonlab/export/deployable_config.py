@@ -46,7 +46,7 @@ def _forget_devices(config: ModelConfig, authored: ModelConfig) -> None:
     others: KIND_CPU from here would keep a model off its GPU."""
     for index, group in enumerate(config.instance_group):
         said = authored.instance_group[index] if index < len(authored.instance_group) else messages.ModelInstanceGroup()
-        group.kind = said.kind  # KIND_AUTO, which is not printed, unless it was said
+        group.kind = said.kind  # without one that is KIND_AUTO, which is not printed
         if not said.gpus:
             del group.gpus[:]
 

@@ -8,7 +8,7 @@ from ..schedulers.batch_history import BatchPlace, FormedBatch, why_apart
 from ..schedulers.dynamic_batch import BatchConfig
 from .model_record import ModelRecord
 
-#: Where the configuration is not known: nothing but the recorded reasons is said.
+#: Stands for a configuration that is not known: then only the recorded reasons are told.
 UNKNOWN = BatchConfig(max_batch_size=1 << 62, dynamic=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.infer_request import InferenceRequest
 from ..server.models.model_lifecycle import ModelVersion
 
-#: Waiting requests that are told one by one.
+#: The most waiting requests that are listed one by one.
 _SHOWN = 64
 
 

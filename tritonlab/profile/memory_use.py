@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.observe.idle_memory import resident
 
-#: By which Triton's regions grow, unless its options say otherwise (`shm-growth-byte-size`).
+#: The bytes by which Triton's regions grow, unless its options say otherwise (`shm-growth-byte-size`).
 _STEP = 1 << 20
 
 

@@ -10,7 +10,7 @@ from .ring import Ring
 
 CHANGES = 10_000
 SERIES = 1_000
-#: Sets of labels of one family that are worth a warning.
+#: How many sets of labels of one family are worth a warning.
 MANY_LABELS = 100
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -23,7 +23,7 @@ class MetricRecord:
         self._lock = threading.Lock()  # guards everything below
         self._series: dict[Key, Ring] = {}
         self.refused = 0
-        #: of each family its kind and its description
+        #: the kind and the description of each family
         self.families: dict[str, tuple[str, str]] = {}
 
     def describe(self, name: str, kind: str, description: str) -> None:

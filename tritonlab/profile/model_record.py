@@ -16,23 +16,23 @@ from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
 from .ring import Ring
 
-#: Rows kept of each table; and of what is kept as Python objects.
+#: How many rows of each table are kept, and how many of what is kept as Python objects.
 EVENTS = 100_000
 MARKS = 1_000
-#: Different words kept of each kind: shapes and instances that are different each time must not fill the memory.
+#: How many different words of each kind are kept: shapes and instances that are different each time must not fill the memory.
 _WORDS = 10_000
 
-#: One execution each. `first`: its first row in REQUESTS, which has `count` of it one after the other.
+#: A row is one execution. `first`: its first row in REQUESTS, which has its `count` requests one after the other.
 BATCHES = ["start", "end", "instance", "batch_id", "version", "size", "count", "reason"]
 BATCHES += ["compute_input", "compute_infer", "compute_output", "failed", "first"]
-#: One execution of one request each; `batch` is a row of BATCHES.
+#: A row is one execution of one request; `batch` is its row of BATCHES.
 REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
-#: What few requests have, by their row of REQUESTS. `parent`: of an ensemble's step the serial of the ensemble's
-#: request, else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
+#: Facts of few requests, by their row of REQUESTS. `parent`: for an ensemble's step the serial of the
+#: ensemble's request, else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
 EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch"]
-#: One response of a stream each. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
+#: A row is one response of a stream. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
 RESPONSES = ["serial", "time", "number", "kind", "shapes"]
-#: One request that got a stream each, when it has ended. `polls`: how often its model asked whether it is cancelled;
+#: A row is a request that got a stream and has ended. `polls`: how often its model asked whether it is cancelled;
 #: `asked`: when a view asked to cancel it; `noticed`: when its model was first told so. Times are 0 if it never was.
 STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "polls", "asked", "noticed"]
 FINAL, EMPTY, ERROR = 1, 2, 4
@@ -116,7 +116,7 @@ class ModelRecord:
 
     def __init__(self, name: str, events: int = EVENTS) -> None:
         self.name = name
-        #: another record of the same name has another one
+        #: differs in another record of the same name
         self.epoch = next(_EPOCHS)
         self.lock = threading.Lock()  # guards everything below
         self.batches = Ring(BATCHES, events)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .model_record import BATCHES, REQUESTS, ModelRecord
 
-#: What counts as now: the last seconds, and no more than the last requests.
+#: Now means the last so many seconds, and at most the last so many requests.
 WINDOW_SECONDS = 10.0
 _REQUESTS = 5_000
 
@@ -40,7 +40,7 @@ def traffic(record: ModelRecord, now: int) -> Traffic:
     recent = waits[ends > now - WINDOW_SECONDS * 1e9]
     if not len(recent):
         return Traffic()
-    # of more than are looked at, those took less than the window
+    # if there are more requests, those looked at cover less than the window
     span = WINDOW_SECONDS if len(recent) < _REQUESTS else max((now - ends.min()) / 1e9, 1e-3)
     p50, p99 = np.percentile(recent, [50, 99])
     return Traffic(len(recent) / span, float(p50), float(p99))

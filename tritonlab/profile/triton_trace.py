@@ -65,7 +65,7 @@ def _traces(entries: Iterable[dict[str, Any]]) -> list[_Traced]:
             traced.request_id = str(entry.get("request_id", ""))
             traced.parent = int(entry.get("parent_id", 0)) or -1
         for stamp in entry.get("timestamps", ()):
-            traced.stamps.setdefault(stamp["name"], int(stamp["ns"]))  # of a rescheduled one the first execution
+            traced.stamps.setdefault(stamp["name"], int(stamp["ns"]))  # the first execution of a rescheduled request
         if entry.get("activity") == "TENSOR_QUEUE_INPUT":
             tensor = entry["tensor"]
             traced.shapes[tensor["name"]] = tuple(int(n) for n in str(tensor["shape"]).split(",") if n)

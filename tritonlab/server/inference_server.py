@@ -37,7 +37,7 @@ from .server_metadata import parse_version
 _RELEASED = RequestState.RELEASED
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
 EXIT_TIMEOUT = 30.0
-#: Seconds a stub has to say where it is, after an interrupt.
+#: Seconds within which a stub has to say where it is, after an interrupt.
 _EXPLAIN_SECONDS = 0.5
 
 
@@ -268,7 +268,7 @@ class InferenceServer:
             self._parts.poller.stop()
         try:
             self._control.stop(timeout)
-        finally:  # an interrupt has ended what was waited for
+        finally:  # an interrupt has ended the versions that were waited for
             self._close()
 
     def _close(self) -> None:

@@ -81,8 +81,7 @@ class ConfigOptions:
                 continue
             given = _only(config, name)
             line = said.line_of(name)
-            # a scalar that is written with its default value is not to be told from one that is not written, but by its
-            # line
+            # only its line tells a scalar that is written with its default value from one that is not written
             if given != part and (given != ModelConfig() or line):
                 raise OptionError(
                     f"{option} and {said.place(line)} both set {name}: keep one of them\n"

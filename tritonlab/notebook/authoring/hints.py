@@ -12,7 +12,7 @@ from ...stub.c_python_backend_utils import JOINS_LATE
 
 ConfigOf = Callable[[str], "dict[str, Any] | None"]
 
-#: What joins triton_python_backend_utils late, for a pattern.
+#: A pattern of the names that join triton_python_backend_utils late.
 _COMPILED = "|".join((*JOINS_LATE, "get_model_dir"))
 
 

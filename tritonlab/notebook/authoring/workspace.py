@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .cells import CellBody
 
 
-#: Seconds that a model has to end in.
+#: Seconds within which a model has to end.
 UNLOAD_SECONDS = 10.0
 
 
@@ -51,9 +51,9 @@ class Workspace:
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
-        #: cites cells in a text that names lines of models' files; set by the same
+        #: cites cells in a text that names lines of models' files; set by whoever can show cells
         self.cite: Callable[[str], str] = lambda text: text
-        #: told of a model that was loaded, unloaded, or not; set by whoever shows them
+        #: called after a load or an unload of a model, also a failed one; set by whoever shows models
         self.changed: Callable[[str], None] = lambda name: None
         #: the open ports of the server, while there are any
         self.endpoints: Endpoints | None = None
@@ -114,7 +114,7 @@ class Workspace:
         progress, main = self.loading(name), threading.main_thread()
         if progress is None or progress.thread is not main or main.ident is None:
             self.server.stop_loading(name)
-        else:  # to the thread: a signal to the process may be taken by another, and the main thread would sleep on
+        else:  # to the thread: another may take a signal to the process, and the main thread would sleep on
             signal.pthread_kill(main.ident, signal.SIGINT)
 
     def write_file(self, name: str, path: str, content: bytes | str, *, body: CellBody | None = None) -> str:

@@ -49,7 +49,7 @@ _BUTTONS = {
 
 #: Seconds between two looks at what an old process executes.
 _STACKS_EVERY = 2.0
-#: Cards of one model that follow it; older ones, of cells that ran again for the most part, show what was.
+#: The most cards of one model that follow it; older ones, mostly of cells that ran again, stand still.
 _LIVING = 8
 
 
@@ -192,7 +192,7 @@ class LiveCard(LiveView):
     def _load(self) -> None:
         if self._workspace.draft(self.name).loadable:
             self._workspace.load(self.name)
-        else:  # of a repository, not of a cell
+        else:  # the model is from a repository, not from a cell
             self._workspace.server.load(self.name)
 
     def _toggle(self, panel: str) -> None:

@@ -12,7 +12,7 @@ from ...clients.outcome import Outcome
 from .model_facts import duration_text
 
 _BINS = 24
-#: Requests from which on a percentile is more than the slowest one.
+#: How many requests a percentile needs to be more than just the slowest one.
 _NEEDED = {50: 2, 95: 20, 99: 100}
 PARTS = (
     ("queue", "queue", "#8a93a6"),

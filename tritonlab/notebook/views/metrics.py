@@ -15,7 +15,7 @@ from ...profile.recording import Recording
 from .metrics_figure import label_text, metrics_figure, told
 from .record_view import RecordView
 
-#: Of Triton's own, which change all the time, the ones that say how a model does.
+#: Those of Triton's own metrics that say how a model does.
 _OWN = (
     "nv_inference_request_success",
     "nv_inference_exec_count",
@@ -25,9 +25,9 @@ _OWN = (
 )
 _LINE = re.compile(r"^(\w+)\{([^}]*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
-#: Seconds between two readings of Triton's own.
+#: Seconds between two readings of Triton's own metrics.
 _READ = 1.0
-#: Lines of the text.
+#: The most lines of the text.
 _SHOWN = 30
 
 
@@ -87,7 +87,7 @@ class Metrics(RecordView):
             labels = dict(_LABEL.findall(found[2]))
             if labels.pop("model", None) == self.name:
                 kind = kinds.get(found[1], "gauge")
-                # one that is read now and then: not a jump at each reading, but a slope between two
+                # it is read now and then: a slope between two readings is drawn, not a jump at each
                 self._own.describe(found[1], "sampled" if kind == "counter" else kind, "Triton's own")
                 self._own.add(found[1], {"version": labels.get("version", "")}, float(found[3]), now)
 

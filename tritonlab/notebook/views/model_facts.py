@@ -55,19 +55,19 @@ class ModelFacts:
     batching: str
     inputs: tuple[TensorFacts, ...] = ()
     outputs: tuple[TensorFacts, ...] = ()
-    #: of an ensemble, which has steps instead of instances
+    #: the steps of an ensemble, which has no instances
     steps: tuple[StepFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     log: tuple[LogRecord, ...] = ()
     #: why the last load failed, if the version shown here is an earlier one
     kept: str = ""
-    #: why it is FAILED
+    #: why the model is FAILED
     reason: str = ""
     #: seconds that it has been loading for
     loading: float | None = None
-    #: what serves no more and has not ended, a sentence each
+    #: a sentence about each version that serves no more and has not ended
     draining: tuple[str, ...] = ()
-    #: what that executes, as Python stacks
+    #: what these versions execute, as Python stacks
     executing: str = ""
 
     @property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks at what is on the move, and those in which changes count as one.
+#: Seconds between two looks at a model on the move, and seconds in which changes count as one.
 _PACE = 0.2
 _TOGETHER = 0.03
 

@@ -81,5 +81,5 @@ _VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
     "streams": Streams,
     "metrics": Metrics,
 }
-#: What there is to see; the last only of a model that runs.
+#: The kinds of views; `memory` needs a model that runs.
 KINDS = (*_VIEWS, "memory")

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 from ...core.tensor import Tensor
 
-#: Pictures of one tensor that are shown, and pixels of their longer side.
+#: How many pictures of one tensor are shown, and the pixels of their longer side.
 MOST_SHOWN = 4
 _SIDE = 256
-#: Smaller ones are rather feature maps and kernels.
+#: The least side of a picture in pixels; smaller tensors are rather feature maps and kernels.
 _LEAST_SIDE = 16
-#: Bytes of an encoded picture that goes to the browser as it is.
+#: The most bytes of an encoded picture that goes to the browser as it is.
 _MOST_BYTES = 2_000_000
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 _CHANNELS = (1, 3, 4)
@@ -119,7 +119,7 @@ def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
 
 def _levels(pixels: NDArray[Any]) -> NDArray[np.uint8] | None:
     """Returns the pixels, fewer of a large picture, as 0 to 255; None for values that no picture has."""
-    # rather a few pixels of a large one than all: a preview must not stop the notebook
+    # only some pixels of a large picture: a preview must not stop the notebook
     step = max(1, max(pixels.shape) // (2 * _SIDE))
     pixels = pixels[::step, ::step]
     most = 1.0 if pixels.dtype.kind == "f" else 255

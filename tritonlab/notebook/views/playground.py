@@ -222,7 +222,7 @@ class Playground:
         try:
             wanted = self.form.requests(count, inputs, user_namespace())
             return [self.model.create_request(**fields) for fields in wanted]
-        except TritonError as error:  # what no client could say
+        except TritonError as error:  # the request has what no client could send
             raise ValueProblem(error.message) from error
 
     def _follow(self, sending: Sending) -> None:

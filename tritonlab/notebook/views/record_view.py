@@ -12,11 +12,11 @@ from ...profile.recording import Recording
 from .ticker import TICKER, Ticker
 from .widget import LiveView
 
-#: What a module and this agree about; a saved view of another number says so.
+#: The version of the messages between the ES module and this; a saved view of another version says so.
 PROTOCOL = 1
-#: Rows of one message: what is there at first comes in pieces.
+#: The most rows of one message: a long record comes in pieces.
 _ROWS = 20_000
-#: Seconds after the browser was heard of last.
+#: Seconds without a word from the browser after which its view counts as closed.
 _PATIENCE = 300.0
 #: Seconds after the last event until the static form is renewed.
 _REST = 2.0
@@ -29,7 +29,7 @@ class RecordView(LiveView):
     file.
     """
 
-    #: what it is called before the model's name
+    #: the title of the view, which stands before the model's name
     LABEL: ClassVar[str]
     #: the tables of the record that the module reads
     TABLES: ClassVar[tuple[str, ...]] = ()

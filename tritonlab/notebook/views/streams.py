@@ -17,7 +17,7 @@ from .model_facts import duration_text
 from .record_view import Live, RecordView
 from .streams_figure import streams_figure
 
-#: Open requests that are told one by one.
+#: The most open requests that are listed one by one.
 _SHOWN = 100
 _OLDEST = 5
 

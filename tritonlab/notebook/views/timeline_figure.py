@@ -9,7 +9,7 @@ from ...profile.model_record import ModelRecord
 from .model_facts import duration_text
 
 _WIDTH, _LEFT, _AXIS, _LANE, _WAIT = 860, 110, 18, 44, 18
-#: Executions shown, the last ones, and rows for the requests that waited for one of them.
+#: How many of the last executions are shown, and how many rows for the requests that waited for one.
 _BATCHES, _ROWS = 120, 8
 
 

@@ -28,7 +28,7 @@ _TARGET = "tritonlab.view"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _IMPORT = re.compile(r'^import .* from "\./(\w+\.js)";\n', re.MULTILINE)
 
-#: By id, of those that the browser may ask for something.
+#: The views that the browser may ask for something, by id.
 _views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
 
 
@@ -63,7 +63,7 @@ class LiveView:
     def heard(self, content: Mapping[str, Any]) -> None:
         """Handles `content`: the module has called `ask(model, content)`."""
 
-    # -- for those who have one
+    # -- for those who have a view
 
     @property
     def state(self) -> dict[str, Any]:

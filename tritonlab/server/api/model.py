@@ -29,7 +29,7 @@ _Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 class Host(Protocol):
     """Names the part of `Server` that its models need."""
 
-    #: (model, input) that lists were cast for, and that was said
+    #: (model, input) pairs whose cast of lists was warned of
     casts: set[tuple[str, str]]
 
     @property
@@ -225,7 +225,7 @@ class Model:
             try:
                 iterator.interrupted()
             finally:
-                request.cancel()  # nobody gets the iterator
+                request.cancel()  # nobody would get the iterator
         return iterator
 
     @spelt_out(RequestFields)
@@ -255,7 +255,7 @@ class Model:
         if found.rules.decoupled:
             instead = f": iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
             raise found.rules.refusal_of_single("ModelInfer RPC", instead)
-        # no warning of lists: this form is of the notebook, no program for Triton has it
+        # no warning of lists: only notebooks have this form, no program for Triton has it
         tensors = make_tensors(inputs, found.rules.input_types)
         request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:

@@ -62,7 +62,7 @@ def make_request(
             text = _cast(value, inputs[name].datatype)
             if text:
                 casts.add((model.name, name))  # a loop over lists must not fill the notebook
-                # who called what called us, of `Model`: create_request, infer or async_infer
+                # the caller of `Model`'s create_request, infer or async_infer
                 warnings.warn(f"input '{name}' of model '{model.name}': {text}", stacklevel=4)
     rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
     request = InferenceRequest(model.name, inputs, model_version=model.version, **rest)

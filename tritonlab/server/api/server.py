@@ -22,7 +22,7 @@ from ..observe.output_check import OutputCheck
 from ..options import Options
 from .model import Model
 
-#: Seconds that each instance has to say what it executes.
+#: Seconds within which each instance has to say what it executes.
 _STACK_SECONDS = 1.0
 
 
@@ -44,7 +44,7 @@ class Server:
     ) -> None:
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
         self._core = InferenceServer(repositories, replace(options or Options(), **more))
-        #: (model, input) that lists were cast for, and that was said
+        #: (model, input) pairs whose cast of lists was warned of
         self.casts: set[tuple[str, str]] = set()
 
     @property

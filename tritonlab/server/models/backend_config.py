@@ -1,4 +1,4 @@
-"""The settings of `--backend-config=python,<key>=<value>` (rule 2.9).
+"""This module reads the settings of `--backend-config=python,<key>=<value>` (rule 2.9).
 
 Triton reads them when the first model loads and fails that load; here a wrong one fails the server's construction.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ...core.status import InvalidArgumentError
 from ...ipc.stub_launcher import ShmSettings
 
-#: Of model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
+#: Characters refused in model, instance and region names: Triton once passed them to a shell (rule 2.9.2).
 _REFUSED = frozenset(";|&$`<>()[]{}\\\"'*?~#!")
 
 #: key -> (field of ShmSettings or None, smallest value, text for a smaller one). What has no field governs Triton's
@@ -27,7 +27,9 @@ _NUMBERS: dict[str, tuple[str | None, int, str]] = {
 
 
 def shm_settings(backend_config: Mapping[str, str]) -> ShmSettings:
-    """The sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as Triton does."""
+    """Returns the sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as
+    Triton does.
+    """
     values: dict[str, int] = {}
     for key, text in backend_config.items():
         if key == "shm-region-prefix-name":
@@ -53,6 +55,6 @@ def _check_prefix(prefix: str) -> None:
 
 
 def check_stub_name(name: str) -> None:
-    """Rule 2.9.2, for the name of a model or an instance. Raises InvalidArgumentError."""
+    """Checks the name of a model or an instance (rule 2.9.2). Raises InvalidArgumentError."""
     if not _REFUSED.isdisjoint(name):
         raise InvalidArgumentError("Invalid stub name: contains invalid characters")

@@ -30,7 +30,9 @@ _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def visible_gpus() -> tuple[int, ...]:
-    """Ordinals of the NVIDIA GPUs a stub will see, without importing anything that would create a CUDA context."""
+    """Returns the ordinals of the NVIDIA GPUs that a stub will see, without importing anything that would create a CUDA
+    context.
+    """
     try:
         count = len(list(_GPUS.iterdir()))
     except OSError:
@@ -51,10 +53,10 @@ class Backends:
         self._log = log
 
     def resolve(self, config: ModelConfig, directory: Path, version: int) -> tuple[ModelConfig, ModelSource]:
-        """The configuration with what the backend adds to it, and where the model's code is.
+        """Returns the configuration with what the backend adds to it, and where the model's code is.
 
-        `directory`: the model's. Raises TritonError with Triton's text where it has one: no such backend (rules
-        2.5.7, 2.11.4), a wrong parameter (rule 2.12.1), an environment that cannot be used (rule 2.10.3).
+        `directory`: the model's. Raises TritonError with Triton's text where it has one: no such backend (rules 2.5.7,
+        2.11.4), a wrong parameter (rule 2.12.1), an environment that cannot be used (rule 2.10.3).
         """
         filled = ModelConfig()
         filled.CopyFrom(config)
@@ -71,7 +73,7 @@ class Backends:
         return filled, _based_source(filled, directory, version, interpreter, home)
 
     def _home(self, config: ModelConfig, directory: Path, version: int) -> Path | None:
-        """The directory of the Python-based backend, None for the Python backend. Fills in the runtime."""
+        """Returns the directory of the Python-based backend, None for the Python backend, and fills in the runtime."""
         home = self.directory / str(config.backend)
         searched = (directory / str(version), directory, home)
         if not config.runtime:
@@ -115,12 +117,14 @@ class Backends:
         return of_environment(environment) if environment is not None else KERNEL
 
     def close(self) -> None:
-        """Called after the last model has ended."""
+        """Releases what it holds; called after the last model has ended."""
         self._environments.close()
 
 
 def force_cpu_only(config: ModelConfig) -> bool:
-    """Whether inputs are delivered in CPU memory whatever the client sent (rule 2.12.1). Raises UnsupportedError."""
+    """Tells whether inputs are delivered in CPU memory whatever the client sent (rule 2.12.1). Raises
+    UnsupportedError.
+    """
     value = config.parameters[_CPU_ONLY].string_value if _CPU_ONLY in config.parameters else "yes"
     if value not in ("yes", "no"):
         raise UnsupportedError(f"Incorrect value for {_CPU_ONLY}: {value}'")
@@ -128,7 +132,9 @@ def force_cpu_only(config: ModelConfig) -> bool:
 
 
 def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...]) -> None:
-    """A compiled backend is found before a model.py (rule 2.11.5). Triton would load it; nothing here can."""
+    """Refuses a compiled backend, which is found before a model.py (rule 2.11.5): Triton would load it, but nothing
+    here can.
+    """
     for place in searched:
         path = place / library
         if not path.exists():
@@ -145,8 +151,9 @@ def _refuse_library(config: ModelConfig, library: str, searched: tuple[Path, ...
 
 
 def _source(config: ModelConfig, directory: Path, version: int, interpreter: Interpreter) -> ModelSource:
-    """Rules 2.1.2, 2.1.4, 2.1.5. A default_model_filename may have directories; then they count as Triton counts:
-    what is above the file is the version directory to the stub."""
+    """Returns where a model's code is (rules 2.1.2, 2.1.4, 2.1.5). A default_model_filename may have directories; then
+    they count as Triton counts: what is above the file is the version directory to the stub.
+    """
     name = config.default_model_filename
     if not name.endswith(".py"):
         # Triton's text, for more names than Triton: it looks at the last letter only, and fails at the import
@@ -166,7 +173,7 @@ def _source(config: ModelConfig, directory: Path, version: int, interpreter: Int
 def _based_source(
     config: ModelConfig, directory: Path, version: int, interpreter: Interpreter, home: Path
 ) -> ModelSource:
-    """Rule 2.11.2: the backend's code, the model's directory."""
+    """Returns the source that has the backend's code and the model's directory (rule 2.11.2)."""
     return ModelSource(
         model=config.name,
         version=version,

@@ -13,7 +13,9 @@ from ...core.model_config_rules import is_ensemble, step_model
 
 
 def composing_models(config: ModelConfig) -> tuple[str, ...]:
-    """The identifiers of the models an ensemble's steps name, each once, in their order; nothing for other models."""
+    """Returns the identifiers of the models that an ensemble's steps name, each once, in their order; nothing for other
+    models.
+    """
     if not is_ensemble(config):
         return ()
     return tuple(dict.fromkeys(step_model(step) for step in config.ensemble_scheduling.step))
@@ -22,9 +24,11 @@ def composing_models(config: ModelConfig) -> tuple[str, ...]:
 def required_models(
     configs: Mapping[str, ModelConfig], find: Callable[[str], ModelConfig | None]
 ) -> dict[str, ModelConfig]:
-    """What must be loaded together with `configs`: their composing models, and those of these, without themselves.
+    """Returns what must be loaded together with `configs`: their composing models, and those of these, without
+    themselves.
 
-    `find` reads the configuration of a model that is not loaded yet; None if it is loaded, or cannot be read.
+    `find` reads the configuration of a model that is not loaded yet; it returns None if the model is loaded, or cannot
+    be read.
     """
     found: dict[str, ModelConfig] = {}
     asked = set(configs)
@@ -42,7 +46,7 @@ def required_models(
 
 
 class DependencyGraph:
-    """The dependencies among `configs`, by identifier; a composing model that is not in it is a mere name."""
+    """Holds the dependencies among `configs`, by identifier; a composing model that is not in it is a mere name."""
 
     def __init__(self, configs: Mapping[str, ModelConfig]) -> None:
         self._composing = {name: composing_models(config) for name, config in configs.items()}
@@ -52,12 +56,13 @@ class DependencyGraph:
                 self._ensembles.setdefault(model, []).append(name)
 
     def composing(self, name: str) -> tuple[str, ...]:
-        """The direct composing models of an ensemble."""
+        """Returns the direct composing models of an ensemble."""
         return self._composing.get(name, ())
 
     def dependents(self, names: Iterable[str]) -> list[str]:
-        """The ensembles that contain one of `names`, directly or not, without `names` themselves: what becomes
-        unavailable with them. What contains another comes after it: the order of a reload."""
+        """Returns the ensembles that contain one of `names`, directly or not, without `names` themselves: they become
+        unavailable with these. An ensemble comes after those that it contains, which is the order of a reload.
+        """
         given = set(names)
         found: set[str] = set()
         waiting = list(given)
@@ -69,8 +74,9 @@ class DependencyGraph:
         return self.load_order(found)
 
     def load_order(self, names: Iterable[str]) -> list[str]:
-        """`names`, each after those of them that it contains, else by name. Ensembles that contain themselves come
-        too, at some place: `circle` tells them."""
+        """Returns `names` so that each comes after those of them that it contains, and else by name. Ensembles that
+        contain themselves come at some place, too; `circle` finds them.
+        """
         wanted = sorted(set(names))
         order: dict[str, None] = {}
         entered: set[str] = set()
@@ -88,7 +94,7 @@ class DependencyGraph:
         return [name for name in order if name in wanted]
 
     def circle(self, name: str) -> str:
-        """The text of the refusal if ensemble `name` contains itself, directly or not; else empty."""
+        """Returns the text of the refusal if ensemble `name` contains itself, directly or not; else empty."""
         seen: set[str] = set()
         waiting = [name]
         while waiting:
@@ -102,9 +108,10 @@ class DependencyGraph:
         return ""
 
     def needed_by_none_but(self, name: str, explicit: Iterable[str]) -> list[str]:
-        """What `unload_dependents` unloads with ensemble `name`: the models it contains, directly or not, that nobody
-        loaded by name (`explicit`) and that no other ensemble contains. Containing ensembles come before what they
-        contain: the order of unloading."""
+        """Returns what `unload_dependents` unloads with ensemble `name`: the models it contains, directly or not, that
+        nobody loaded by name (`explicit`) and that no other ensemble contains. Ensembles come before what they contain,
+        which is the order of unloading.
+        """
         kept = set(explicit)
         going = {name}
         waiting = [name]

@@ -15,9 +15,9 @@ from ...ipc.interrupts import shielded
 from .loaded_model import LoadedModel
 from .model_lifecycle import ModelEvent, ModelState, ModelVersion
 
-#: Seconds of waiting after which it is said what is waited for.
+#: Seconds of waiting after which the log says what is waited for.
 _SILENT = 1.0
-#: Seconds for what follows at once when a stub was killed.
+#: Seconds within which a version ends once its stub was killed.
 _KILLED = 5.0
 
 
@@ -46,8 +46,9 @@ class Ending:
         }
 
     def stacks(self, timeout: float) -> dict[str, str]:
-        """What the threads of its instances are doing now, by instance name; empty text for one that does not say so in
-        `timeout` seconds."""
+        """Returns what the threads of its instances are doing now, by instance name; the text is empty for one that
+        does not answer in `timeout` seconds.
+        """
         stubs = {instance.name: instance.stub for instance in self._instances()}
         return {name: stub.dump_stacks(timeout) for name, stub in stubs.items() if stub is not None}
 
@@ -56,8 +57,9 @@ class Ending:
 
 
 class Endings:
-    """`tell` gets a version that is waited for and a sentence about it. `later(ns, function)` calls a function that
-    must not block. Any thread may call."""
+    """Ends versions that no longer serve. `tell` gets a version that is waited for and a sentence about it. `later(ns,
+    function)` calls a function that must not block. Any thread may call.
+    """
 
     def __init__(
         self,
@@ -105,17 +107,18 @@ class Endings:
         return ending
 
     def versions(self) -> list[ModelVersion]:
-        """Those that have not ended."""
+        """Returns the versions that have not ended."""
         return [ending.version for ending in list(self._running)]
 
     def of(self, identifiers: Iterable[str]) -> list[Ending]:
-        """Those of these models, older versions that a reload took out of service among them."""
+        """Returns the endings of these models, among them older versions that a reload took out of service."""
         wanted = set(identifiers)
         return [ending for ending in list(self._running) if ending.version.identifier in wanted]
 
     def limit(self, endings: Sequence[Ending], seconds: float | None) -> None:
-        """What has not ended after so many seconds is ended then; without a number it ends by itself. Does not
-        block."""
+        """Has these versions ended after so many seconds, if they have not ended by themselves; without a number there
+        is no limit. Does not block.
+        """
         if seconds is None:
             return
         nanoseconds = int(seconds * 1e9)
@@ -126,7 +129,7 @@ class Endings:
             self._later(nanoseconds, partial(self._end_late, tuple(endings), seconds))
 
     def _end_late(self, endings: Sequence[Ending], seconds: float) -> None:
-        """On the timer's thread."""
+        """Ends what has not ended in time; called on the timer's thread."""
         late = [ending for ending in endings if not ending.over.is_set()]
         for ending in late:
             version = ending.version
@@ -137,15 +140,18 @@ class Endings:
             threading.Thread(target=self.kill, args=(late,), name="kill", daemon=True).start()
 
     def kill(self, endings: Sequence[Ending]) -> None:
-        """Ends them now: their requests fail and their stubs are killed."""
+        """Ends these versions now: their requests fail and their stubs are killed."""
         for ending in endings:
             ending.version.abort()
         _await(endings, time.monotonic() + _KILLED)
 
     def wait(self, endings: Sequence[Ending], timeout: float | None) -> None:
-        """Blocking. What has not ended after `timeout` seconds, or when the caller is interrupted, is ended at once:
-        its requests fail and its stubs are killed. Without a timeout it ends by itself, and an interrupt ends only the
-        waiting."""
+        """Blocks until these versions have ended.
+
+        A version that has not ended after `timeout` seconds, or when the caller is interrupted, is ended at once: its
+        requests fail and its stubs are killed. Without a timeout it ends by itself, and an interrupt ends only the
+        waiting.
+        """
         if timeout is None:
             _await(endings, None)
             return

@@ -31,7 +31,9 @@ class EnsembleCompletion:
         self._endings = endings
 
     def config(self, identifier: str) -> ModelConfig | None:
-        """The configuration of a model: as it serves, else as it lies on disk; None if it cannot be read."""
+        """Returns the configuration of a model: the one that serves, else the one on disk; None if that
+        cannot be read.
+        """
         model = self._models.get(identifier)
         if model is not None and model.files is not None:
             return model.files.config
@@ -42,8 +44,10 @@ class EnsembleCompletion:
             return None
 
     def complete(self, model: LoadedModel, found: ModelFiles) -> ModelFiles:
-        """Loads what an ensemble contains and is not loaded yet, and checks that they fit (rules 5.7.3, 5.7.4); the
-        ensemble with its final configuration. Raises ModelLoadError; then the ensemble does not serve any more."""
+        """Loads what an ensemble contains and is not loaded yet, checks that the models fit (rules 5.7.3, 5.7.4), and
+        returns the ensemble with its final configuration. Raises ModelLoadError; then the ensemble does not serve any
+        more.
+        """
         name = model.identifier
         resolved = self._models.resolve(found.config, found.namespace, self._repository.namespaces)
         found = replace(found, config=resolved)
@@ -71,8 +75,9 @@ class EnsembleCompletion:
         return replace(found, config=complete_ensemble(found.config, there))
 
     def _composing(self, identifier: str, unreadable: list[str]) -> ComposingModel | None:
-        """One model of an ensemble, loaded if it can be; None if there is none of this name, or more than one, or it
-        cannot be read: then why goes into `unreadable`."""
+        """Returns one model of an ensemble, loaded if it can be. Returns None if there is no model of this name, or
+        more than one, or it cannot be read; then `unreadable` gets the reason.
+        """
         model = self._models.get(identifier)
         failure = ""
         if model is None or not model.versions:

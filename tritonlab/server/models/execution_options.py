@@ -11,7 +11,9 @@ from .response_cache import ResponseCache, parse_cache_config
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """`limiter` and `cache` are None where the server has none. `count_warmup`: whether warmup shows in statistics."""
+    """Holds the options. `limiter` and `cache` are None where the server has none. `count_warmup`: whether warmup shows
+    in statistics.
+    """
 
     limiter: RateLimiter | None = None
     cache: ResponseCache | None = None
@@ -21,7 +23,7 @@ class ExecutionOptions:
     def of(
         cache_config: str, rate_limit: str, rate_limit_resource: Limits | None, count_warmup: bool
     ) -> ExecutionOptions:
-        """Makes them of the server's arguments. Raises InvalidArgumentError."""
+        """Makes the options from the server's arguments. Raises InvalidArgumentError."""
         size = parse_cache_config(cache_config)
         limiter = make_rate_limiter(rate_limit, rate_limit_resource)
         return ExecutionOptions(limiter, ResponseCache(size) if size else None, count_warmup)

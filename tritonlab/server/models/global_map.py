@@ -14,39 +14,42 @@ from .model_lifecycle import ModelVersion
 
 
 class GlobalMap(dict[str, LoadedModel]):
-    """The models by identifier; entries are never taken out, so that requests look here without a lock. `namespacing`:
-    whether several models may have one name."""
+    """Holds the models by identifier; entries are never taken out, so that requests look here without a lock.
+    `namespacing`: whether several models may have one name.
+    """
 
     def __init__(self, namespacing: bool) -> None:
         self.namespacing = namespacing
         self._lock = threading.Lock()  # guards additions
 
     def add(self, identifier: str, name: str, namespace: str) -> LoadedModel:
-        """The model of this identifier, a new one if there is none yet."""
+        """Returns the model of this identifier, a new one if there is none yet."""
         with self._lock:
             return self.setdefault(identifier, LoadedModel(name, namespace))
 
     def known(self, name: str = "") -> list[LoadedModel]:
-        """Every model, or those of a name or identifier, that was loaded, or tried, at least once."""
+        """Returns every model, or those of a name or identifier, that was loaded, or tried, at least once."""
         known = [model for _, model in sorted(self.items()) if model.versions or model.ended]
         return [model for model in known if name in ("", model.name, model.identifier)]
 
     def settled(self) -> bool:
-        """Whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
+        """Tells whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
         return all(model.settled() for model in self.known())
 
     def graph(self) -> DependencyGraph:
-        """What depends on what among the ensembles that somebody wants."""
+        """Returns the dependencies among the ensembles that somebody wants."""
         with self._lock:
             models = list(self.values())
         return DependencyGraph({model.identifier: model.wanted.config for model in models if model.wanted is not None})
 
     def named(self, name: str) -> list[LoadedModel]:
-        """The models of this name, or identifier, that were loaded, or tried, and that nobody has unloaded since."""
+        """Returns the models of this name, or identifier, that were loaded, or tried, and that nobody has unloaded
+        since.
+        """
         return [model for model in list(self.values()) if model.listed and name in (model.name, model.identifier)]
 
     def only(self, name: str) -> LoadedModel:
-        """The one that a name means. Raises NotFoundError, InvalidArgumentError, with Triton's texts."""
+        """Returns the one model that a name means. Raises NotFoundError, InvalidArgumentError, with Triton's texts."""
         found = self.named(name)
         if len(found) == 1:
             return found[0]
@@ -63,7 +66,9 @@ class GlobalMap(dict[str, LoadedModel]):
         raise InvalidArgumentError(unknown)
 
     def find(self, name: str, version: int = -1) -> ModelVersion:
-        """The READY version a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1, 5.11.6)."""
+        """Returns the READY version that a request is for. Raises NotFoundError, UnavailableError (rules 5.4.1,
+        5.11.6).
+        """
         model = self.get(name)
         if model is None or not (model.versions or model.ended):
             model = self.only(name)
@@ -82,8 +87,9 @@ class GlobalMap(dict[str, LoadedModel]):
     def resolve(
         self, config: ModelConfig, namespace: str, more: Callable[[str], Sequence[str]] = lambda name: ()
     ) -> ModelConfig:
-        """The configuration of an ensemble with the namespaces of the models it contains: its own if that has the
-        model, else the only one that has. `more`: other namespaces that have a model of a name."""
+        """Returns the configuration of an ensemble with the namespaces of the models it contains: the ensemble's own if
+        that has the model, else the only one that has. `more`: other namespaces that have a model of a name.
+        """
         resolved = ModelConfig()
         resolved.CopyFrom(config)
         for step in resolved.ensemble_scheduling.step:
@@ -92,7 +98,7 @@ class GlobalMap(dict[str, LoadedModel]):
         return resolved
 
     def resolves_anew(self, config: ModelConfig, namespace: str) -> bool:
-        """Whether an ensemble that was resolved names other models now, all of them known."""
+        """Tells whether an ensemble that was resolved names other models now, all of them known."""
         if not self.namespacing:
             return False
         resolved = self.resolve(config, namespace)

@@ -1,4 +1,4 @@
-"""The label files of a model's outputs, for classification (rule 6.6.2)."""
+"""This module reads the label files of a model's outputs, for classification (rule 6.6.2)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ Labels = dict[str, tuple[str, ...]]
 
 
 def read_labels(config: ModelConfig, directory: Path) -> Labels:
-    """The labels of every output that names a file, one per line. Raises InternalError for a file that cannot be read,
-    UnsupportedError for one outside the model directory (rule 5.3.4)."""
+    """Returns the labels of every output that names a file, which has one per line. Raises InternalError for a file
+    that cannot be read, UnsupportedError for one outside the model directory (rule 5.3.4).
+    """
     labels: Labels = {}
     root = directory.resolve()
     for output in config.output:

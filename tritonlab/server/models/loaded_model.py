@@ -10,13 +10,14 @@ from ...core.model_config_rules import config_differs, identifier
 from .model_lifecycle import ModelState, ModelVersion
 from .model_repository_manager import Fingerprint, ModelFiles
 
-#: Fields that a version need not be loaded again for (rule 5.11.2).
+#: Fields whose change does not need a load of the version (rule 5.11.2).
 _IN_PLACE = {"instance_group", "version_policy"}
 
 
 class LoadedModel:
-    """All a server knows of one model: its versions, and what became of those that are gone. `identifier`: its name, or
-    with namespacing its namespace and name."""
+    """Holds all that a server knows of one model: its versions, and what became of those that are gone. `identifier`:
+    its name, or with namespacing its namespace and name.
+    """
 
     def __init__(self, name: str, namespace: str = "") -> None:
         self.name = name
@@ -38,19 +39,19 @@ class LoadedModel:
         self.explicit = False
 
     def serve(self, versions: dict[int, ModelVersion], files: ModelFiles | None) -> None:
-        """New requests go to these versions from now on."""
+        """Sends new requests to these versions from now on."""
         self.versions = versions
         self.latest = versions[max(versions)] if versions else None
         self.files = files
 
     def states(self) -> dict[int, tuple[str, str]]:
-        """State and reason of every version that was loaded or tried, as the index says them, lowest first."""
+        """Returns state and reason of every version that was loaded or tried, as the index tells them, lowest first."""
         states = {number: (state.value, reason) for number, (state, reason) in self.ended.items()}
         states |= {number: (version.state.value, version.reason) for number, version in self.versions.items()}
         return dict(sorted(states.items()))
 
     def settled(self) -> bool:
-        """Whether every version serves or was unloaded on purpose (rule 5.11.9)."""
+        """Tells whether every version serves or was unloaded on purpose (rule 5.11.9)."""
         if not all(version.ready() for version in self.versions.values()):
             return False
         ended = [pair for number, pair in self.ended.items() if number not in self.versions]
@@ -59,7 +60,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a load does: versions to load, and versions that stay; `update`: these get other instances."""
+    """Says what a load does: which versions it loads, and which stay; those in `update` get other instances."""
 
     load: tuple[int, ...]
     keep: tuple[int, ...] = ()
@@ -89,19 +90,23 @@ def find_changes(serving: Collection[int], now: ModelFiles | None, found: ModelF
 
 
 def _can_update(now: ModelFiles, found: ModelFiles) -> bool:
-    """Not where slots of sequences belong to instances, nor where instances are passive: Triton can there, too."""
+    """Tells whether a version may get other instances while it serves. It may not where slots of sequences belong to
+    instances, nor where instances are passive, although Triton can there, too.
+    """
     groups = [*now.config.instance_group, *found.config.instance_group]
     return not found.config.HasField("sequence_batching") and not any(group.passive for group in groups)
 
 
 def _is_other(now: ModelFiles, found: ModelFiles) -> bool:
-    """Whether it lies elsewhere, or something above the versions has changed. A load that brings files makes a
-    directory of its own, so it always is; Triton ignores files of a version that serves already (measured)."""
+    """Tells whether the model lies elsewhere, or something above the versions has changed. A load that brings files
+    makes a directory of its own, so it always is another; Triton ignores files of a version that serves already
+    (measured).
+    """
     return now.directory != found.directory or _part(now, "") != _part(found, "")
 
 
 def _part(files: ModelFiles, directory: str) -> Fingerprint:
-    """The fingerprint of a version's directory, or of all that is in none and is not the configuration."""
+    """Returns the fingerprint of a version's directory, or of all that is in none and is not the configuration."""
     return {
         path: stamp
         for path, stamp in files.fingerprint.items()

@@ -22,8 +22,9 @@ CONTROL_MODES = ("none", "poll", "explicit")
 
 
 class ModelControl:
-    """Loads and unloads the models of a repository; any thread may call. `on_state` hears of every state of every
-    version, `on_wait` of versions whose end is waited for, with a sentence about it."""
+    """Loads and unloads the models of a repository, from any thread. `on_state` hears of every state of every version,
+    `on_wait` of versions whose end is waited for, with a sentence about it.
+    """
 
     def __init__(
         self,
@@ -46,14 +47,15 @@ class ModelControl:
 
     @property
     def stopped(self) -> bool:
-        """Whether it loads nothing any more."""
+        """Tells whether it loads nothing any more."""
         return self._loader.stopped
 
     # -- load
 
     def load(self, name: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> None:
-        """Loads the models of this name, all that can be. Raises ModelLoadError, InvalidArgumentError (rule
-        5.11.4), or UnavailableError outside the explicit mode."""
+        """Loads all models of this name that can be loaded. Raises ModelLoadError, InvalidArgumentError (rule 5.11.4),
+        or UnavailableError outside the explicit mode.
+        """
         self._require_explicit()
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
@@ -82,8 +84,10 @@ class ModelControl:
         *,
         by_name: bool = True,
     ) -> LoadedModel:
-        """Loads or reloads, whatever the control mode, and then the ensembles that contain it. `by_name`: not merely as
-        part of an ensemble. Raises ModelLoadError, UnavailableError once the server stops."""
+        """Loads or reloads a model in any control mode, and then the ensembles that contain it. `by_name`: somebody
+        named it, so it is not merely part of an ensemble. Raises ModelLoadError, UnavailableError once the server
+        stops.
+        """
         namespace, name = self.repository.split(identifier)
         model = self.models.add(identifier, name, namespace)
         with model.lock:  # a second load of it waits for this one
@@ -111,7 +115,7 @@ class ModelControl:
         return model
 
     def _swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
-        """Has the versions of `changes` take over from those that serve; with the model's lock held."""
+        """Has the versions of `changes` take over from those that serve. The caller holds the model's lock."""
         if not found.versions:
             text = f"at least one version must be available under the version policy of model '{model.identifier}'"
             raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
@@ -128,7 +132,8 @@ class ModelControl:
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4), and
-        those whose steps name another model now (rule 5.11.12)."""
+        those whose steps name another model now (rule 5.11.12).
+        """
         graph = self.models.graph()
         wanted = [files for model in list(self.models.values()) if (files := model.wanted) is not None]
         anew = [files.identifier for files in wanted if self.models.resolves_anew(files.config, files.namespace)]
@@ -146,9 +151,10 @@ class ModelControl:
     # -- unload
 
     def unload(self, name: str, unload_dependents: bool, wait: bool, timeout: float | None = None) -> None:
-        """Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule 5.11.4). `wait`: until all have
-        ended. `timeout`: what has not ended after so many seconds is ended then, also what a reload or an earlier call
-        took out of service."""
+        """Unloads the model of this name. Raises UnavailableError outside the explicit mode, InvalidArgumentError (rule
+        5.11.4). `wait`: block until all have ended. `timeout`: the seconds after which they are ended, also what a
+        reload or an earlier call took out of service.
+        """
         self._require_explicit()
         check_name(self.repository.split(name)[1])
         endings: list[Ending] = []
@@ -185,20 +191,20 @@ class ModelControl:
     # -- state
 
     def running(self) -> list[ModelVersion]:
-        """Every version that may have requests in flight, also those that are being unloaded."""
+        """Returns every version that may have requests in flight, also those that are being unloaded."""
         serving = [version for model in self.models.known() for version in model.versions.values()]
         return [*serving, *self._endings.versions()]
 
     def draining(self, name: str = "") -> list[Ending]:
-        """The versions, of one model or all, that serve no new requests and have not ended, oldest first."""
+        """Returns the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
         return self._endings.of([model.identifier for model in self.models.known(name)])
 
     def stop_loading(self, name: str) -> None:
-        """Has what loads now of the models of this name fail."""
+        """Makes the loads fail that go on for the models of this name."""
         self._loader.end(name)
 
     def kill(self, endings: Sequence[Ending]) -> None:
-        """Ends them at once. Blocking, some seconds at most."""
+        """Ends these versions at once. Blocks some seconds at most."""
         self._endings.kill(endings)
 
     # -- end
@@ -220,7 +226,8 @@ class ModelControl:
             raise
 
     def forget(self) -> None:
-        """Called in a forked child: the stubs are the parent's. Nothing may talk to them, least of all end them at
-        exit."""
+        """Drops the stubs in a forked child, because they are the parent's: nothing may talk to them, least of all end
+        them at exit.
+        """
         self.models.clear()
         self._loader.stopped = True

@@ -1,4 +1,4 @@
-"""A model version's life: from files to READY, and to its end.
+"""This module leads a model version through its life: from files to READY, and to its end.
 
 load:    import in two stubs at once -> auto_complete_config in the one that is thrown away
          -> merge, check -> initialize -> READY
@@ -32,7 +32,7 @@ from .version_load import LoadServices, VersionLoad, final_config
 
 
 class ModelState(enum.Enum):
-    """States as the repository index reports them (rule 5.11.7)."""
+    """Lists the states as the repository index reports them (rule 5.11.7)."""
 
     LOADING = "LOADING"
     READY = "READY"
@@ -57,7 +57,7 @@ TRANSITIONS = {
 
 
 class ModelVersion:
-    """One loaded version: its configuration, rules, scheduler and instances.
+    """Holds one loaded version: its configuration, rules, scheduler and instances.
 
     `on_state` hears of every state change with (version, reason).
     """
@@ -93,19 +93,19 @@ class ModelVersion:
 
     @property
     def instances(self) -> list[ModelInstance]:
-        """Those that serve; none of an ensemble."""
+        """Returns the instances that serve; an ensemble has none."""
         running = self._load.instances
         return running.serving if running is not None else []
 
     @property
     def leaving(self) -> list[ModelInstance]:
-        """Those that only finish their last requests, since others serve now."""
+        """Returns the instances that only finish their last requests, since others serve now."""
         running = self._load.instances
         return list(running.leaving) if running is not None else []
 
     @property
     def serves(self) -> bool:
-        """Whether new requests go here."""
+        """Tells whether new requests go here."""
         return self.state is ModelState.READY
 
     def advance(self, event: ModelEvent, reason: str = "") -> None:
@@ -116,7 +116,9 @@ class ModelVersion:
     # -- load
 
     def load(self) -> None:
-        """Blocking. Raises TritonError with the text of `<Code>: <text>` in a load failure (rule 2.5.1)."""
+        """Loads the version; blocks. Raises TritonError with the text of `<Code>: <text>` in a load failure (rule
+        2.5.1).
+        """
         clock = self._services.instances.clock
         started = clock.now()
         self._on_state(self, "")
@@ -135,8 +137,9 @@ class ModelVersion:
         self.advance(ModelEvent.LOADED)
 
     def update_instances(self, files: ModelFiles) -> None:
-        """Other instances for a configuration that differs in nothing else (rule 5.11.2); the version goes on serving.
-        Blocking. Raises TritonError; then nothing has changed, and `reason` says why."""
+        """Replaces the instances for a configuration that differs in nothing else (rule 5.11.2), while the version goes
+        on serving; blocks. Raises TritonError; then nothing has changed, and `reason` says why.
+        """
         assert self._load.instances is not None
         config = ModelConfig()
         config.CopyFrom(self.config)
@@ -151,7 +154,7 @@ class ModelVersion:
         self.config, self.files, self.reason = config, files, ""
 
     def _entrance(self) -> Callable[[InferenceRequest], None]:
-        """Where checked requests go: decided here, so that what is off costs a request nothing."""
+        """Returns where checked requests go. It is decided here, so that what is off costs a request nothing."""
         services, cache = self._services.instances, self._services.execution.cache
         if self.instances and all(instance.plan.passive for instance in self.instances):
             return self._refuse
@@ -176,7 +179,7 @@ class ModelVersion:
         return self._cached.enqueue
 
     def _refuse(self, request: InferenceRequest) -> None:
-        """2.51 crashes here."""
+        """Refuses a request where Triton 2.51 crashes."""
         raise UnavailableError(
             f"{request.prefix}all instance groups of model '{self.name}' are passive: nothing executes its requests"
         )
@@ -189,7 +192,7 @@ class ModelVersion:
         self._submit(request)
 
     def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
-        """Takes a request out of the queue and ends it with `error`; False if it is not there (any more)."""
+        """Takes a request out of the queue and ends it with `error`; returns False if it is not there (any more)."""
         if not self.scheduler.withdraw(request):
             return False
         services = self._services.instances
@@ -197,7 +200,9 @@ class ModelVersion:
         return True
 
     def ready(self) -> bool:
-        """READY, every stub alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3, 2.7)."""
+        """Tells whether it is READY, every stub is alive, and the author's `is_ready()` agrees (rules 2.6.2, 2.6.3,
+        2.7).
+        """
         if self.state is not ModelState.READY:
             return False
         if any(instance.state is not InstanceState.READY for instance in self.instances):
@@ -205,11 +210,11 @@ class ModelVersion:
         return not self._has_is_ready or self._author_says_ready()
 
     def failed(self) -> bool:
-        """Whether an instance does not run: its stub died, and no other has come up yet."""
+        """Tells whether an instance does not run: its stub died, and no other has come up yet."""
         return any(instance.state is InstanceState.FAILED for instance in self.instances)
 
     def _author_says_ready(self) -> bool:
-        """Asks all instances at once. Why one is not ready is told in the log only, as by Triton (rule 2.7.4)."""
+        """Asks all instances at once. Only the log tells why one is not ready, as in Triton (rule 2.7.4)."""
         checks = [instance.stub.readiness for instance in self.instances if instance.stub is not None]
         queries = [check.ask() for check in checks]
         try:
@@ -223,7 +228,7 @@ class ModelVersion:
     # -- end
 
     def unload(self, reason: str = "unloaded") -> None:
-        """Blocking: lets requests end, finalizes, ends the processes. The state is UNLOADING already."""
+        """Lets requests end, finalizes, and ends the processes; blocks. The state is UNLOADING already."""
         self.scheduler.stop()
         if self._load.instances is not None:
             self._load.instances.stop()
@@ -231,7 +236,7 @@ class ModelVersion:
         self.advance(ModelEvent.UNLOADED, reason)
 
     def awaited(self) -> str:
-        """What an unload waits for, in words; empty if that is over in a moment."""
+        """Returns in words what an unload waits for; empty if that is over in a moment."""
         found = [text for instance in [*self.instances, *self.leaving] if (text := instance.awaited())]
         pending = self.scheduler.pending
         return ", ".join([*found, *([f"{pending} more in the queue"] if pending else [])])
@@ -244,7 +249,7 @@ class ModelVersion:
         self._leave()
 
     def _leave(self) -> None:
-        """What the server keeps of this version goes: cached answers."""
+        """Drops what the server keeps of this version: cached answers."""
         if self._cached is not None:
             self._cached.close()
 

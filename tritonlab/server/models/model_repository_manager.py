@@ -1,5 +1,6 @@
-"""Model repositories on disk: which models there are, their configuration, versions and fingerprints. Nothing here
-loads anything."""
+"""This module reads model repositories on disk: which models there are, their configuration, versions and fingerprints.
+It loads nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ Fingerprint = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """One model as it lies on disk, read and filled in, before its own auto_complete_config.
+    """Holds one model as it lies on disk, read and filled in, before its own auto_complete_config.
 
-    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those
-    the policy selects, lowest first. `fingerprint` is of the directory alone: like Triton, a load does not see that
-    a Python-based backend's model.py or an archive elsewhere has changed (measured on 2.51); unload, then load does.
+    `repository` is the path as the server was given it: relative stays relative (rule 1.1.5). `versions` are those the
+    policy selects, lowest first. `fingerprint` is of the directory alone: like Triton, a load does not see that a
+    Python-based backend's model.py or an archive elsewhere has changed (measured on 2.51); unload, then load does.
     """
 
     name: str
@@ -55,18 +56,22 @@ class ModelFiles:
 
     @property
     def configured(self) -> bool:
-        """Whether there is a configuration, or one was passed; else the model's auto_complete_config has to say it
-        all."""
+        """Tells whether there is a configuration, or one was passed; else the model's auto_complete_config has to say
+        it all.
+        """
         return self.override is not None or self.config_file in self.fingerprint
 
     def is_configuration(self, path: str) -> bool:
-        """Whether `path` is there to configure: the file that does, and those beside it under other names."""
+        """Tells whether `path` is a configuration: the file that is read, or one of those beside it under
+        other names.
+        """
         return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
 
 
 def check_repositories(paths: Sequence[str | Path]) -> None:
-    """Refuses what is no directory when a server starts, with Triton's texts (measured). Raises InternalError,
-    InvalidArgumentError."""
+    """Refuses paths that are no directories when a server starts, with Triton's texts (measured). Raises InternalError,
+    InvalidArgumentError.
+    """
     for path in paths:
         if not os.path.exists(path):
             raise InternalError(f"failed to stat file {path}")
@@ -75,9 +80,12 @@ def check_repositories(paths: Sequence[str | Path]) -> None:
 
 
 class ModelRepositoryManager:
-    """Reads models from one or more repositories, by their identifiers: the name, of which more than one repository can
-    have none (rule 5.11.10), or with `namespacing` the repository and the name (rule 5.11.12). `strict`: each needs a
-    configuration (rule 5.1.5), `config_name`: in a file of this name, if there is one (rule 5.1.7)."""
+    """Reads models from one or more repositories, by their identifiers.
+
+    An identifier is the model's name, which only one repository may have (rule 5.11.10), or with `namespacing` the
+    repository and the name (rule 5.11.12). `strict`: each model needs a configuration (rule 5.1.5). `config_name`: the
+    configuration is in the file of this name, if there is one (rule 5.1.7).
+    """
 
     def __init__(
         self,
@@ -96,13 +104,15 @@ class ModelRepositoryManager:
         self._elsewhere: frozenset[str] = frozenset()
 
     def allow(self, names: Iterable[str]) -> None:
-        """Lets these models lie outside a repository, or deeper in it: who starts the server may say `team/model`, whom
-        it serves may not (rule 5.11.4)."""
+        """Lets these models lie outside a repository, or deeper in it: the one who starts the server may say
+        `team/model`, its clients may not (rule 5.11.4).
+        """
         self._elsewhere = frozenset(filter(_leads_elsewhere, names))
 
     def register(self, repository: str | Path, name_mapping: Mapping[str, str] | None = None) -> None:
-        """One more repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
-        AlreadyExistsError, with Triton's texts."""
+        """Adds a repository; `name_mapping` gives directories of it other model names. Raises InvalidArgumentError,
+        AlreadyExistsError, with Triton's texts.
+        """
         path, mapping = Path(repository), dict(name_mapping or {})
         if not path.is_dir():
             raise InvalidArgumentError(f"failed to register '{repository}', repository not found")
@@ -128,7 +138,7 @@ class ModelRepositoryManager:
         self._mappings.pop(path, None)
 
     def directories(self) -> dict[str, list[Path]]:
-        """Every model directory of every repository by the model's identifier, sorted by it.
+        """Returns every model directory of every repository by the model's identifier, sorted by it.
 
         Hidden ones are left out, unlike in Triton, where an `.ipynb_checkpoints` is a model that cannot be loaded.
         """
@@ -142,30 +152,30 @@ class ModelRepositoryManager:
         return dict(sorted(found.items()))
 
     def names(self) -> list[str]:
-        """Every model of every repository, sorted."""
+        """Returns every model of every repository, sorted."""
         return list(self.directories())
 
     def _namespace(self, repository: Path) -> str:
         return str(repository) if self.namespacing else ""
 
     def split(self, identifier: str) -> tuple[str, str]:
-        """Namespace and name."""
+        """Returns the namespace and the name in an identifier."""
         for repository in self.repositories if self.namespacing else ():
             if identifier.startswith(f"{repository}::"):
                 return str(repository), identifier.removeprefix(f"{repository}::")
         return "", identifier
 
     def namespaces(self, name: str) -> list[str]:
-        """Those that have a model of this name; without namespacing that is none."""
+        """Returns the namespaces that have a model of this name; none without namespacing."""
         found = map(self._namespace, self.repositories) if self.namespacing else ()
         return [namespace for namespace in found if self.holds(identifier(name, namespace))]
 
     def identifiers(self, name: str) -> list[str]:
-        """What a load by this name is about: the model of every repository that has one."""
+        """Returns the identifiers that a load by this name is about: the model of every repository that has one."""
         return [identifier(name, namespace) for namespace in self.namespaces(name)] or [name]
 
     def holds(self, identifier: str) -> bool:
-        """Whether there is exactly one such model."""
+        """Tells whether there is exactly one such model."""
         return len(self._places(identifier)) == 1
 
     def _places(self, identifier: str) -> list[Path]:
@@ -184,7 +194,9 @@ class ModelRepositoryManager:
         return found
 
     def _directory(self, identifier: str) -> Path:
-        """Where the model is. Raises ModelLoadError if it is nowhere, or at more than one place (rule 5.11.10)."""
+        """Returns the directory of the model. Raises ModelLoadError if it is nowhere, or at more than one place (rule
+        5.11.10).
+        """
         found = self._places(identifier)
         name = self.split(identifier)[1]
         if len(found) == 1:
@@ -201,7 +213,7 @@ class ModelRepositoryManager:
     def read(
         self, identifier: str, config: dict[str, Any] | str | None = None, files: dict[str, bytes] | None = None
     ) -> ModelFiles:
-        """The model, with what a load request overrides (rule 5.11.3).
+        """Reads the model, with what a load request overrides (rule 5.11.3).
 
         Raises ModelLoadError with the short text clients get; its `reason` is what Triton only logs (rule 2.5.3).
         """
@@ -253,8 +265,9 @@ class ModelRepositoryManager:
 
 
 def fingerprint(directory: Path) -> Fingerprint:
-    """What a reload compares: every file with its modification time and size. Files that come or go meanwhile do no
-    harm."""
+    """Returns what a reload compares: every file with its modification time and size. Files that come or go meanwhile
+    do no harm.
+    """
     found: Fingerprint = {}
     for path in sorted(directory.rglob("*")):
         relative = path.relative_to(directory)
@@ -279,12 +292,14 @@ def check_name(name: str) -> None:
 
 
 def _leads_elsewhere(name: str) -> bool:
-    """Whether a directory of this name would not be one of the repository's own."""
+    """Tells whether a directory of this name would not be one of the repository's own."""
     return "/" in name or name in ("", ".", "..")
 
 
 def _version_directories(directory: Path) -> list[int]:
-    """Decimal names without a leading zero, `0` itself included (rule 2.1.1)."""
+    """Returns the numbers of the directories with a decimal name without a leading zero, `0` itself included (rule
+    2.1.1).
+    """
     return sorted(
         int(path.name)
         for path in directory.iterdir()
@@ -293,7 +308,7 @@ def _version_directories(directory: Path) -> list[int]:
 
 
 def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
-    """The versions the policy wants of those there are (rule 5.11.6), lowest first."""
+    """Returns the versions that the policy wants of those there are (rule 5.11.6), lowest first."""
     policy = config.version_policy
     if policy.HasField("specific"):
         return tuple(version for version in versions if version in policy.specific.versions)
@@ -304,8 +319,9 @@ def _select(config: ModelConfig, versions: list[int]) -> tuple[int, ...]:
 
 
 def _write_files(directory: Path, files: dict[str, bytes]) -> None:
-    """File overrides as a model directory of their own; keys without the prefix are ignored, as Triton does (rules
-    1.15.4, 5.11.3). Raises ConfigError."""
+    """Writes file overrides as a model directory of their own; keys without the prefix are ignored, as Triton does
+    (rules 1.15.4, 5.11.3). Raises ConfigError.
+    """
     root = os.path.realpath(directory)
     for key, content in files.items():
         if not key.startswith("file:"):

@@ -1,8 +1,9 @@
-"""Poll mode: looks at the repositories now and then, and loads, reloads and unloads what has changed (rule 5.11.1).
+"""This module is the poll mode: it looks at the repositories now and then, and loads, reloads and unloads what has
+changed (rule 5.11.1).
 
 One bad model must not keep the others from being served (server issue 6534: in Triton one can): each load runs on a
-thread of its own, and a failure touches nothing but its model. Triton tries what failed again at every poll; here it
-is tried again when its files have changed, since nothing else can have made it good, and says so once.
+thread of its own, and a failure touches nothing but its model. Triton tries what failed again at every poll; here it is
+tried again when its files have changed, since nothing else can have made it good, and says so once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Control(Protocol):
-    """What the poller has done: `model_control.ModelControl`, or a fake."""
+    """Does what the poller asks for: `model_control.ModelControl`, or a fake."""
 
     def load_model(self, name: str) -> object: ...
 
@@ -34,8 +35,9 @@ def run_in_thread(work: Callable[[], None]) -> None:
 
 
 class RepositoryPoller:
-    """Polls every `seconds`, 0 is never, from `start` on until `stop`. `run` starts work that must not hold up the
-    timer."""
+    """Polls every `seconds` (0: never), from `start` on until `stop`. `run` starts work that must not hold up the
+    timer.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class RepositoryPoller:
         self._stopped = False
 
     def start(self) -> None:
-        """Takes what is there now as known: to be called before the models are loaded at the start."""
+        """Starts, and takes what is there now as known; it must be called before the models are loaded at the start."""
         self._seen = self._look()
         self._arm()
 
@@ -126,5 +128,7 @@ class RepositoryPoller:
 
 
 def _is_gone(seen: Iterable[str]) -> bool:
-    """Whether the model was removed; not so if its repository is away as a whole, as a network's may be for a while."""
+    """Tells whether the model was removed. It was not if its repository is away as a whole, as a network's may be for a
+    while.
+    """
     return all(Path(place).parent.is_dir() for place in seen)

@@ -28,7 +28,7 @@ _OVERHEAD = 128
 
 
 def parse_cache_config(text: str) -> int:
-    """The bytes of `--cache-config=local,size=<bytes>`; 0 for an empty text. Raises InvalidArgumentError."""
+    """Returns the bytes of `--cache-config=local,size=<bytes>`; 0 for an empty text. Raises InvalidArgumentError."""
     if not text:
         return 0
     name, _, setting = text.partition(",")
@@ -50,8 +50,9 @@ class _Entry:
 
 
 class ResponseCache:
-    """Answers by key, at most `size` bytes of them; the one that was not asked for longest goes first. Any thread may
-    call any method. Entries are copies, so that none keeps a stub's region, or can be changed by a client."""
+    """Holds answers by key, at most `size` bytes of them; the one that was not asked for longest goes first. Any thread
+    may call any method. Entries are copies, so that none keeps a stub's region, or can be changed by a client.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -62,7 +63,7 @@ class ResponseCache:
         self._lookup_ns = self._insertion_ns = 0
 
     def lookup(self, owner: object, key: bytes) -> InferenceResponse | None:
-        """A response that has the stored tensors and parameters."""
+        """Returns a response that has the stored tensors and parameters, None if there is none."""
         with self._lock:
             entry = self._entries.get((owner, key))
             if entry is None:
@@ -73,8 +74,9 @@ class ResponseCache:
         return InferenceResponse(outputs=_copies(entry.outputs), parameters=dict(entry.parameters))
 
     def insert(self, owner: object, key: bytes, response: InferenceResponse) -> bool:
-        """Stores an answer; False if the key has one. Raises InvalidArgumentError for one that is larger than all of
-        the cache."""
+        """Stores an answer; returns False if the key has one. Raises InvalidArgumentError for one that is larger than
+        all of the cache.
+        """
         size = _OVERHEAD + sum(len(name) + 8 * len(t.shape) + t.byte_size for name, t in response.outputs.items())
         size += sum(len(str(item)) for pair in response.parameters.items() for item in pair)
         if size > self._size:
@@ -107,11 +109,11 @@ class ResponseCache:
 
     @property
     def used(self) -> int:
-        """Bytes of the entries."""
+        """Returns the bytes of the entries."""
         return self._used
 
     def metrics(self) -> dict[str, float]:
-        """The server's `nv_cache_` metrics without that prefix (rule 5.13.4); microseconds."""
+        """Returns the server's `nv_cache_` metrics without that prefix (rule 5.13.4); times are microseconds."""
         with self._lock:
             return {
                 "util": self._used / self._size,
@@ -129,8 +131,9 @@ class ResponseCache:
 
 
 class CachedModel:
-    """Stands before the scheduler of a model version that uses the cache: made when it is loaded, so that others pay
-    nothing. `execute` is the scheduler's `enqueue`."""
+    """Stands before the scheduler of a model version that uses the cache. It is made when the version is loaded, so
+    that others pay nothing. `execute` is the scheduler's `enqueue`.
+    """
 
     def __init__(
         self,
@@ -153,9 +156,10 @@ class CachedModel:
         self._warn = warn
 
     def enqueue(self, request: InferenceRequest) -> None:
-        """Answers a checked request at once, whatever is before it, or has it executed: with `preserve_ordering`, too,
-        Triton's answers from the cache do not wait for their turn (measured). Raises TritonError if the scheduler
-        refuses it."""
+        """Answers a checked request from the cache at once, or has it executed. Answers from the cache wait for no
+        earlier request, with `preserve_ordering` as well, as in Triton (measured). Raises TritonError if the scheduler
+        refuses it.
+        """
         if any(tensor.memory_type for tensor in request.inputs.values()):
             self._execute(request)  # of inputs in GPU memory Triton makes no key either
             return
@@ -196,7 +200,7 @@ class CachedModel:
             self._stats.record_cache_miss(lookup_ns + took)
 
     def close(self) -> None:
-        """The version is gone; its answers may not be those of the next one."""
+        """Drops the answers of a version that is gone, because they may not be those of the next one."""
         self._cache.forget(self)
 
 
@@ -217,7 +221,7 @@ class _FirstResponse:
 
 
 def request_key(request: InferenceRequest) -> bytes:
-    """Equal for requests that a model cannot tell apart, but by request id and timeout."""
+    """Returns a key that is equal for requests that a model can tell apart only by request id and timeout."""
     digest = hashlib.blake2b(digest_size=16)
     said = (
         [(name, int(t.datatype), t.shape, t.byte_size) for name, t in sorted(request.inputs.items())],

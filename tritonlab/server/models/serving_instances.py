@@ -1,4 +1,4 @@
-"""The instances of a version that serves, and how they become others while it does (rule 5.11.2)."""
+"""This module holds the instances of a version that serves, and replaces them while it does (rule 5.11.2)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ class ServingInstances:
         self._starting: list[ModelInstance] = []
 
     def start(self, config: ModelConfig, first: ModelStub) -> None:
-        """All instances of a final configuration; `first` already imports the model for the first of them. Blocking.
-        Raises TritonError; then none runs."""
+        """Starts all instances of a final configuration; `first` already imports the model for the first of them.
+        Blocks. Raises TritonError; then none runs.
+        """
         self.serving = self._start(config, instance_specs(config), first)
 
     def update(self, config: ModelConfig) -> None:
@@ -75,7 +76,7 @@ class ServingInstances:
             thread.start()
 
     def stop(self) -> None:
-        """Lets all finish their requests and finalize; the scheduler has stopped. Blocking."""
+        """Lets all finish their requests and finalize, after the scheduler has stopped. Blocks."""
         stop_instances(self.serving)
         for thread in list(self.leaving.values()):
             thread.join()
@@ -142,8 +143,9 @@ class ServingInstances:
         return events if limiter is None else limiter.events(events)
 
     def _limit(self, instances: Sequence[ModelInstance], specs: Sequence[InstanceSpec]) -> None:
-        """Raises InvalidArgumentError for resources that will never be there (rule 5.10.2): after `initialize`, as
-        Triton."""
+        """Registers the resources that instances need (rule 5.10.2), after `initialize` as Triton does. Raises
+        InvalidArgumentError for resources that will never be there.
+        """
         limiter = self._execution.limiter
         if limiter is None:
             return
@@ -183,9 +185,11 @@ class ServingInstances:
 def match_instances(
     running: Sequence[tuple[Instance, Signature]], wanted: Sequence[tuple[InstanceSpec, Signature]]
 ) -> tuple[list[Instance], list[InstanceSpec]]:
-    """Says which of the running instances stay, and which are to be started. The last of equal ones stays, as in
-    Triton, so the names may come out odd: of three `m_0_1` and `m_0_2` stay for two, a third is another `m_0_2`
-    (measured)."""
+    """Says which of the running instances stay, and which are to be started.
+
+    The last of equal ones stays, as in Triton, so the names may come out odd: of three, `m_0_1` and `m_0_2` stay for
+    two, and a third is then another `m_0_2` (measured).
+    """
     free: dict[Signature, list[Instance]] = {}
     for instance, signature in running:
         free.setdefault(signature, []).append(instance)

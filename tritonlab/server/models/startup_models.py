@@ -1,4 +1,4 @@
-"""The models a server loads when it starts: several at a time, ensembles after the models they contain."""
+"""This module loads the models of a server's start: several at a time, ensembles after the models they contain."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from .model_control import ModelControl
 
 
 def load_startup_models(control: ModelControl, startup_models: Sequence[str], threads: int) -> dict[str, TritonError]:
-    """Loads all that can be, `threads` at a time; the failures by model name. `startup_models`: what the explicit mode
-    loads, `*` for everything. Raises InvalidArgumentError if `*` is named beside others."""
+    """Loads all that can be loaded, `threads` at a time, and returns the failures by model name. `startup_models`: what
+    the explicit mode loads, `*` for everything. Raises InvalidArgumentError if `*` is named beside others.
+    """
     if "*" in startup_models and len(startup_models) > 1:
         raise InvalidArgumentError("Wildcard model name '*' must be the ONLY startup model if specified at all.")
     every = not control.explicit or list(startup_models) == ["*"]

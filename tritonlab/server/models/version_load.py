@@ -43,7 +43,7 @@ from .serving_instances import ServingInstances
 
 
 class VersionMetrics(Protocol):
-    """What a new version counts into, as the server's metrics configuration wants it."""
+    """Makes what a new version counts into, as the server's metrics configuration wants it."""
 
     def stats(self) -> InferStats: ...
 
@@ -51,7 +51,7 @@ class VersionMetrics(Protocol):
 
 
 class ComposingVersion(Protocol):
-    """What an ensemble needs of the version that a step names (`model_lifecycle.ModelVersion`)."""
+    """Names what an ensemble needs of the version that a step names (`model_lifecycle.ModelVersion`)."""
 
     config: ModelConfig
     stats: InferStats
@@ -91,7 +91,7 @@ class VersionParts:
 
 
 class VersionLoad:
-    """Loads a version, once. `warn` gets what Triton writes into its log, and what it should."""
+    """Loads a version, once. `warn` gets what Triton writes into its log, and what it should write."""
 
     def __init__(
         self, files: ModelFiles, version: int, services: LoadServices, stats: InferStats, warn: Callable[[str], None]
@@ -106,7 +106,7 @@ class VersionLoad:
         self._importing: list[ModelStub] = []
 
     def load(self) -> VersionParts:
-        """Blocking. Raises TritonError; then nothing runs."""
+        """Loads the version; blocks. Raises TritonError; then nothing runs."""
         return self._ensemble() if is_ensemble(self._files.config) else self._model()
 
     def abort(self) -> None:
@@ -153,8 +153,9 @@ class VersionLoad:
         return VersionParts(config, labels, rules, scheduler, first_response)
 
     def _ensemble(self) -> VersionParts:
-        """Nothing starts: the steps' models serve already, and the graph was checked against them
-        (`ensemble_consistency`)."""
+        """Makes the parts of an ensemble. Nothing starts: the steps' models serve already, and the graph was checked
+        against them (`ensemble_consistency`).
+        """
         services, files = self._services, self._files
         named = {(step_model(step), step.model_version) for step in files.config.ensemble_scheduling.step}
         composing = {(name, version): services.find(name, version) for name, version in named}
@@ -188,8 +189,9 @@ class VersionLoad:
 def complete_config(
     config: ModelConfig, auto: ModelStub | None, configured: bool, warn: Callable[[str], None]
 ) -> ModelConfig:
-    """The final configuration, with what the author's auto_complete_config, asked in the stub `auto`, adds to it.
-    `configured`: whether a config.pbtxt said it. Raises TritonError."""
+    """Returns the final configuration, with what the author's auto_complete_config, asked in the stub `auto`, adds to
+    it. `configured`: whether a config.pbtxt said it. Raises TritonError.
+    """
     if auto is not None:
         auto.await_import()
         returned = auto.auto_complete(to_json(config))
@@ -205,7 +207,7 @@ def complete_config(
 
 
 def final_config(config: ModelConfig) -> ModelConfig:
-    """What a model runs with (table 5.3.2). Raises TritonError."""
+    """Returns the configuration that a model runs with (table 5.3.2). Raises TritonError."""
     try:
         return final(config, gpu_ids=visible_gpus())
     except ConfigError as error:
@@ -213,6 +215,8 @@ def final_config(config: ModelConfig) -> ModelConfig:
 
 
 def _first_instance(config: ModelConfig) -> str:
-    """The first instance's name, for the log lines of its import; the final configuration decides (rule 2.3.2)."""
+    """Returns the first instance's name, for the log lines of its import; the final configuration decides
+    (rule 2.3.2).
+    """
     specs = instance_specs(normalize_instance_groups(config, gpu_ids=visible_gpus()))
     return specs[0].name if specs else config.name

@@ -16,7 +16,8 @@ from .version_load import LoadServices
 
 class VersionLoader:
     """Loads versions, one after the other. `on_state` hears of every state of every version; `endings` ends those that
-    loaded in vain."""
+    were loaded although another failed.
+    """
 
     def __init__(self, services: LoadServices, on_state: Callable[[ModelVersion, str], None], endings: Endings) -> None:
         #: nothing loads any more
@@ -27,7 +28,7 @@ class VersionLoader:
         self._loading: set[ModelVersion] = set()
 
     def load(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> dict[int, ModelVersion]:
-        """The versions of these numbers. Raises ModelLoadError, and none is loaded then."""
+        """Returns the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then."""
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
         try:
@@ -60,7 +61,7 @@ class VersionLoader:
             raise _load_failure(model.identifier, failed, ModelState.READY)
 
     def _load_version(self, model: LoadedModel, found: ModelFiles, number: int) -> ModelVersion | TritonError:
-        """The version, or why it does not load; then it was tried again as often as `load_retries` says."""
+        """Returns the version, or why it does not load, after as many tries as `load_retries` allows."""
         retries = self._services.load_retries
         while True:
             version = ModelVersion(found, number, self._services, self._on_state)
@@ -88,14 +89,15 @@ class VersionLoader:
         return None
 
     def end(self, name: str) -> None:
-        """Ends what loads of the models of this name; it fails."""
+        """Ends the loads that go on for the models of this name, so that they fail."""
         for version in list(self._loading):
             if name in (version.name, version.identifier):
                 version.abort()
 
     def stop(self) -> None:
-        """Ends what loads, since it would serve nobody. Again and again, since a load may be between two steps that
-        can be ended."""
+        """Ends the loads that go on, since they would serve nobody. It tries again and again, since a load may be
+        between two steps that can be ended.
+        """
         self.stopped = True
         while loading := list(self._loading):
             for version in loading:

@@ -1,4 +1,4 @@
-"""Tells the hooks and the log of a server what happens in it."""
+"""This module tells the hooks and the log of a server what happens in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .requests_in_flight import HeldRequest
 
 
 class Announcer:
-    """Each method is a callback of a part of the server; any thread may call it."""
+    """Has one method for each callback of a part of the server; any thread may call it."""
 
     def __init__(self, clock: Clock, instruments: Instruments) -> None:
         self._clock = clock
@@ -27,7 +27,7 @@ class Announcer:
             hook(record)
 
     def say(self, level: str, text: str) -> None:
-        """A word of the server's own for the log."""
+        """Adds a line of the server's own to the log."""
         self.log.add(LogRecord(time.time_ns(), "", -1, "", "server", level, text))
 
     def metric_made(

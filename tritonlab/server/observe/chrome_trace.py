@@ -32,7 +32,7 @@ _REQUESTS, _BATCHES = "requests", "batches"
 
 
 class ChromeTrace(Instrument):
-    """Listens from `start` to `stop`, or as a context manager; then it is written to `path`, if there is one."""
+    """Listens from `start` to `stop`, or as a context manager; then the trace is written to `path`, if there is one."""
 
     def __init__(self, instruments: Instruments, clock: Clock, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else None
@@ -54,7 +54,7 @@ class ChromeTrace(Instrument):
         return self
 
     def stop(self) -> None:
-        """Safe to call twice. Raises OSError if the file cannot be written."""
+        """Stops listening and writes the file; safe to call twice. Raises OSError if the file cannot be written."""
         self._instruments.remove(self)
         if self.path is not None:
             self.save(self.path)
@@ -197,5 +197,5 @@ def _name(request: InferenceRequest) -> str:
 
 
 def _brief(tensor: Tensor) -> str:
-    """Without its values, which its repr has: they take time, and may be nobody else's business."""
+    """Describes a tensor without its values, which its repr has: they take time, and may be nobody else's business."""
     return f"<Tensor {tensor.datatype.name} {list(tensor.shape)}>"

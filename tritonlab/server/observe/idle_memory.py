@@ -1,5 +1,6 @@
-"""Memory that requests needed goes back to the system once there are none: pages of the shared regions, and what the
-allocators of the kernel and of the stubs keep. A few large requests would hold gigabytes for ever otherwise.
+"""This module gives memory that requests needed back to the system once there are no requests: pages of the shared
+regions, and what the allocators of the kernel and of the stubs keep. Otherwise a few large requests would hold
+gigabytes for ever.
 
 Nothing of this runs while requests are in flight, and a process is left alone until it has grown.
 """
@@ -24,18 +25,22 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ModelProcess(Protocol):
-    """A stub, as far as its memory goes."""
+    """Names what is needed of a stub to return its memory."""
 
     @property
     def pid(self) -> int: ...
 
     def give_back(self, timeout: float) -> None:
-        """Has it return what it does not use, and returns what of its region the kernel does not; blocking."""
+        """Has the stub return what it does not use, and returns to the system what the kernel does not use of its
+        region. Blocks for `timeout` seconds at most.
+        """
 
 
 class MemoryUse(NamedTuple):
-    """Bytes now, pages that processes share counted once, and what idleness gave back last: bytes, and when (wall clock
-    seconds, 0 for never). `warm`: what models are forked from, which has made `imports`."""
+    """Holds the bytes in memory now, with pages that processes share counted once, and what was given back last when
+    the server was idle: bytes, and when (wall clock seconds, 0 for never). `warm`: the processes that models are forked
+    from, which have made `imports`.
+    """
 
     kernel: int
     models: int
@@ -48,8 +53,9 @@ class MemoryUse(NamedTuple):
 
 
 class IdleMemory:
-    """`processes` gives the stubs of all models, `warm` what they are forked from. `look` is for whoever notices that
-    there is nothing to do."""
+    """Gives memory back. `processes` gives the stubs of all models, `warm` the processes they are forked from. Whoever
+    notices that there is nothing to do calls `look`.
+    """
 
     def __init__(
         self, processes: Callable[[], Iterable[ModelProcess]], warm: Callable[[], WarmMemory | None] = lambda: None
@@ -62,13 +68,13 @@ class IdleMemory:
         self._last = (0, 0.0)
 
     def look(self) -> None:
-        """Returns at once; what is to be done runs on a thread of its own."""
+        """Returns at once; the work is done on a thread of its own."""
         stubs = list(self._processes())
         if any(self._has_grown(pid) for pid in (os.getpid(), *(stub.pid for stub in stubs))):
             threading.Thread(target=self.give_back, args=(stubs,), name="idle memory", daemon=True).start()
 
     def give_back(self, stubs: Iterable[ModelProcess]) -> None:
-        """Blocking; nothing if another thread does it already."""
+        """Gives memory back and blocks meanwhile; does nothing if another thread does it already."""
         if not self._lock.acquire(False):
             return
         try:
@@ -90,7 +96,7 @@ class IdleMemory:
         return resident(pid) - self._settled.get(pid, 0) >= _WORTH
 
     def use(self) -> MemoryUse:
-        """Reads /proc; takes milliseconds."""
+        """Returns the memory in use now, read from /proc, which takes milliseconds."""
         pids = [stub.pid for stub in self._processes()]
         models = sum(map(_share, pids))
         warm = self._warm() or WarmMemory(0, 0, {})
@@ -99,7 +105,7 @@ class IdleMemory:
 
 
 def resident(pid: int) -> int:
-    """Bytes in memory, whoever else uses them; 0 for a process that has ended."""
+    """Returns the bytes in memory of a process, whoever else uses them; 0 for a process that has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
     except OSError:
@@ -107,7 +113,7 @@ def resident(pid: int) -> int:
 
 
 def _share(pid: int) -> int:
-    """The same, of shared pages its share only."""
+    """Returns the bytes in memory of a process, counting only its share of shared pages."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:  # ended, another user's, or an old kernel

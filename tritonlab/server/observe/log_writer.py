@@ -1,4 +1,6 @@
-"""Writes a server's log as Triton does: one line per record, to stderr or to a file (rules 1.13.2, 5.14.3)."""
+"""This module writes a server's log as Triton does: one line per record, to stderr or to a file (rules
+1.13.2, 5.14.3).
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,13 @@ _STATES = {
 
 
 class LogWriter(Instrument):
-    """Add it to a server's instruments. What models print goes to `stdout` and `stderr` as it is; records go to
-    `stderr`, or to the settings' `log_file`, if the settings show their level. A file that cannot be opened is an
-    error line, and `stderr` takes its place.
+    """Writes the log once it is added to a server's instruments. What models print goes to `stdout` and `stderr` as it
+    is; records go to `stderr`, or to the settings' `log_file`, if the settings show their level. A file that cannot be
+    opened is an error line, and `stderr` takes its place.
     """
 
     def __init__(self, settings: LogSettings, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
-        """`stdout`, `stderr`: this process's own if left out."""
+        """Writes to this process's own `stdout` and `stderr` if they are left out."""
         self._settings = settings
         self._stdout = stdout or sys.stdout
         self._stderr = stderr or sys.stderr
@@ -59,7 +61,9 @@ class LogWriter(Instrument):
             self.write("INFO", _STATES[state].format(model=model, version=version))
 
     def write(self, level: str, text: str, place: str = _OWN, time_ns: int | None = None) -> None:
-        """One record, if the settings show its level. `place` is `file:line`, `time_ns` wall-clock nanoseconds."""
+        """Writes one record, if the settings show its level. `place` is `file:line`, `time_ns` wall-clock
+        nanoseconds.
+        """
         setting = self._settings.setting
         if setting.shows(level):
             start = record_prefix(setting.log_format, level, time.time_ns() if time_ns is None else time_ns)
@@ -68,7 +72,7 @@ class LogWriter(Instrument):
             )
 
     def write_table(self, text: str) -> None:
-        """Lines of a start-up table: INFO, without prefixes, as Triton prints its own."""
+        """Writes lines of a start-up table as INFO, without prefixes, as Triton prints its own."""
         if self._settings.setting.shows("INFO"):
             self._put(self._file or self._stderr, text)
 
@@ -86,7 +90,7 @@ class LogWriter(Instrument):
 
 
 def record_prefix(log_format: str, level: str, time_ns: int) -> str:
-    """What stands before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
+    """Returns what stands before the process id, in UTC: `I1121 02:57:16.955856`, or `2026-11-21T02:57:16Z I`."""
     moment = time.gmtime(time_ns // 1_000_000_000)
     letter = _LETTERS[level]
     if log_format == "ISO8601":

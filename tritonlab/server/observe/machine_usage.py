@@ -1,7 +1,7 @@
-"""Reads what the machine is doing, for the metrics: /proc, and the GPUs through NVML where there is one.
+"""This module reads what the machine is doing, for the metrics: /proc, and the GPUs through NVML where there is one.
 
-No thread: whoever asks for the metrics reads, at most once per interval, and gets the numbers of the last reading until
-then. Triton reads by a thread of its own all the time.
+There is no thread: whoever asks for the metrics reads, at most once per interval, and gets the numbers of the last
+reading until then. Triton reads by a thread of its own all the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ...core.server_metrics import CpuUsage, GpuUsage
 
 
 class MachineUsage:
-    """Any thread may call any method. `clock()` is monotonic nanoseconds, `proc` where /proc is."""
+    """Reads the machine's usage; any thread may call any method. `clock()` is monotonic nanoseconds, `proc` the
+    directory of /proc.
+    """
 
     def __init__(self, interval_ms: float, clock: Callable[[], int], proc: Path = Path("/proc")) -> None:
         self._interval = int(interval_ms * 1e6)
@@ -40,7 +42,7 @@ class MachineUsage:
             return self._cpu, self._gpus
 
     def _cpu_ticks(self) -> tuple[int, int]:
-        """Busy ticks and all ticks of all CPUs since the machine started; zeros where there is no /proc."""
+        """Returns busy ticks and all ticks of all CPUs since the machine started; zeros where there is no /proc."""
         try:
             first = (self._proc / "stat").read_text().partition("\n")[0]
         except OSError:
@@ -50,7 +52,7 @@ class MachineUsage:
         return sum(ticks) - idle, sum(ticks)
 
     def _memory(self) -> tuple[int, int]:
-        """Bytes in all and in use."""
+        """Returns the bytes of memory that the machine has, and those in use."""
         try:
             lines = (self._proc / "meminfo").read_text().splitlines()
         except OSError:
@@ -69,7 +71,7 @@ class _Memory(ctypes.Structure):
 
 
 class Nvml:
-    """The driver's management library; `load` gives None where there is no driver or no GPU."""
+    """Reads the GPUs through the driver's management library; `load` gives None where there is no driver or no GPU."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -127,7 +129,7 @@ class Nvml:
         return None if failed else value.value / 1000
 
     def _energy(self, device: ctypes.c_void_p) -> float | None:
-        """Joules since the driver was loaded."""
+        """Returns the joules used since the driver was loaded."""
         value = ctypes.c_ulonglong()
         failed = self._library.nvmlDeviceGetTotalEnergyConsumption(device, ctypes.byref(value)) != 0
         return None if failed else value.value / 1000

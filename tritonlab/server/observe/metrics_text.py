@@ -54,17 +54,19 @@ class ServerMetrics:
         self._machine: MachineUsage | None = None
 
     def stats(self) -> InferStats:
-        """The counters of a new version."""
+        """Returns the counters of a new version."""
         if self._config.summary_latencies:
             return LatencyStats(self._config.summary_quantiles, self._clock.now)
         return InferStats()
 
     def first_response(self, config: ModelConfig) -> Histogram | None:
-        """The histogram of a new version with that configuration."""
+        """Returns the histogram of a new version with that configuration."""
         return Histogram(first_response_buckets(config)) if self._config.histogram_latencies else None
 
     def text(self, versions: Iterable[ModelVersion], cache: Mapping[str, float] | None = None) -> str:
-        """`cache`: the numbers of the local response cache, if there is one (`core.server_metrics.cache_families`)."""
+        """Returns the text of /metrics. `cache`: the numbers of the local response cache, if there is one
+        (`core.server_metrics.cache_families`).
+        """
         cpu, gpus = self._usage()
         models = [
             ModelMetrics(
@@ -97,8 +99,9 @@ class ServerMetrics:
 
 
 def _gpu_uuid(version: ModelVersion, gpus: Sequence[GpuUsage]) -> str:
-    """Of the GPU that the instances are on. Triton counts for each GPU apart; here a version has one set of counters,
-    so one with instances on several GPUs gets no label."""
+    """Returns the UUID of the GPU that the instances are on. Triton counts for each GPU apart; here a version has one
+    set of counters, so one with instances on several GPUs gets no label.
+    """
     devices = {instance.plan.device_id if instance.plan.kind == "GPU" else -1 for instance in version.instances}
     device = devices.pop() if len(devices) == 1 else -1
     return gpus[device].uuid if 0 <= device < len(gpus) else ""

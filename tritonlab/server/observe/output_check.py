@@ -1,8 +1,8 @@
-"""Warns of what Triton lets pass without a word (rule 3.4): outputs that are not what the config says, and responses
-that have none.
+"""This module warns of outputs that Triton passes on without a word (rule 3.4): those that differ from the config, and
+responses that have none.
 
 It looks at the first responses of each model version and then takes itself off, so that later ones cost nothing. The
-stub itself says when it drops an output that the config does not have: nobody else sees it.
+stub itself says when it drops an output that the config does not have, because nobody else sees it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ ENOUGH = 32
 
 
 class OutputCheck(Instrument):
-    """Has the first responses of each version that becomes READY looked at. What is found goes once into the log, as a
-    warning that begins with UNCHECKED."""
+    """Checks the first responses of each version that becomes READY. What it finds goes once into the log, as a warning
+    that begins with UNCHECKED.
+    """
 
     def __init__(self, instruments: Instruments, find: Callable[[str, int], ModelVersion], log: LogBook) -> None:
         self._instruments = instruments
@@ -84,7 +85,7 @@ class _Look(Instrument):
 
 
 class VersionCheck:
-    """What the config of one version promises, and what of it has been found broken."""
+    """Holds what the config of one version promises, and which promises have been found broken."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._outputs = {output.name: output for output in config.output}
@@ -95,7 +96,7 @@ class VersionCheck:
         self.seen = 0
 
     def warnings(self, request: InferenceRequest, response: InferenceResponse) -> Iterator[str]:
-        """What is wrong with this response and was not said before."""
+        """Returns what is wrong with this response and was not said before."""
         self.seen += 1
         for (name, kind), text in self._differences(request, response):
             if (name, kind) not in self._said:

@@ -1,4 +1,6 @@
-"""The requests a server has not answered yet: where they are, how long, who made them and what they wait for."""
+"""This module finds the requests that a server has not answered yet: where they are, how long, who made them and what
+they wait for.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ from ..models.model_lifecycle import ModelVersion
 
 @dataclass(frozen=True, slots=True)
 class HeldRequest:
-    """One request in flight. `instance` None: it waits in the queue of `version`, or for the steps of an ensemble.
-    `caller`: the instance whose model made it (BLS); None for a client's. Times are nanoseconds: since it came, and
-    since something happened to it last.
+    """Describes one request in flight.
+
+    If `instance` is None, it waits in the queue of `version`, or for the steps of an ensemble. `caller`: the instance
+    whose model made it (BLS); None for a client's. Times are nanoseconds: since it came, and since something happened
+    to it last.
     """
 
     request: InferenceRequest
@@ -29,12 +33,14 @@ class HeldRequest:
 
     @property
     def steps(self) -> bool:
-        """Whether it is an ensemble's: its steps are requests of their own."""
+        """Tells whether it is an ensemble's request, whose steps are requests of their own."""
         return isinstance(self.version.scheduler, EnsembleScheduler)
 
     @property
     def state(self) -> str:
-        """`pending` in a queue, `executing`, or `open`: its `execute` call has returned and left it to its sender."""
+        """Returns `pending` in a queue, `executing`, or `open`: its `execute` call has returned and left it to its
+        sender.
+        """
         if self.instance is None:
             return "executing" if self.steps else "pending"
         return "executing" if self.instance.executes(self.request) else "open"
@@ -57,7 +63,7 @@ class HeldRequest:
 
 
 def survey(versions: Iterable[ModelVersion], calls: Sequence[BlsCall], now: int) -> list[HeldRequest]:
-    """All requests in flight, oldest first. `calls`: the BLS calls that are not answered."""
+    """Returns all requests in flight, oldest first. `calls`: the BLS calls that are not answered."""
     callers = {id(call.request): call.caller for call in calls}
     found: dict[int, HeldRequest] = {}
     for version in versions:

@@ -1,7 +1,7 @@
-"""Traces clients' requests by the trace settings, into Triton's trace file (rule 5.14.4).
+"""This module traces clients' requests by the trace settings, into Triton's trace file (rule 5.14.4).
 
-Nothing is added to the way of a request while nothing is traced: the server looks at requests, and this listens to its
-hooks, only while the settings let some of them be traced.
+A request takes no step more while nothing is traced: the server looks at requests, and the tracer listens to its hooks,
+only while the settings let some of them be traced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEPT = 1 << 20
 
 
 class Reception:
-    """What a frontend knows of a request, before there is one and after its answer.
+    """Holds what a frontend knows of a request, before there is one and after its answer.
 
     `context`: what the client's own trace is continued by in mode opentelemetry, as JSON text of its headers.
     """
@@ -37,31 +37,31 @@ class Reception:
         self._early: list[tuple[str, int]] = []
 
     def stamp(self, name: str, ns: int) -> None:
-        """Something happened: `HTTP_RECV_END`."""
+        """Notes when something happened, such as `HTTP_RECV_END`. `ns`: nanoseconds."""
         if self.trace is not None:
             self.trace.stamp(name, ns)
         else:
             self._early.append((name, ns))
 
     def begin(self, trace: Trace) -> None:
-        """The request is traced; its trace waits for `end`."""
+        """Notes that the request is traced; its trace waits for `end`."""
         self.trace = trace
         trace.hold()
         for name, ns in self._early:
             trace.stamp(name, ns)
 
     def end(self) -> None:
-        """The answer went out, or never will."""
+        """Ends the trace, because the answer went out, or never will."""
         if self.trace is not None:
             self.trace.release()
 
 
-#: Of the request that a frontend makes in this context; asked for only while requests are traced.
+#: The reception of the request that a frontend makes in this context; read only while requests are traced.
 RECEPTION: ContextVar[Reception | None] = ContextVar("RECEPTION", default=None)
 
 
 class Tracer(Instrument):
-    """Any thread may call any method; hooks come on the server's threads."""
+    """Traces requests. Any thread may call any method; hooks come on the server's threads."""
 
     def __init__(self, settings: TraceSettings, instruments: Instruments, say: Callable[[str, str], None]) -> None:
         """`say(level, text)` writes to the server's log."""
@@ -83,7 +83,7 @@ class Tracer(Instrument):
         self._files: dict[str, TraceFile] = {}
 
     def refresh(self) -> None:
-        """Called after a change of the settings: finds out whether clients' requests must be looked at from now on."""
+        """Finds out whether clients' requests must be looked at from now on; called after a change of the settings."""
         with self._refreshing:
             active = self._settings.active()
             with self._lock:
@@ -101,7 +101,9 @@ class Tracer(Instrument):
                 )
 
     def _listen(self, active: bool) -> None:
-        """With the lock: hooks are heard while requests may be traced, and until the last that are have ended."""
+        """Listens to hooks while requests may be traced, and until the last traced ones have ended. The caller holds
+        the lock.
+        """
         wanted = active or bool(self._trees)
         if wanted != self._listening:
             self._listening = wanted
@@ -126,11 +128,13 @@ class Tracer(Instrument):
         return request.trace
 
     def forget(self, trace: Trace) -> None:
-        """The request was refused: nothing is written, as by Triton."""
+        """Drops the trace of a request that was refused, as Triton does: nothing is written."""
         self._drop(trace.tree)
 
     def adopt(self, request: InferenceRequest, parent: int) -> None:
-        """Traces a request that a model made with the trace of one of its own; ignored if that has ended."""
+        """Traces a request that a model made with the trace of one of its own; it is ignored if that trace
+        has ended.
+        """
         with self._lock:
             trace = self._live.get(parent)
         if trace is not None:
@@ -206,7 +210,7 @@ class Tracer(Instrument):
             self._say("ERROR", f"the trace file cannot be written: {error}")
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the traces that are left."""
         with self._lock:
             files = list(self._files.values())
         for file in files:
@@ -214,7 +218,9 @@ class Tracer(Instrument):
 
 
 class TraceFile:
-    """A JSON array of entries: in one file, or, with a log frequency, in numbered files of that many traces each."""
+    """Writes a JSON array of entries: in one file, or, with a log frequency, in numbered files of that many traces
+    each.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -225,7 +231,7 @@ class TraceFile:
         self._begun = False
 
     def add(self, text: str, frequency: int) -> None:
-        """One trace, as JSON objects with commas between them."""
+        """Writes one trace, as JSON objects with commas between them."""
         with self._lock:
             self._waiting.append(text)
             self._frequency = frequency
@@ -257,7 +263,7 @@ def _text(entry: object) -> str:
 
 
 def _continued(context: str | None) -> str:
-    """The headers of a span of its own in the trace of `context`, or in a new one (W3C Trace Context)."""
+    """Returns the headers of a new span in the trace of `context`, or in a new trace (W3C Trace Context)."""
     try:
         trace_id = str(json.loads(context or "{}")["traceparent"]).split("-")[1]
     except (ValueError, KeyError, IndexError, TypeError):

@@ -32,7 +32,7 @@ Survey = Callable[[], list[HeldRequest]]
 
 
 class Watchdog:
-    """Looks after `seconds` without a sign of life (0: never).
+    """Looks for requests that have waited `seconds` without a sign of life (0: never).
 
     `survey` gives the requests in flight, `calls` the BLS calls that are not answered. `warn(held, text)` gets each
     report with the first of its requests, on a thread of its own. `on_quiet` is called on the timer's thread, some
@@ -61,12 +61,14 @@ class Watchdog:
         self._reported: set[int] = set()  # serials, of requests in flight
 
     def arm(self) -> None:
-        """A request came while nothing was in flight. Called by its thread; more than one look does no harm."""
+        """Arms the timer, because a request came while nothing was in flight. The request's thread calls it; more than
+        one look does no harm.
+        """
         self.armed = True
         self._timer.call_at(self._clock.now() + min(self._limit, _QUIET), self._look)
 
     def _look(self) -> None:
-        """On the timer's thread."""
+        """Looks at the requests in flight, on the timer's thread."""
         self.armed = False  # first: a request that comes from here on arms it again
         held = self._survey()
         now = self._clock.now()
@@ -86,7 +88,7 @@ class Watchdog:
             self._on_quiet()
 
     def _pause(self, held: Sequence[HeldRequest]) -> int:
-        """Until the next one of them could be overdue."""
+        """Returns the nanoseconds until the next one of them could be overdue."""
         left = [self._limit - one.waited for one in held if one.request.serial not in self._reported]
         return min(max(min(left, default=self._limit), self._limit // _SHARE), _QUIET)
 
@@ -103,7 +105,9 @@ class Watchdog:
             self._warn(group[0], "\n".join([*_heads(group), *way.lines, *(_stacks(i, _STACK_SECONDS) for i in fresh)]))
 
     def explain(self, request: InferenceRequest, seconds: float) -> str:
-        """What one request waits for now; empty if it is not in flight. `seconds`: what each stub has to answer."""
+        """Returns what one request waits for now; empty if it is not in flight. `seconds`: how long each stub has to
+        answer.
+        """
         held = self._survey()
         group = [one for one in held if one.request is request]
         if not group:
@@ -133,7 +137,9 @@ def _whereabouts(one: HeldRequest) -> str:
 
 
 class Way:
-    """What a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the way."""
+    """Tells what a model's requests wait for, directly or through BLS calls: in sentences, and the instances on the
+    way.
+    """
 
     def __init__(self, group: Sequence[HeldRequest], held: Sequence[HeldRequest], calls: Sequence[BlsCall]) -> None:
         self.lines: list[str] = []
@@ -149,7 +155,7 @@ class Way:
             self._follow_steps(one, [])
 
     def _busy(self, model: str, instances: Sequence[ModelInstance]) -> None:
-        """What the instances that could take a queued request do instead."""
+        """Adds what the instances that could take a queued request do instead."""
         for instance in instances:
             others = [one for one in self._held.values() if one.instance is instance and one.state == "executing"]
             what = ", ".join(f"request {one.request.serial}" for one in others)
@@ -158,7 +164,7 @@ class Way:
             self._follow(instance, [])
 
     def _follow(self, instance: ModelInstance, way: list[ModelInstance]) -> None:
-        """Adds what the instance waits for, and so on."""
+        """Adds what the instance waits for, then what that waits for, and so on."""
         if instance in way:
             names = [on_way.plan.source.model for on_way in [*way[way.index(instance) :], instance]]
             self.lines.append(f"  They may wait for one another: {' -> '.join(names)}.")
@@ -187,7 +193,7 @@ class Way:
             self._follow(instance, way)
 
     def _follow_steps(self, one: HeldRequest, way: list[ModelInstance]) -> None:
-        """The requests an ensemble has made of its steps' models for this one."""
+        """Adds the requests that an ensemble has made of its steps' models for this one, and what they wait for."""
         for step in self._held.values():
             if isinstance(step.request, StepRequest) and step.request.parent is one.request:
                 self.lines.append(
@@ -204,7 +210,7 @@ def _place(one: HeldRequest) -> str:
 
 
 def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
-    """Those that have requests of the group, each once."""
+    """Returns the instances that have requests of the group, each once."""
     return list({id(one.instance): one.instance for one in group if one.instance is not None}.values())
 
 
