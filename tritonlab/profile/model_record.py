@@ -19,7 +19,7 @@ from .ring import Ring
 #: How many rows of each table are kept, and how many of what is kept as Python objects.
 EVENTS = 100_000
 MARKS = 1_000
-#: How many different words of each kind are kept: shapes and instances that are different each time must not fill the memory.
+#: How many different words of each kind are kept: shapes and instances that always differ must not fill the memory.
 _WORDS = 10_000
 
 #: A row is one execution. `first`: its first row in REQUESTS, which has its `count` requests one after the other.

@@ -9,7 +9,7 @@ from ..core.status import InvalidArgumentError
 SERVER_NAME = "triton"
 #: The release whose newest behaviour the rule book describes (rule 0.1).
 SERVER_VERSION = "2.73.0"
-#: Rule 6.2, in Triton's order.
+#: The server's extensions (rule 6.2), in Triton's order.
 EXTENSIONS = (
     "classification",
     "sequence",

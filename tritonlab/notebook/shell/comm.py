@@ -21,7 +21,7 @@ from ..views.model_states import ModelStates
 from .comm_calls import CALLS, JsonAnswer
 from .comm_models import CellStates
 
-#: Changes when a message means something else than before; a window of another number says so and asks nothing.
+#: Changes when the meaning of a message does; a window with another number says so and asks nothing.
 PROTOCOL = 1
 TARGET = "tritonlab"
 

@@ -15,7 +15,7 @@ from ...export.repository import absolute, export, plan_export
 from ..authoring.workspace import Workspace
 from .comm_overview import logs, overview
 
-#: What JSON can say.
+#: A value that JSON can hold.
 JsonAnswer = Any
 
 #: Where paths of the notebook's server begin, seen from the kernel: the notebook's directory, if nobody moved since.

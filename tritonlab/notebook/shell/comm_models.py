@@ -11,11 +11,11 @@ from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 from ..views.model_facts import current_facts
 
-#: What will not last, so that it is looked at again.
+#: States that will not last, so that they are looked at again.
 _MOVING = ("LOADING", "UNLOADING", "NOT READY")
 
 
-#: What Python adds to a SyntaxError's text: a place in the file, where the cell's line is told.
+#: The place in the file that Python adds to a SyntaxError's text; the cell's line is told instead.
 _PLACE = re.compile(r" \(\S+, line \d+\)$")
 
 

@@ -15,7 +15,7 @@ from ..views.draining import draining_text
 from ..views.model_facts import current_facts
 from ..views.status_table import memory_text
 
-#: Requests in flight that are told one by one, oldest first, and lines of the log, the last ones.
+#: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
 _REQUESTS = 50
 _LINES = 300
 LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
@@ -62,7 +62,7 @@ def _model(workspace: Workspace, name: str) -> dict[str, Any]:
             for instance in model.instances()
         ]
     except TritonError:
-        pass  # it does not serve
+        pass  # the model does not serve
     return told
 
 

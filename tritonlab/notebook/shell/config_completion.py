@@ -64,7 +64,7 @@ def _innermost(text: str) -> _Message:
             stack.append(stack[-1].opened())
         elif token in "}>" and len(stack) > 1:
             stack.pop()
-            stack[-1].field *= stack[-1].listed  # of a list, more may follow
+            stack[-1].field *= stack[-1].listed  # in a list, more values may follow
         elif not token.startswith("#"):
             stack[-1].read(token)
     return stack[-1]

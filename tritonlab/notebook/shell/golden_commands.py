@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...server.api.model import Model
 
 _USAGE = "%triton golden add NAME INPUT0=expression, … | check [NAME] | update [NAME]"
-#: Seconds that the replay after a load may take from the author.
+#: Seconds that the replay after a load may keep the author waiting.
 _PATIENCE = 10.0
 
 

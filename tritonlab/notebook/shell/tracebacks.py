@@ -65,7 +65,7 @@ class Tracebacks:
             if error.reason and error.reason != error.message:
                 lines += ["", error.reason]
             lines += _printed(error)
-        # what a step was given is no client's: it could not send anything else
+        # no client sent what a step was given, so advice to send something else would not help
         if not isinstance(error, EnsembleError) and (advice := self._hint(str(error))):
             lines += ["", advice]
         return lines

@@ -11,7 +11,7 @@ from .model_facts import ModelFacts, StepFacts, TensorFacts, duration_text
 
 _SHOWN_LOG_LINES = 200
 _OPEN_LOG_LINES = 3
-#: With the rest of a card that makes 40 lines at most, which programs read whole.
+#: With the rest of a card this makes 40 lines at most, which programs read whole.
 _TEXT_LOG_LINES = 20
 
 

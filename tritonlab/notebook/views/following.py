@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 _FRAME_SECONDS = 1 / 20
-#: Seconds without an end from which on the stacks are shown, and after how many they are asked for again.
+#: Seconds after which the stacks are shown, and seconds after which they are asked for again.
 STUCK_SECONDS = 5
 _AGAIN_SECONDS = 2
 

@@ -37,5 +37,5 @@ def _write(field: Any, text: str) -> None:
     if isinstance(field.value, str):
         field.value = text
         return
-    with suppress(ValueError):  # else it keeps its number, as it does when it is left
+    with suppress(ValueError):  # a text that is no number leaves the field its number, as leaving the field does
         field.value = int(text)

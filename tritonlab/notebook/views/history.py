@@ -9,10 +9,10 @@ from typing import Any
 from ...clients.outcome import Outcome
 from .model_facts import duration_text
 
-#: Requests that are kept, and bytes of the tensors of one: a larger one is not.
+#: How many requests are kept, and the most bytes that the tensors of one may have.
 MOST = 20
 MOST_BYTES = 16_000_000
-#: Of the choice that is none; None itself would leave the field blank.
+#: The value of the choice of no request; None itself would leave the field blank.
 _NONE = -1
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
-#: What people write for what Python spells otherwise, in lower case.
+#: What people write, in lower case, for values that Python spells otherwise.
 _NAMES = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "infinity": math.inf}
 
 

@@ -18,7 +18,7 @@ from ...core.scratch_directory import ScratchDirectory
 from ...core.status import AlreadyExistsError, Code, InternalError, InvalidArgumentError, ModelLoadError
 
 CONFIG_FILE = "config.pbtxt"
-#: Where a model has configurations of other names (rule 5.1.7).
+#: The directory for configurations of other names (rule 5.1.7).
 CONFIGS = "configs"
 #: What Python leaves behind while a model runs is no change of the model (server issue 7489: Triton reloads for it).
 _IGNORED = ("__pycache__",)
@@ -45,9 +45,9 @@ class ModelFiles:
     override: str | None = None
     #: the directory made for file overrides; it is removed when the last version that uses it is gone
     temporary: ScratchDirectory | None = None
-    #: the file that says the configuration, whether it is there or not
+    #: the path of the configuration file, whether it is there or not
     config_file: str = CONFIG_FILE
-    #: the repository it is from, where models of one name are told apart by it
+    #: the repository that the model is from, if that tells models of one name apart
     namespace: str = ""
 
     @property

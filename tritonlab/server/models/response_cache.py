@@ -161,7 +161,7 @@ class CachedModel:
         refuses it.
         """
         if any(tensor.memory_type for tensor in request.inputs.values()):
-            self._execute(request)  # of inputs in GPU memory Triton makes no key either
+            self._execute(request)  # Triton makes no key of inputs in GPU memory either
             return
         started = self._clock.now()
         key = request_key(request)
@@ -196,7 +196,7 @@ class CachedModel:
                 self._warn(f"Failed to insert a response into response cache: {error.message}")
         took = self._clock.now() - started
         self._cache.took(insertion_ns=took)
-        if new:  # of equal requests that execute at a time only the first is a miss: measured
+        if new:  # only the first of equal requests that execute at a time is a miss (measured)
             self._stats.record_cache_miss(lookup_ns + took)
 
     def close(self) -> None:

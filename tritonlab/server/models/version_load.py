@@ -96,7 +96,7 @@ class VersionLoad:
     def __init__(
         self, files: ModelFiles, version: int, services: LoadServices, stats: InferStats, warn: Callable[[str], None]
     ) -> None:
-        #: none of an ensemble, and of any other before they start
+        #: None for an ensemble, and for other models before the instances start
         self.instances: ServingInstances | None = None
         self._files = files
         self._version = version

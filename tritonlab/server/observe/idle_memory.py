@@ -17,9 +17,9 @@ from typing import NamedTuple, Protocol
 from ...ipc.zygotes import WarmMemory
 from ...stub._pb_stub.wire.shm_manager import trim_heap
 
-#: Bytes that a process has to have grown by before it is worth asking it again.
+#: Bytes by which a process must have grown before it is asked again.
 _WORTH = 16 << 20
-#: Seconds that a stub has to answer. One that is busy by itself gives back later, when it comes to it.
+#: Seconds that a stub has to answer. A stub that is busy by itself gives back later.
 _PATIENCE = 1.0
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

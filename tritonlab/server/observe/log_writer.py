@@ -18,9 +18,9 @@ from ...ipc.stub_log import LogRecord
 
 #: Verbose records carry the letter of INFO (measured).
 _LETTERS = {"INFO": "I", "WARNING": "W", "ERROR": "E", "VERBOSE": "I"}
-#: Where the server says something itself: it has no C++ line to name.
+#: The place of what the server says itself, because it has no C++ line to name.
 _OWN = "tritonlab:0"
-#: What a change of a model version's state says, by state; the reason tells an unload from a failure.
+#: The line for a change of a model version's state, by state; the reason tells an unload from a failure.
 _STATES = {
     "LOADING": "loading: {model}:{version}",
     "READY": "successfully loaded '{model}' version {version}",

@@ -23,7 +23,7 @@ from ...core.tensor import Tensor
 from ...ipc.stub_log import UNCHECKED, LogBook, LogRecord
 from ..models.model_lifecycle import ModelVersion
 
-#: Responses of a version that are looked at.
+#: How many responses of a version are looked at.
 ENOUGH = 32
 
 

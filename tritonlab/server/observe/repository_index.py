@@ -8,7 +8,7 @@ from ..models.loaded_model import LoadedModel
 from ..models.model_lifecycle import ModelState
 from ..models.model_repository_manager import ModelRepositoryManager
 
-#: What it says of a name that two repositories have (rule 5.11.10).
+#: What the index says of a name that two repositories have (rule 5.11.10).
 _NOT_UNIQUE = "model appears in two or more repositories"
 
 

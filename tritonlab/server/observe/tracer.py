@@ -21,7 +21,7 @@ from ...core.instrument import Instrument, Instruments
 from ...core.trace import Trace, TraceTree
 from ...core.trace_settings import TraceSettings
 
-#: Characters of a file without log frequency that wait in memory.
+#: The most characters that wait in memory for a file without log frequency.
 _KEPT = 1 << 20
 
 

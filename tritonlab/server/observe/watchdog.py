@@ -22,9 +22,10 @@ from .requests_in_flight import HeldRequest
 _SHARE = 20
 #: Nanoseconds between looks for the end of all work, and from one that finds it to `on_quiet`.
 _QUIET = 3_000_000_000
-#: Requests of one model that are named one by one in a report.
+#: How many requests of one model a report names one by one.
 _NAMED = 5
-#: Stubs whose stacks go into one report (each into one of those that come together), and seconds each has to answer.
+#: How many stubs' stacks go into one report (each into one of those that come together), and the seconds that each
+#: stub has to answer.
 _STUBS = 6
 _STACK_SECONDS = 2.0
 
