@@ -182,8 +182,7 @@ class SequenceBatchScheduler:
         self._do(work, now)
 
     def instance_away(self, instance: Instance) -> bool:
-        """Ends the sequences that had started at the instance: its stub died, and with it what the model knew of them.
-        Returns whether the instance was idle."""
+        """Ends the sequences that had started at an instance whose stub died. Returns whether it was idle."""
         with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
@@ -194,8 +193,7 @@ class SequenceBatchScheduler:
         return was_idle
 
     def instance_gone(self, instance: Instance, error: TritonError) -> None:
-        """Removes the instance's slots, and with the last instance the backlog; what waited there fails with
-        `error`."""
+        """Removes the instance's slots, and with the last one the backlog; requests there fail with `error`."""
         with self._deciding() as (work, now):
             host = self._hosts.of(instance)
             if host is None:
