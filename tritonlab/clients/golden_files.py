@@ -26,7 +26,7 @@ _FIELDS = ("request_id", "correlation_id", "flags", "priority", "timeout", "para
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """A case holds a request to a model and what the model has to answer: the outputs of each response, or an error."""
+    """Holds a request to a model and what the model has to answer: the outputs of each response, or an error."""
 
     model: str
     name: str

@@ -19,8 +19,9 @@ _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
 @dataclass(frozen=True)
 class NeededModels:
-    """Models that another one needs. `loaded` has each once, in the order they were found; `missing` has (who needs it,
-    its name) for each that the server does not serve."""
+    """Lists the models that another one needs. `loaded` has each once, in the order they were found; `missing` has (who
+    needs it, its name) for each that the server does not serve.
+    """
 
     loaded: tuple[Model, ...]
     missing: tuple[tuple[str, str], ...]

@@ -51,8 +51,9 @@ class MetricRecord:
         return found
 
     def since(self, rows: Mapping[Key, int]) -> dict[Key, tuple[int, int, bytes]]:
-        """Of each series the first row kept from that number on, the oldest kept, and the rows from there
-        (`Ring.since`)."""
+        """Returns for each series the first row that is kept from its number in `rows` on (0 if it has none there), the
+        oldest row that is kept, and the data of the rows from that first one (`Ring.since`).
+        """
         with self._lock:
             found = {}
             for key, ring in self._series.items():

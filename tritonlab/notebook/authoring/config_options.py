@@ -139,7 +139,9 @@ def _merge_parameters(merged: ModelConfig, part: ModelConfig, source: str) -> No
 
 
 def parse_tensor(spec: str) -> tuple[str, DataType, list[int], bool]:
-    """`NAME:FP32[-1,4]` -> (name, datatype, dims, optional). Raises OptionError that says what is wrong with `spec`."""
+    """Reads `NAME:FP32[-1,4]` as (name, datatype, dims, optional). Raises OptionError that says what is wrong with
+    `spec`.
+    """
     found = _TENSOR.match(spec.strip())
     if not found:
         raise OptionError(f"{spec!r} is not NAME:TYPE[DIMS], for example INPUT0:FP32[-1,4]")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """What a subcommand may use."""
+    """Holds what a subcommand may use."""
 
     shell: Any
     workspace: Workspace
@@ -63,7 +63,9 @@ def run(context: Context, line: str) -> Any:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One subcommand. `parser` reads its arguments; `run` does it and returns what the cell shows, or None."""
+    """Describes one subcommand. `parser` reads its arguments; `run` does it and returns what the cell
+    shows, or None.
+    """
 
     parser: Any
     run: Callable[[Context, argparse.Namespace], Any]
@@ -256,7 +258,7 @@ _PATIENCE = 1.0
 
 
 class Text:
-    """Text that a cell shows as it is."""
+    """Holds a text that a cell shows as it is."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -15,8 +15,9 @@ _WORD = re.compile(r"\w*\Z")
 
 @dataclass
 class _Message:
-    """An open message. `field` is the one whose value, or whose list in brackets, is expected next; "" where a name is
-    expected."""
+    """Stands for an open message. `field` is the one whose value, or whose list in brackets, is expected next; "" where
+    a name is expected.
+    """
 
     descriptor: Any
     field: str = ""

@@ -19,7 +19,7 @@ Places = Callable[[str], str]
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line as it is shown. `place` is where pb_utils.Logger was called, "Cell In[3], line 7"; else empty."""
+    """Holds one line as it is shown. `place` is where pb_utils.Logger was called, "Cell In[3], line 7"; else empty."""
 
     record: LogRecord
     place: str

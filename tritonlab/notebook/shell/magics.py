@@ -76,7 +76,7 @@ def config_arguments(magic: Any) -> Any:
 
 @magics_class
 class TritonMagics(Magics):
-    """`%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
+    """Has the magics `%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
 
     def __init__(self, shell: Any, workspace: Callable[[], Workspace], places: Places) -> None:
         """Makes the magics of a shell. `places` cites cells in a text."""

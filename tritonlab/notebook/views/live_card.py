@@ -1,4 +1,4 @@
-"""The card of a model with its buttons: it follows the model, and a button that fails says why in it.
+"""This module shows the card of a model with its buttons: it follows the model, and a button that fails says why in it.
 
 Buttons work while a cell runs, and have to: Stop is for a load that occupies the kernel's main thread. `ask`
 (`base.js`) reaches a subshell's thread there, which interrupts the main thread, if that waits for this load, or ends

@@ -64,7 +64,7 @@ class Tracer(Instrument):
     """Traces requests. Any thread may call any method; hooks come on the server's threads."""
 
     def __init__(self, settings: TraceSettings, instruments: Instruments, say: Callable[[str, str], None]) -> None:
-        """`say(level, text)` writes to the server's log."""
+        """Makes a tracer that listens to nothing yet. `say(level, text)` writes to the server's log."""
         self._settings = settings
         self._instruments = instruments
         self._say = say
