@@ -1,4 +1,4 @@
-"""A `BlockReader` makes the kernel's tensors from one block of a stub's region; small ones are copied."""
+"""A `BlockReader` makes tensors of one block of a stub's region. Small ones are copied."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from ..stub._pb_stub.wire.shm_manager import Lease
 from ..stub._pb_stub.wire.tensor_block import check_header
 from .stub_connection import StubConnection
 
-#: Outputs below this many bytes are copied, so that their block goes back at once; above, the caller gets a view
-#: that holds the block.
-#: A copy of 16 KB takes about as long as building the leased view.
+#: Outputs below this many bytes are copied, so that their block goes back at once; for larger ones the caller gets a
+#: view that holds the block. A copy of 16 KB takes about as long as building such a view.
 COPY_BELOW = 1 << 14
 
 _TYPES = {int(datatype): datatype for datatype in DataType}
@@ -33,7 +32,8 @@ class BlockReader:
         self._lease: Lease | None = None
 
     def tensors(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        """The tensors of these headers, by name. Raises WireError or ValueError for what no honest stub sends."""
+        """Returns the tensors that these headers describe, by name. Raises WireError or ValueError for invalid
+        headers."""
         found = {}
         for row in rows:
             check_header(row)
@@ -54,7 +54,7 @@ class BlockReader:
             if not all(type(dim) is int and dim >= 0 for dim in shape):
                 raise WireError(f"a tensor of shape {shape!r:.200}")
             return Tensor(DataType.BYTES, tuple(shape), np.ndarray((nbytes,), np.uint8, memory))
-        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory)  # raises for a shape that the bytes do not fill
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory)  # raises if the bytes do not fill the shape
         return Tensor(_TYPES[number], array.shape, array)
 
     def finish(self) -> None:

@@ -1,5 +1,5 @@
-"""A child process is started in a session of its own, signalled through a descriptor that stands for it and no other,
-and tells afterwards how it ended and how much memory it had."""
+"""A `ChildProcess` leads a session of its own and is signalled through a descriptor that can mean no other process.
+After its end it tells how it ended and how much memory it used."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .out_of_memory import own_peak, peak_memory
 
 
 class _Process(subprocess.Popen[bytes]):
-    """A process that also tells how much memory it had."""
+    """Is a process that also tells how much memory it used at most."""
 
     peak = 0
-    #: what the operating system says of it even if it used less: until its exec it was a copy of this process
+    #: bytes that the operating system reports at least: until its exec the child was a copy of this process
     _inherited = 0
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -27,7 +27,7 @@ class _Process(subprocess.Popen[bytes]):
         self._inherited = peak_memory()
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
-        # Popen's own, with wait4 for waitpid: nothing public gives the usage of one ended child
+        # This overrides Popen's method to call wait4: no public interface gives the usage of one ended child.
         try:
             pid, status, usage = os.wait4(self.pid, wait_flags)
         except ChildProcessError:
@@ -38,7 +38,7 @@ class _Process(subprocess.Popen[bytes]):
 
 
 class Process(Protocol):
-    """A process whose end somebody can wait for, as of `subprocess`."""
+    """Is a process whose end can be waited for, such as one of `subprocess`."""
 
     pid: int
     returncode: int | None
@@ -48,9 +48,9 @@ class Process(Protocol):
 
 
 class ChildProcess:
-    """A process that leads its own session, so that an interrupt of this process does not reach it.
+    """Is a process that leads its own session, so that an interrupt of this process does not reach it.
 
-    `exit_fd` becomes readable when it ends. Raises OSError if it cannot be watched; nothing of it is left then.
+    `exit_fd` becomes readable when it ends. Raises OSError if it cannot be watched; then the process is ended, too.
     """
 
     def __init__(self, process: Process) -> None:
@@ -73,7 +73,7 @@ class ChildProcess:
         stderr: int,
         inherited: Sequence[int],
     ) -> ChildProcess:
-        """Raises OSError if it cannot be started; nothing of it is left then."""
+        """Starts a process. Raises OSError if that fails; then nothing of it is left."""
         return ChildProcess(
             _Process(
                 command,
@@ -88,17 +88,17 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """The exit status, or minus the signal that ended it; None until somebody has waited for its end."""
+        """Returns the exit status, or minus the signal that ended it; None until `wait` or `kill` has seen its end."""
         return self._process.returncode
 
     @property
     def peak(self) -> int:
-        """Bytes that it had at most, once it has ended; 0 if unknown."""
+        """Returns how many bytes it used at most, once it has ended; 0 if unknown."""
         return self._process.peak
 
     def wait(self, seconds: float) -> bool:
-        """Waits until it has ended; False if it has not after so many seconds."""
-        ended = select.poll()  # Popen.wait(timeout) looks every 50 ms
+        """Waits until it has ended. Returns False if it has not after that many seconds."""
+        ended = select.poll()  # Popen.wait(timeout) would look only every 50 ms
         ended.register(self.exit_fd, select.POLLIN)
         if not ended.poll(seconds * 1000):
             return False
@@ -106,8 +106,8 @@ class ChildProcess:
         return True
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal to this process alone, not to what it forked; nothing if it has ended."""
-        with self._lock:  # until it is closed the descriptor is not another process's
+        """Sends a signal to this process alone, not to those it forked; does nothing if it has ended."""
+        with self._lock:  # while the lock is held the descriptor stays open, and so cannot become another process's
             if not self._closed:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(self.exit_fd, number)
@@ -117,7 +117,7 @@ class ChildProcess:
         self._signal_session(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends the whole session and waits for the process; what it forked and left behind goes, too."""
+        """Kills the whole session, with all that the process forked, and waits for the process."""
         self._signal_session(signal.SIGKILL)
         self._process.wait()
 
@@ -125,19 +125,19 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
             return
-        if self.returncode is None:  # it was forked just now, and leads no session yet
+        if self.returncode is None:  # it was forked just now and leads no session yet
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def exit_signal(self) -> str:
-        """The name of the signal that ended it; empty if none did."""
+        """Returns the name of the signal that ended it; empty if none did."""
         code = self.returncode
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name if code is not None and code < 0 else ""
         return f"signal {-(code or 0)}"
 
     def exit_reason(self) -> str:
-        """`signal SIGSEGV (Segmentation fault)` or `exit status 3`, once it has ended."""
+        """Returns how it ended, once it has: `signal SIGSEGV (Segmentation fault)` or `exit status 3`."""
         code = self.returncode
         if code is None:
             return "no exit yet"
@@ -149,7 +149,7 @@ class ChildProcess:
         return f"exit status {code}"
 
     def close(self) -> None:
-        """Closes the descriptor; the process has ended."""
+        """Closes the descriptor of the process, which has ended."""
         with self._lock:
             if not self._closed:
                 self._closed = True

@@ -1,5 +1,5 @@
-"""For moments this process inherits what its descendants' children leave behind (`man 2 prctl`, child subreaper): so it
-becomes the parent of what a zygote forks for it, and learns how that ends."""
+"""`inheriting` makes this process, for moments, the parent of its descendants' orphans (`man 2 prctl`, child
+subreaper). So it becomes the parent of the stubs that a zygote forks for it, and learns how they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _before = 0
 
 
 def _forget() -> None:
-    """In a forked child, which is no subreaper."""
+    """Resets the state in a forked child, which is no subreaper."""
     global _lock, _users
     _lock, _users = threading.Lock(), 0  # another thread may have held it
 
@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def can_inherit() -> bool:
-    """Whether this system has that; nothing is inherited yet."""
+    """Returns whether this system has child subreapers; nothing is inherited yet."""
     try:
         _is_subreaper()
     except (OSError, AttributeError):
@@ -40,7 +40,7 @@ def can_inherit() -> bool:
 
 @contextlib.contextmanager
 def inheriting() -> Iterator[None]:
-    """Children of descendants that end become children of this process. Raises OSError."""
+    """Makes orphaned children of descendants children of this process, within the `with` block. Raises OSError."""
     global _users, _before
     with _lock:
         if _users == 0:

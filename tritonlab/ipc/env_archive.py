@@ -1,6 +1,6 @@
-"""Unpacks an execution environment, a tar or tar.gz archive, and lets nothing of it out of its directory.
+"""`extract` unpacks an execution environment, a tar or tar.gz archive, and lets nothing of it out of its directory.
 
-All members are checked before the first is written. What is refused would, unpacked, write or reach somewhere else:
+All members are checked before the first is written. Refused is what would write or lead outside of the directory:
 absolute names, `..`, devices and pipes, names below a link of the archive, links that lead out. Only `bin/python…`
 may be a link to a file outside: that is how venv refers to the Python it was made with.
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 
 
 class ArchiveError(Exception):
-    """The archive cannot be read, or a member of it is refused."""
+    """Says that an archive cannot be read, or that a member of it is refused."""
 
 
 def extract(archive: Path, directory: Path) -> None:
-    """Unpacks `archive` into the empty `directory`. Raises ArchiveError; then something may lie in `directory`, but
-    only if the archive could not be read to its end."""
+    """Unpacks `archive` into the empty `directory`. Raises ArchiveError; if the archive could not be read to its end,
+    part of it may lie in `directory` then."""
     try:
         with _open(archive) as tar:
             _check_members(archive, tar.getmembers())
@@ -32,14 +32,14 @@ def extract(archive: Path, directory: Path) -> None:
 
 
 def _filter(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo:
-    """Python's own check (PEP 706), which looks at the directory as it really is. Whoever unpacks owns the files."""
+    """Applies Python's own check (PEP 706), which sees the directory as it is. The unpacking user owns the files."""
     checked = tarfile.tar_filter(member, directory)
-    # None: not applied; typeshed does not know
+    # None means that the archive's owner is not applied; typeshed does not know that
     return checked.replace(uid=None, gid=None, uname=None, gname=None, deep=False)  # type: ignore[arg-type]
 
 
 def _open(archive: Path) -> tarfile.TarFile:
-    """Plain tar and gzip only, as in Triton: an archive that works here must work there."""
+    """Opens plain tar and gzip only, as Triton does: an archive that works here must work there."""
     with archive.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     try:
@@ -67,7 +67,7 @@ def _check_members(archive: Path, members: list[tarfile.TarInfo]) -> None:
 
 
 def _problem(member: tarfile.TarInfo, name: str, links: set[str], files: set[str]) -> str:
-    """Why a member is refused; empty if it is not. `links` and `files` are those before it."""
+    """Returns why a member is refused; empty if it is not. `links` and `files` are those before it."""
     if member.name.startswith("/"):
         return "has an absolute path"
     if ".." in member.name.split("/"):

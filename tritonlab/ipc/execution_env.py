@@ -1,5 +1,5 @@
-"""Execution environments: the Python a model asks for with the parameter EXECUTION_ENV_PATH (section 2.10 of the rule
-book)."""
+"""`ExecutionEnvironments` finds the Python that a model asks for with the parameter EXECUTION_ENV_PATH (section 2.10 of
+the rule book)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
 
 
 class ExecutionEnvironments:
-    """Keeps the environments of one server. An archive is unpacked once for all models that name it, and again when it
-    has changed; then into another directory, because the version that still serves runs in the first.
+    """Keeps the environments of one server. An archive is unpacked once for all models that name it. If it changes it
+    is unpacked again into another directory, because models that still serve run in the first.
 
     Guarantees: `find` may be called from any thread; two models that name the same archive wait for one extraction.
-    What was unpacked goes with `close`, at the latest with the process.
+    `close`, or else the end of the process, removes the directories.
     """
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class ExecutionEnvironments:
     def find(
         self, path: str, model_directory: Path, say: Callable[[str, str], None] = lambda level, text: None
     ) -> Path | None:
-        """The directory of the environment at `path`, the value of the parameter; None if that is empty. Raises
-        InterpreterError with Triton's text where it has one (rule 2.10.3). `say` logs a text at a level."""
+        """Returns the directory of the environment at `path`, the parameter's value; None if that is empty. Raises
+        InterpreterError, with Triton's text where it has one (rule 2.10.3). `say(level, text)` logs a text."""
         named = path.replace(MODEL_DIRECTORY, str(model_directory))
         say("INFO", f"Using Python execution env {named}")
         if not path:
@@ -75,7 +75,7 @@ class ExecutionEnvironments:
             return directory
 
     def close(self) -> None:
-        """Removes what was unpacked; no model runs there any more."""
+        """Removes the unpacked environments; no model may run there any more."""
         with self._lock:
             self._unpacked.clear()
             base, self._base = self._base, None

@@ -1,10 +1,9 @@
-"""Which imports a model makes before it does anything else: those that a zygote may have made for it.
+"""`first_imports` finds the imports a model makes before it does anything else. A zygote may make these for it.
 
-What counts is read from the source, nothing is run: the statements of model.py, from the first one on, as long as they
-are imports or do nothing that another import could notice (definitions, constants, names). The first that may do
-something ends it, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`: what is
-imported after that is imported by the model itself, in a process that has not imported it. A file beside model.py that
-is imported is read in the same way.
+It reads the source and runs nothing. It takes the statements of model.py from the first one on, as long as they are
+imports or do nothing that another import could notice (definitions, constants, names). It ends at the first statement
+that may do something, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`; later
+imports are left to the model itself. A file beside model.py that is imported is read in the same way.
 """
 
 from __future__ import annotations
@@ -20,31 +19,33 @@ from pathlib import Path
 
 from ..stub._pb_stub.wire.message_bodies import ImportStep
 
-#: What every stub has.
+#: The modules that every stub has imported.
 _OURS = frozenset({"numpy", "triton_python_backend_utils", "c_python_backend_utils"})
-#: Calls and decorators that do nothing but make an object.
+#: Calls and decorators that only make an object.
 _HARMLESS = frozenset({"getLogger", "TypeVar", "ParamSpec", "namedtuple"})
 _DECORATORS = frozenset({"staticmethod", "classmethod", "property", "abstractmethod", "dataclass", "overload", "final"})
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Pow, ast.LShift, ast.BitOr)
 _NOT_FOUND = frozenset({"ImportError", "ModuleNotFoundError", "Exception"})
 #: Larger sources are not worth the time.
 _LARGEST = 1 << 20
-#: One file at a time: Python 3.11 counts how deep all threads are in their trees together, and raises SystemError.
+#: Lets one file be parsed at a time: Python 3.11 counts the depth of all threads' trees together, and then raises
+#: SystemError.
 _PARSING = threading.Lock()
 
 
 @dataclass
 class FirstImports:
-    """The imports, in their order, and what ended them: `model.py, line 3`, empty if they are all there are."""
+    """Holds the imports, in their order, and what ended them: `model.py, line 3`; empty if nothing did."""
 
     steps: list[ImportStep] = field(default_factory=list)
     ended_by: str = ""
-    #: the first import after that which would have been one of them, empty if there is none
+    #: the first import that only came too late to be one of them; empty if there is none
     missed: str = ""
 
 
 def first_imports(path: str, paths: Sequence[str]) -> FirstImports:
-    """Of the model in the file `path`, which finds modules of its own in `paths` and in the working directory."""
+    """Returns the first imports of the model in the file `path`. It finds its own modules in `paths` and in the working
+    directory."""
     reader = _Reader(["", *paths])
     package = Path(path).parent.name  # model.py is imported as `1.model`
     reader.read(path, package)
@@ -58,8 +59,8 @@ class _Reader:
         self._seen: set[str] = set()
 
     def read(self, path: str, package: str) -> bool:
-        """Adds the imports of a file; False if something in it ended them. `package`: where its relative imports
-        begin."""
+        """Adds the imports of a file. Returns False if something in it ended them. `package` is the one its relative
+        imports start from."""
         statements = _statements(path)
         if statements is None:
             self._end(path, None)
@@ -67,7 +68,7 @@ class _Reader:
         for statement in statements:
             if self._is_step(statement, package):
                 continue
-            if not self.found.ended_by:  # else in a file that it imports
+            if not self.found.ended_by:  # otherwise a file that it imports has ended them
                 self._end(path, statement)
             self.found.missed = self.found.missed or next(self._later_imports(statement, statements), "")
             return False
@@ -87,7 +88,7 @@ class _Reader:
     # -- statements
 
     def _is_step(self, node: ast.stmt, package: str, optional: bool = False) -> bool:
-        """Adds it if it is an import; False if it may do something."""
+        """Adds the statement if it is an import. Returns False if it may do something."""
         if isinstance(node, ast.Import):
             return all(self._add(alias.name, [], optional) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
@@ -103,7 +104,8 @@ class _Reader:
         return _does_nothing(node)
 
     def _is_guarded(self, node: ast.Try, package: str) -> bool:
-        """Imports that may fail, `try: import x except ImportError: x = None`."""
+        """Adds imports that may fail, `try: import x except ImportError: x = None`. Returns False for any other
+        `try`."""
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
             known = handler.type is None or all(_last_name(kind) in _NOT_FOUND for kind in kinds if kind is not None)
@@ -129,13 +131,13 @@ class _Reader:
 
     @staticmethod
     def _is_known(module: str) -> bool:
-        """Whether a stub has it, or Python brings it."""
+        """Returns whether a stub has imported the module, or Python has it built in."""
         return module in _OURS or module.partition(".")[0] in sys.stdlib_module_names
 
-    # -- files of the author's
+    # -- the author's own files
 
     def _own_file(self, name: str) -> str | None:
-        """The directory that has a module of that name."""
+        """Returns the directory that has a module of that name; None if there is none."""
         for directory in self._directories:
             base = os.path.join(directory, name)
             if os.path.isdir(base) or os.path.isfile(base + ".py"):
@@ -143,11 +145,11 @@ class _Reader:
         return None
 
     def _add_own(self, module: str, names: list[str]) -> bool:
-        """Reads what `import module` runs of the author's: packages from the outside in, and modules that are named."""
+        """Reads the author's files that `import module` runs: packages from the outside in, then the named modules."""
         root, *others = module.split(".")
         directory = self._own_file(root)
         assert directory is not None
-        if directory:  # else it is in the working directory, which comes before the installed ones
+        if directory:  # otherwise it is in the working directory, which precedes the installed modules
             self._append(ImportStep(root, (), False, True))
         base, package = os.path.join(directory, root), root
         for part in [*others, ""]:
@@ -172,7 +174,7 @@ class _Reader:
 
 
 def _statements(path: str) -> list[ast.stmt] | None:
-    """None for a file that cannot be read as Python: the stub says why."""
+    """Returns a file's statements; None if it cannot be read as Python, which the stub reports."""
     try:
         if os.path.getsize(path) > _LARGEST:
             return None
@@ -183,7 +185,7 @@ def _statements(path: str) -> list[ast.stmt] | None:
 
 
 def _does_nothing(node: ast.stmt) -> bool:
-    """Whether it only defines names."""
+    """Returns whether a statement only defines names."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         arguments = node.args
         defaults = [*arguments.defaults, *arguments.kw_defaults, node.returns]
@@ -212,7 +214,7 @@ def _is_name(node: ast.expr) -> bool:
 
 
 def _is_plain(node: ast.expr | None) -> bool:
-    """Whether to evaluate it does nothing but look names up."""
+    """Returns whether evaluating the expression only looks names up or makes plain objects."""
     if node is None or isinstance(node, (ast.Constant, ast.Name, ast.Lambda)):
         return True
     if isinstance(node, ast.Attribute):
@@ -233,7 +235,7 @@ def _is_plain(node: ast.expr | None) -> bool:
 
 
 def _last_name(node: ast.expr | None) -> str:
-    """`getLogger` of `logging.getLogger`."""
+    """Returns the last part of a dotted name: `getLogger` of `logging.getLogger`."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

@@ -1,8 +1,8 @@
-"""Links for the processes that a model forks, such as the workers of its `multiprocessing.Pool`.
+"""`ForkLinks` gives links to the processes that a model forks, such as the workers of its `multiprocessing.Pool`.
 
-A forked process has copies of the stub's socket and regions, and must not touch them. What it may use is one end of a
-socket of whole messages, which the stub was given for this: it sends one end of a new socket pair through it, and gets
-the descriptors of two regions back over the other. That is a link like the stub's, over which only calls come.
+A forked process has copies of the stub's socket and regions, and must not touch them. For this the stub was given one
+end of another socket, of whole messages. Through it the process sends one end of a new socket pair; over the other end
+it gets the descriptors of two regions. That makes a link like the stub's, over which only calls come.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 class ForkLinks:
-    """The kernel's end for one stub. `on_link` gets each new link before it is used, on the link reader's thread;
-    `on_end` hears of its end, on any thread."""
+    """Is the kernel's end for one stub. `on_link` is called with each new link before it is used, on the link reader's
+    thread; `on_end` is called at its end, on any thread."""
 
     def __init__(self, link_reader: LinkReader, size: int, growth: int, limit: int | None) -> None:
         self.on_link: Callable[[StubLink], None] = lambda link: None
         self.on_end: Callable[[StubLink], None] = lambda link: None
-        #: for the stub to inherit; closed by `start`
+        #: the end that the stub inherits; `start` closes it here
         self.theirs: socket.socket
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._link_reader = link_reader
@@ -40,20 +40,20 @@ class ForkLinks:
         self._closed = False
 
     def start(self) -> None:
-        """Begins to listen, now that the stub has its end. Raises OSError once the reader is closed."""
+        """Begins to listen, once the stub has its end. Raises OSError if the link reader is closed."""
         self.theirs.close()
         self._watch.start()
 
     @property
     def count(self) -> int:
-        """How many processes have a link."""
+        """Returns how many processes have a link."""
         return len(self._links)
 
     def _on_event(self, events: int) -> None:
         try:
             data, fds, _, _ = socket.recv_fds(self._ours, 64, 4, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
         except OSError:
-            return  # closed meanwhile
+            return  # it was closed meanwhile
         if not data:
             return  # the stub and all that it forked are gone
         try:
@@ -82,7 +82,7 @@ class ForkLinks:
         link.on_lost = lambda reason: self._on_lost(link)
         self.on_link(link)
         try:
-            # the first bytes it gets; it says nothing before
+            # These are the first bytes that the process gets; it sends nothing before.
             socket.send_fds(ours, [encode_body(ForkLink(size, growth, limit or 0))], [kernel_fd, stub_fd])
         except OSError:
             closed = True
@@ -90,7 +90,7 @@ class ForkLinks:
             self._bury(link)
 
     def _on_lost(self, link: StubLink) -> None:
-        # on a thread of its own: whoever noticed may be reading the link or sending on it
+        # This needs a thread of its own: the one that noticed may be reading the link or sending on it.
         threading.Thread(target=self._bury, args=(link,), name="end of fork", daemon=True).start()
 
     def _bury(self, link: StubLink) -> None:
@@ -104,18 +104,18 @@ class ForkLinks:
         self.on_end(link)
 
     def close(self) -> None:
-        """Ends all links; the stub has ended."""
+        """Ends all links, after the stub has ended."""
         with self._lock:
             self._closed = True
             links = list(self._links)
         self._watch.remove()
         self._ours.close()
-        self.theirs.close()  # where no stub was started
+        self.theirs.close()  # still open if no stub was started
         for link in links:
             self._bury(link)
 
     def forget(self) -> None:
-        """Called in a forked child of the kernel: drops the descriptors without a word to those who hold the other
+        """Drops the descriptors in a forked child of the kernel, without a message to the processes at the other
         ends."""
         self._ours.close()
         for link in self._links:

@@ -1,4 +1,4 @@
-"""An `Interpreter` is what a stub process is started with: a Python, and the environment it belongs to.
+"""An `Interpreter` is the Python that a stub process is started with, and the environment it belongs to.
 
 Triton's stub is compiled around one Python; ours is source that any Python from 3.8 on runs. So a model's own
 interpreter is the environment's `bin/python`, or an executable in the model directory that starts one
@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-#: What it runs.
+#: The script that the interpreter runs: the stub's entry point.
 STUB = Path(__file__).parent.parent / "stub" / "triton_python_backend_stub.py"
 
 #: Oldest Python that reads the stub's sources.
 OLDEST = (3, 8)
 _PROBE_SECONDS = 30.0
 
-#: Says what a stub needs to know, in words that every Python back to 2.7 reads.
+#: Prints what decides whether a stub can run; every Python back to 2.7 reads this program.
 _PROBE = """
 import sys
 sys.stdout.write("python %d.%d.%d\\n" % sys.version_info[:3])
@@ -30,20 +30,20 @@ sys.stdout.write("numpy %s\\n" % numpy.__version__)
 
 
 class InterpreterError(Exception):
-    """No stub can be started with an interpreter; the text says why and what to do."""
+    """Says why no stub can be started with an interpreter, and what to do."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """`executable` takes the arguments of a Python interpreter. `environment`: the directory of the execution
-    environment it runs in, empty for none."""
+    """Is a Python to start stubs with. `executable` takes the arguments of a Python interpreter. `environment` is the
+    directory of its execution environment; empty if there is none."""
 
     executable: str
     environment: str = ""
 
     def variables(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The environment variables of the process. Its `activate` script is not executed: what it exports is lost, as
-        in the newest Triton (rule 2.10.4)."""
+        """Returns the environment variables of the process. As in the newest Triton the environment's `activate` script
+        is not executed, so what it exports is missing (rule 2.10.4)."""
         found = dict(base)
         root = self.environment
         if root:
@@ -55,8 +55,8 @@ class Interpreter:
         return found
 
     def check(self) -> None:
-        """Runs the interpreter. Raises InterpreterError if a stub cannot run there: it does not start, is too old, or
-        has no numpy."""
+        """Runs the interpreter once. Raises InterpreterError if it does not start, is too old or has no numpy, so that
+        no stub could run in it."""
         try:
             done = subprocess.run(
                 [self.executable, "-c", _PROBE],
@@ -82,7 +82,7 @@ class Interpreter:
             )
         if "numpy" not in said:
             last = complaint.splitlines()[-1] if complaint else "numpy cannot be imported"
-            # the first line is what Triton's client reads: there the model's own `import numpy` fails
+            # The first line is what Triton's client reads, where the model's own `import numpy` fails.
             raise InterpreterError(
                 f"{last}\n\nThe stub needs numpy in the Python environment of the model. Install it there:\n"
                 f"  {self.executable} -m pip install numpy"
@@ -90,10 +90,10 @@ class Interpreter:
 
 
 def of_environment(directory: Path) -> Interpreter:
-    """The interpreter of an execution environment.
+    """Returns the interpreter of an execution environment.
 
-    Raises InterpreterError if there is none, or if it is a link to a Python that this machine does not have: what
-    `venv` makes works only where the Python it was made with is.
+    Raises InterpreterError if there is none, or if it is a link to a Python that this machine does not have: an
+    environment of `venv` works only where the Python is that made it.
     """
     dangling = ""
     for name in ("python", "python3"):

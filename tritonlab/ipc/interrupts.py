@@ -1,8 +1,8 @@
-"""An interrupt (Ctrl-C, the notebook's stop button) must not tear a message or a hand-over in two.
+"""`shielded` keeps an interrupt (Ctrl-C, the notebook's stop button) from tearing a message or a hand-over in two.
 
-Python raises KeyboardInterrupt between any two steps of the main thread. A caller that has just taken an idle instance,
-the right to read a socket, or a message from it, would take that to its grave, and the model would hang. So a request
-runs shielded from end to end, and only where it waits, which tears nothing, an interrupt gets through.
+Python raises KeyboardInterrupt between any two steps of the main thread. It may have just taken an idle instance, the
+right to read a socket, or a message from it. An exception there would lose that for good, and the model would hang. So
+a request runs shielded from end to end, and an interrupt gets through only while it waits, where nothing can be lost.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-#: What `signal` is made of. `signal.signal` itself converts its arguments and result to enums, and serves where this
-#: private module is missing: a shielded call takes 13 us with it, 2 us without (Python 3.11).
+#: `_signal` is the C module below `signal`, whose `signal.signal` converts its arguments and result to enums: a
+#: shielded call takes 13 us with that, 2 us without (Python 3.11). `signal` serves where this private module is
+#: missing.
 _signal: ModuleType
 try:
     import _signal  # type: ignore[import-not-found,no-redef]
@@ -28,15 +29,16 @@ _MAIN = threading.main_thread().ident
 
 
 _shielded = False
-#: Whether the shielded thread waits where an interrupt may end it.
+#: Whether the shielded thread is in `interruptible`, where an interrupt may end its wait.
 _open = False
-#: The handler that `shielded` found, and what it was not called with yet.
+#: The handler that `shielded` replaced, and the arguments of the call that it has not had yet.
 _handler: Any = None
 _came: list[tuple[int, Any]] = []
 
 
 def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Calls `function`; an interrupt that comes meanwhile is raised when it has returned, or in `interruptible`."""
+    """Calls `function` and returns its result. An interrupt is raised only after it has returned, or in
+    `interruptible`."""
     global _shielded, _handler
     if threading.get_ident() != _MAIN or _shielded:
         return function(*args, **kwargs)
@@ -44,7 +46,7 @@ def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     if not callable(handler):
         return function(*args, **kwargs)
     _came.clear()
-    # Python looks for signals after a call: none comes between an assignment and the `try` or `finally` beside it
+    # Python checks for signals after a call, so none comes between an assignment and the `try` or `finally` beside it.
     _handler = handler
     _shielded = True
     try:
@@ -58,7 +60,8 @@ def shielded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def interruptible(wait: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Calls `wait`, which takes nothing that an interrupt could tear: within `shielded`, one ends it."""
+    """Calls `wait` and lets an interrupt end it, even within `shielded`. `wait` must take nothing that could be
+    lost."""
     global _open
     if not _shielded or threading.get_ident() != _MAIN:
         return wait(*args, **kwargs)
@@ -76,6 +79,6 @@ def _on_interrupt(number: int, frame: Any) -> None:
     if not _open:
         _came.append((number, frame))
         return
-    _open = False  # it is ended once
+    _open = False  # one interrupt ends the wait once
     _handler(number, frame)
-    _open = True  # the handler raised nothing
+    _open = True  # the handler raised nothing, so the wait goes on

@@ -1,14 +1,14 @@
-"""One thread that reads every descriptor nobody else is reading: control sockets without a waiting caller, and the
-models' output pipes.
+"""`LinkReader` is one thread that reads every descriptor nobody else reads: control sockets without a waiting caller,
+and the models' output pipes.
 
-A caller that waits for an answer reads its stub's socket itself (leader) and takes the descriptor out of this thread's
-hands meanwhile, so that its answer wakes one thread, not two: with a separate reader waking the caller a round trip
-took 100-145 us p50, without 55 us (bare prototype, 2 cores). Descriptors are armed for one event at a time, which makes
-handing over a single system call.
+A caller that waits for an answer reads its stub's socket itself; it is the leader, and this thread does not watch the
+socket meanwhile. So an answer wakes one thread, not two: a round trip took 55 us p50, against 100-145 us with a
+separate reader that wakes the caller (bare prototype, 2 cores). Descriptors are armed for one event at a time, which
+makes handing over a single system call.
 
-While one model waits for another's answer this thread polls: it carries both ways, and one call is four messages.
-Measured, one BLS `exec` on 2 cores: 155-190 us with this, 235-350 without. It polls only where the last answer came
-soon: with 100 calls a second the other model is asleep, and an `exec` took 737 us instead of 683 with polling in vain.
+While one model waits for another's answer this thread polls, because it carries all four messages of such a call.
+Measured, one BLS `exec` on 2 cores: 155-190 us with polling, 235-350 without. It polls only if the last answer came
+soon: with 100 calls a second the other model is asleep, and an `exec` took 737 us with polling in vain, 683 without.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 
 class Watch:
-    """One watched descriptor. Its number may be another's once it was removed and closed; so nobody arms by number, and
-    an event of the number may be its last owner's."""
+    """Watches one descriptor. Once it is removed and closed its number may become another's. So nobody arms by number,
+    and an event for a number may belong to its last owner."""
 
     __slots__ = ("_fd", "_mask", "_reader", "callback", "started")
 
@@ -36,11 +36,11 @@ class Watch:
         self._fd = fd
         self._mask = select.EPOLLIN | select.EPOLLONESHOT
         self.callback = callback
-        #: the reader's poll it was started in
+        #: the number of the reader's poll in which it was started
         self.started = 0
 
     def start(self) -> None:
-        """Arms it for one readable event. Raises OSError once the reader is closed."""
+        """Arms the watch for one readable event. Raises OSError once the reader is closed."""
         reader = self._reader
         with reader.lock:
             if not reader.running:
@@ -50,7 +50,7 @@ class Watch:
             reader.epoll.register(self._fd, self._mask)
 
     def arm(self, *, readable: bool = True, writable: bool = False) -> None:
-        """Allows one more event, or none of either kind; without effect before `start` and after `remove`."""
+        """Allows one more event of the kinds that are True. It has no effect before `start` and after `remove`."""
         mask = select.EPOLLONESHOT | (select.EPOLLIN if readable else 0) | (select.EPOLLOUT if writable else 0)
         reader = self._reader
         with reader.lock:
@@ -59,14 +59,14 @@ class Watch:
                 reader.epoll.modify(self._fd, mask)
 
     def ask_again(self) -> None:
-        """Has an event told anew, if there is one."""
+        """Has an event that is still there reported again."""
         reader = self._reader
         with reader.lock:
             if reader.watches.get(self._fd) is self:
                 reader.epoll.modify(self._fd, self._mask)
 
     def remove(self) -> None:
-        """No more events; to be called before the descriptor is closed."""
+        """Ends the watch; to be called before the descriptor is closed."""
         reader = self._reader
         with reader.lock:
             if reader.watches.get(self._fd) is self:
@@ -75,18 +75,18 @@ class Watch:
 
 
 class LinkReader:
-    """An epoll loop in a daemon thread. Callbacks get the epoll event mask, must not block, and arm their watch again
-    when they want more."""
+    """Runs an epoll loop in a daemon thread. Callbacks get the epoll event mask, must not block, and arm their watch
+    again for the next event."""
 
     def __init__(self, spin: SpinBudget | None = None) -> None:
         if not hasattr(select, "epoll"):
             raise OSError("tritonlab's stub link needs Linux (epoll)")
         self.epoll = select.epoll()
-        self.lock = threading.Lock()  # guards running and watches, and epoll's registrations with them
+        self.lock = threading.Lock()  # guards running, watches and epoll's registrations
         self.running = True
-        self.polls = 0  # begun so far
+        self.polls = 0  # how many polls have begun
         self._spin = spin or SpinBudget()
-        self._pace = AnswerPace()  # of what models that wait for another are sent
+        self._pace = AnswerPace()  # of the answers to models that wait for another
         self.watches: dict[int, Watch] = {}
         self._wake_read, self._wake_write = os.pipe()
         self.epoll.register(self._wake_read, select.EPOLLIN)
@@ -94,7 +94,7 @@ class LinkReader:
         self._thread.start()
 
     def watch(self, fd: int, callback: Callable[[int], None]) -> Watch:
-        """A watch of `fd`, not started: a callback may come before a call that starts it would return."""
+        """Returns a watch of `fd` that is not started yet: a callback may come before `start` returns."""
         return Watch(self, fd, callback)
 
     def _run(self) -> None:
@@ -104,26 +104,27 @@ class LinkReader:
                 self._handle(fd, events)
 
     def _relayed(self) -> list[tuple[int, int]]:
-        """What comes next while one model waits for another. Polls for it where that pays."""
+        """Returns the next events while one model waits for another; polls for them where that pays."""
         poll = self.epoll.poll
         now = time.perf_counter()
         end = now + self._pace.begin(now)
         found: list[tuple[int, int]] = []
         while now < end and not (found := poll(0)):
-            os.sched_yield()  # for the stub, which may share this core
+            os.sched_yield()  # lets the stub run, which may share this core
             now = time.perf_counter()
         found = found or poll()
         self._pace.end(time.perf_counter())
         return found
 
     def _handle(self, fd: int, events: int) -> None:
-        # not in the loop, whose names would keep the last stub, and the model behind it, until the next event
+        # This is not in the loop, whose names would keep the last stub and its model alive until the next event.
         watch = self.watches.get(fd)
         if watch is None:
             return
         if watch.started == self.polls:
-            # maybe an event of the number's last owner, removed after it was read and before it is handled here: a
-            # stub was taken for ended, and had its link closed, when the one before it had
+            # The event may belong to the number's last owner, if that was removed after the event was read and before
+            # it
+            # is handled here. Without this check a stub lost its link because the one before it had ended.
             watch.ask_again()
             return
         try:

@@ -1,4 +1,4 @@
-"""The operating system kills a process that runs out of memory and tells nobody; its counters, read here, show it."""
+"""The operating system kills processes for lack of memory without a word; this module reads its counters to tell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 _GB = 1 << 30
 _MB = 1 << 20
-#: A killed process that had used this share of all memory probably had it coming.
+#: A killed process that had used this share of all memory was probably killed for it.
 _SUSPICIOUS = 0.5
 #: The counters of a process are exact to some pages per processor only.
 _INEXACT = 16 * _MB
@@ -16,7 +16,7 @@ _NO_LIMIT = 1 << 62
 
 
 def oom_kills(root: Path = Path("/")) -> int:
-    """How many processes were killed for memory so far, in our cgroup and on this machine; 0 where nothing says so."""
+    """Returns how many processes were killed for memory so far, in our cgroup and on this machine; 0 if unknown."""
     found = [_number(root / "proc/vmstat", "oom_kill")]
     for group, version in _groups(root):
         found.append(_number(group / ("memory.events" if version == 2 else "memory.oom_control"), "oom_kill"))
@@ -24,7 +24,7 @@ def oom_kills(root: Path = Path("/")) -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Bytes that a process here can use: the least of the machine's and the cgroups' limits; 0 if unknown."""
+    """Returns how many bytes a process here can use: the least limit of machine and cgroups; 0 if unknown."""
     limits = []
     total = _number(root / "proc/meminfo", "MemTotal:")
     if total is not None:
@@ -37,19 +37,19 @@ def memory_limit(root: Path = Path("/")) -> int:
 
 
 def peak_memory(root: Path = Path("/")) -> int:
-    """Bytes that this process had at most; 0 if unknown."""
+    """Returns how many bytes this process has used at most; 0 if unknown."""
     return (_number(root / "proc/self/status", "VmHWM:") or 0) * 1024
 
 
 def own_peak(reported: int, inherited: int) -> int:
-    """Bytes that an ended process had at most, 0 if that cannot be told: its usage counts what its parent had had when
-    it started the process (`inherited`), and only what is more is its own for certain."""
+    """Returns how many bytes an ended process used at most, 0 if that cannot be told. What is `reported` includes what
+    its parent had used when it started the process (`inherited`), so only a higher number is certainly its own."""
     return reported if reported > inherited + _INEXACT else 0
 
 
 def memory_words(peak: int, limit: int, kills: int) -> str:
-    """What to say of a process that was killed by SIGKILL having used `peak` bytes at most (0: unknown), while `kills`
-    processes of whatever kind were killed for memory, perhaps this one; empty if there is nothing to suspect."""
+    """Returns what to say of a process that SIGKILL ended; empty if memory is no likely cause. It used `peak` bytes at
+    most (0: unknown) of `limit`, and meanwhile `kills` processes were killed for memory, perhaps this one."""
     used = f", which had used up to {_size(peak)}" if peak else ""
     if kills:
         return f"The operating system has killed a process for lack of memory since the model took this one{used}."
@@ -63,7 +63,7 @@ def _size(number: int) -> str:
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, int]]:
-    """Our memory cgroups with their parents, as (directory, version)."""
+    """Yields our memory cgroups and their parents, as (directory, version)."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         base = root / "sys/fs/cgroup"
@@ -73,7 +73,7 @@ def _groups(root: Path) -> Iterator[tuple[Path, int]]:
             base, version = base / "memory", 1
         else:
             continue
-        # inside of a container the path may be that outside, and what is mounted is our group itself
+        # In a container the path may be the outer one, while our own group is what is mounted.
         inner = base / path.strip("/")
         group = inner if inner.is_dir() else base
         while True:

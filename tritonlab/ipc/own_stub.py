@@ -1,7 +1,7 @@
-"""A model's own stub: `<model directory>/triton_python_backend_stub`, preferred over the server's (rule 2.10.6).
+"""A model may bring its own stub, `<model directory>/triton_python_backend_stub`, which is preferred (rule 2.10.6).
 
-In Triton it is the same program compiled for another Python. Here it is an executable that is run as an
-interpreter is: first the path of our stub, then the descriptors, which it hands on by `exec`.
+In Triton it is the same program compiled for another Python. Here it is an executable that takes an interpreter's
+arguments: first the path of our stub, then the descriptors. It hands them to its interpreter by `exec`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ exit 1
 
 
 def find_own_stub(directory: Path, instance: str) -> str | None:
-    """The stub of `directory`, made executable; None if there is none.
+    """Returns the path of the stub in `directory`, made executable; None if there is none.
 
     Raises InterpreterError for one that was compiled for Triton. Falling back to our own interpreter would run the
     model with another Python than its author chose.
@@ -53,7 +53,7 @@ def find_own_stub(directory: Path, instance: str) -> str | None:
 
 
 def is_compiled(path: Path) -> bool:
-    """Whether the file is a program for this machine rather than a script."""
+    """Returns whether the file is a compiled program rather than a script."""
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
 

@@ -1,4 +1,4 @@
-"""What a notebook's models imported last is remembered in a file, so that a kernel that starts again starts warm."""
+"""`RememberedImports` keeps in a file what a notebook's models imported, so that its next kernel starts warm."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 from ..stub._pb_stub.wire.message_bodies import ImportStep
 from .zygotes import Steps
 
-#: More sets of imports are not kept: each is a process of every kernel to come.
+#: How many sets of imports are kept at most: each costs every later kernel a process.
 _KEPT = 3
 
 
 class RememberedImports:
-    """A file, which need not be there, or hold anything that can be read. Several kernels may write it."""
+    """Reads and writes the file, which may be missing or unreadable. Several kernels may write it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self) -> list[Steps]:
-        """The sets of imports, the last used last; none if the file has another form."""
+        """Returns the sets of imports, the last used last; none if the file is missing or has another form."""
         try:
             return [tuple(_step(row) for row in rows) for rows in json.loads(self._path.read_bytes())]
         except (OSError, ValueError, TypeError):
             return []
 
     def add(self, steps: Steps) -> None:
-        """Writes the file anew; nothing if that is not possible."""
+        """Adds a set and writes the file anew; does nothing if it cannot be written."""
         sets = [*(known for known in self.read() if known != steps), steps][-_KEPT:]
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)

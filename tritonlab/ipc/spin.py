@@ -1,10 +1,11 @@
-"""When polling for an answer is worth a core: while there are more cores than busy processes, nobody else wants to run,
-and the answer is due in a moment.
+"""This module decides when polling for an answer is worth a core: while there are more cores than busy processes,
+nobody else wants to run, and the answer is due in a moment.
 
-A client that sends 100 requests a second finds the stub asleep, and it answers after 300-500 us: polling for it burnt
-200 us and was in vain. Measured on 2 cores, such a client over HTTP: processor time per request 1.70 x Triton's with
-polling, 1.16 x without, and 1.45 x became 1.13 x p50. While 8 threads of others ran, polling took the core away from
-who was polled for: one caller in the kernel 1083 us p50 with it, 119 us without; one BLS `exec` 1039 and 374 us.
+A client that sends 100 requests a second finds the stub asleep, which then answers after 300-500 us: polling burns 200
+us in vain. Measured on 2 cores with such a client over HTTP: with polling the processor time per request is 1.70 x
+Triton's and p50 1.45 x, without it 1.16 x and 1.13 x. While 8 threads of other processes ran, polling took the core
+from the very process that was to answer: one caller in the kernel took 1083 us p50 with it and 119 us without, one BLS
+`exec` 1039 us and 374 us.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-#: Longest poll of a caller for its answer. A blocking receive costs 90-125 us p50 on a 2-core virtual machine, one met
-#: while polling 16 us.
+#: Longest poll of a caller for its answer. On a 2-core virtual machine a blocking receive costs 90-125 us p50, one
+#: whose
+#: message comes while polling 16 us.
 SPIN_US = 200
-#: Longest poll of a stub for its next command, if the last one came as soon; between two requests of a client over the
-#: network lie 300 us. add_sub over HTTP took 640 us p50 with 200 us here, 540 us with this.
+#: Longest poll of a stub for its next command, if the last one came within that time. A client over the network takes
+#: 300 us between two requests. add_sub over HTTP took 640 us p50 with 200 us here, 540 us with this.
 STUB_SPIN_US = 1000
 
 
@@ -24,7 +26,7 @@ STUB_SPIN_US = 1000
 PATIENCE = 2e-3
 #: Nanoseconds between two counts of the threads that want to run; one takes 10 us.
 _LOOKS = 10_000_000
-#: What a sleeping thread takes to wake, at most.
+#: How long a sleeping thread takes to wake, at most.
 _WAKE = 150e-6
 
 
@@ -37,21 +39,21 @@ class AnswerPace:
         self._began = self._ended = 0.0
 
     def begin(self, now: float) -> float:
-        """Seconds to poll for an answer."""
+        """Notes that an answer is awaited from `now` (seconds) on. Returns how many seconds to poll for it."""
         self._began = now
         self._awake = now - self._ended < STUB_SPIN_US * 1e-6
         return SPIN_US * 1e-6 if self._awake and self._soon else 0.0
 
     def end(self, now: float) -> None:
-        """It is there."""
+        """Notes that the answer came at `now` (seconds)."""
         self._ended = now
         if self._awake:
             self._soon = now - self._began < SPIN_US * 1e-6 + (0.0 if self._soon else _WAKE)
 
 
 class Crowd:
-    """Knows whether more threads of the whole machine want to run than it has cores. Then polling takes the core away
-    from who is polled for, and a thread that sleeps is let in sooner than one that has used up its time."""
+    """Knows whether more threads of the machine want to run than it has cores. Then polling takes the core from the one
+    that is to answer, and the system lets a thread that slept run sooner than one that has used up its time."""
 
     def __init__(self, running: Callable[[], int], cores: int) -> None:
         self._running = running
@@ -61,7 +63,7 @@ class Crowd:
         self.there = False
 
     def look(self, now: int) -> None:
-        """To be called often; counts now and then."""
+        """Counts the threads now and then; to be called often, with `now` in nanoseconds."""
         if now >= self._next:
             self._next = now + _LOOKS
             self._usual += (self._running() - self._usual) / 4
@@ -69,7 +71,7 @@ class Crowd:
 
 
 def running_threads() -> int:
-    """How many threads of the machine run, or could; 0 where nobody says so."""
+    """Returns how many threads of the machine run or want to; 0 if the system does not say."""
     try:
         with open("/proc/loadavg", "rb", 0) as file:
             return int(file.read(64).split()[3].partition(b"/")[0])
@@ -95,7 +97,7 @@ class SpinBudget:
         self._blocked.discard(instance)
 
     def block(self, instance: int) -> None:
-        """Its `execute` waits for the answer of another model, until `unblock`: it needs no core."""
+        """Notes that the instance's `execute` needs no core until `unblock`: it waits for another model's answer."""
         self._blocked.add(instance)
 
     def unblock(self, instance: int) -> None:
@@ -106,10 +108,10 @@ class SpinBudget:
 
     @property
     def allowed(self) -> bool:
-        """Whether the kernel and the executing stubs leave a core for each that polls."""
+        """Returns whether kernel and executing stubs leave a core for each that polls."""
         return not self.crowd.there and len(self._executing) - len(self._blocked) < self._cores
 
     @property
     def relaying(self) -> bool:
-        """Whether what comes next goes from one stub to another, and a core is free to wait for it."""
+        """Returns whether the next message goes from one stub to another, and a core is free to poll for it."""
         return bool(self._blocked) and self.allowed

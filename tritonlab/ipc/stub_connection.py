@@ -1,4 +1,5 @@
-"""The kernel's end of one stub's link: questions with answers, messages to handlers, and who reads the socket."""
+"""`StubConnection` is the kernel's end of a stub's link: it sends commands, awaits answers, calls handlers for other
+messages, and decides which thread reads the socket."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ _HELLO = NUMBER["HELLO"]
 
 
 class Answer:
-    """Stands for what may still come: the RESULT of a command. `lost` means the link ended first; else `failure`, or
-    `value`, which is of the answer's type in the COMMANDS table."""
+    """Stands for the RESULT of a command, which may still come. When it is done, `lost` says that the link ended first;
+    otherwise it has a `failure` or a `value`, whose type is the command's in the COMMANDS table."""
 
     __slots__ = ("_event", "command", "failure", "lost", "value")
 
@@ -46,7 +47,7 @@ class Answer:
         self._event.set()
 
     def lose(self) -> None:
-        """It will not come, if it has not yet."""
+        """Notes that the answer, unless it is there, will not come."""
         if not self.done():
             self.lost = True
             self._event.set()
@@ -59,7 +60,7 @@ class Answer:
 
 
 class AwaitedAnswers:
-    """The answers that have not come, by the ids of what they answer."""
+    """Keeps the answers that have not come, by the ids of their commands."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
@@ -72,7 +73,7 @@ class AwaitedAnswers:
         return ident, answer
 
     def give(self, ident: int, body: Any) -> None:
-        """The RESULT `body` has come. Raises WireError for one that nobody awaits."""
+        """Gives the RESULT `body` to its answer. Raises WireError for one that nobody awaits."""
         if ident not in self._answers:
             raise WireError(f"unexpected result {body!r}")
         result: Result = ROW[Result].read(body)
@@ -81,7 +82,7 @@ class AwaitedAnswers:
         self._answers.pop(ident).set(value, result.failure)
 
     def lose(self) -> None:
-        """None of them will come."""
+        """Notes that none of them will come."""
         for answer in list(self._answers.values()):
             answer.lose()
 
@@ -90,7 +91,7 @@ class StubConnection:
     """Sends commands, hands what comes back to `handlers` (command number -> callable(id, body)).
 
     Guarantees: handlers run one at a time per connection, on whichever thread reads; they must not block. `on_lost` is
-    called once, when the link ends or the stub sends something no honest stub sends.
+    called once, when the link ends or the stub breaks the protocol.
     """
 
     def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
@@ -101,25 +102,25 @@ class StubConnection:
         self.lost_reason = ""
         self._socket = sock
         self._connection = Connection(sock, on_freed=region.free)
-        self._receiving = threading.Lock()  # held by the one thread that reads the socket
-        self._holder = 0  # the thread that has it by `hold`
+        self._receiving = threading.Lock()  # held by the thread that reads the socket
+        self._holder = 0  # the id of the thread that holds _receiving through `hold`
         self._answers = AwaitedAnswers()
         self._lost = False
         self._lost_lock = threading.Lock()
-        self._arm_lock = threading.Lock()  # what is armed follows from the state when the lock was held last
+        self._arm_lock = threading.Lock()  # makes arming follow the latest state
         self._hello = Answer(ROW[Hello])
         self._watch = link_reader.watch(sock.fileno(), self._on_event)
         self._watch.start()
 
     @property
     def freed(self) -> list[int]:
-        """Blocks of the stub's region we no longer read; leases append to it."""
+        """Returns the list of the blocks in the stub's region that are no longer read; leases append to it."""
         return self._connection.freed
 
     # -- sending
 
     def post(self, command: int, ident: int, body: Any) -> None:
-        """Sends without blocking. A lost link is reported through on_lost, not here."""
+        """Sends a message without blocking. A lost link is reported through `on_lost`, not here."""
         try:
             if not self._connection.post(command, ident, body):
                 self._arm()
@@ -127,13 +128,13 @@ class StubConnection:
             self._lose(str(error))
 
     def _arm(self) -> None:
-        """Has the link reader look after the socket: for messages unless some thread reads them, and for room while
-        something waits to be sent, whoever reads. To be called after either has changed."""
+        """Makes the link reader watch the socket: for messages unless a thread reads them, and for room to send while
+        something waits to be sent. To be called after either has changed."""
         with self._arm_lock:
             self._watch.arm(readable=not self._receiving.locked(), writable=self._connection.has_unsent)
 
     def tell(self, message: Any, ident: int = 0) -> None:
-        """Sends the body of a row of the COMMANDS table, as `post` does."""
+        """Sends a typed message of the COMMANDS table, as `post` does."""
         self.post(NUMBER_OF[type(message)], ident, message)
 
     def ask(self, message: Any) -> Answer:
@@ -146,7 +147,8 @@ class StubConnection:
         return answer
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
-        """Waits for an answer, reading the socket meanwhile if nobody else does; False when time is up."""
+        """Waits for an answer, at most `timeout` seconds, and reads the socket if nobody else does. Returns False when
+        time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         while not answer.done():
             left = None if end is None else end - time.monotonic()
@@ -157,14 +159,14 @@ class StubConnection:
         return True
 
     def await_hello(self, timeout: float) -> Hello | None:
-        """What the stub said of itself; None if it did not come in time or the stub died."""
+        """Returns what the stub said of itself; None if that did not come within `timeout` seconds or the stub died."""
         return self._hello.value if self.await_answer(self._hello, timeout) else None
 
     # -- receiving
 
     def hold(self) -> bool:
-        """Has nobody read the socket until this thread leads, which it must do then: what it will wait for is not sent
-        yet. False if another thread is reading, or the link has ended."""
+        """Reserves the socket for this thread before it sends the command whose answer it will wait for; then it must
+        `lead`. Returns False if another thread is reading or the link has ended."""
         if self._lost or not self._receiving.acquire(False):
             return False
         self._holder = threading.get_ident()
@@ -173,11 +175,12 @@ class StubConnection:
 
     @property
     def held(self) -> bool:
-        """Whether this thread has taken `hold`, and not led since."""
+        """Returns whether this thread has called `hold` and not led since."""
         return self._holder == threading.get_ident()
 
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
-        """Reads the socket until `done()`, the link ends or time is up. False at once if another thread is reading."""
+        """Reads the socket until `done()`, the link ends or `timeout` seconds are over; polls for the first `spin`
+        seconds. Returns False at once if another thread is reading."""
         return shielded(self._lead, done, spin, timeout)
 
     def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:
@@ -198,14 +201,15 @@ class StubConnection:
         except LinkClosed as error:
             self._lose(str(error))
         finally:
-            # in this order: an event between the two is one we would otherwise sleep through
+            # The order matters: an event between the two would otherwise be missed.
             self._receiving.release()
             if not self._lost:
                 self._arm()
         return True
 
     def _take_messages(self) -> None:
-        """Hands over what one read brings, all of it: no event tells of it again. If there is more, one does."""
+        """Handles all messages that one read brings, because no event reports these again. One does if there is
+        more."""
         connection = self._connection
         try:
             message = connection.try_receive()
@@ -216,7 +220,7 @@ class StubConnection:
             self._lose(str(error))
 
     def _on_event(self, events: int) -> None:
-        """On the link reader's thread."""
+        """Handles an event of the socket, on the link reader's thread."""
         try:
             if events & select.EPOLLOUT:
                 self._connection.flush()
@@ -225,7 +229,7 @@ class StubConnection:
                     self._arm()
                 return  # the leader arms again when it is done
             try:
-                self._take_messages()  # then it is the others' turn
+                self._take_messages()  # once only, so that other sockets get their turn
             finally:
                 self._receiving.release()
         except LinkClosed as error:
@@ -248,7 +252,7 @@ class StubConnection:
         except (LinkClosed, WireError):
             raise
         except Exception as error:
-            # a body of another layout than the COMMANDS table says, or a defect of ours: no answer may be missing
+            # The body breaks the COMMANDS table, or this is a defect of ours. Either way no caller may wait for ever.
             if not isinstance(error, (TypeError, ValueError, LookupError, AttributeError)):
                 _log.exception("a handler of %s raised", BY_NUMBER[command].name)
             raise WireError(f"{BY_NUMBER[command].name}: {type(error).__name__}: {error}") from error
@@ -277,12 +281,12 @@ class StubConnection:
 
     def close(self) -> None:
         self._lose("closed")
-        self._watch.remove()  # whoever lost the link may not have come to it
+        self._watch.remove()  # the thread that noticed the loss may not have done it yet
         self._connection.shutdown()
         self._socket.close()
 
     def forget(self) -> None:
-        """Called in a forked child: drops the descriptor without a word to the stub, which is the parent's."""
+        """Drops the descriptor in a forked child without a message to the stub, which is the parent's."""
         self._lost = True
         self.lost_reason = "the server is in another process"
         self._socket.close()

@@ -1,4 +1,4 @@
-"""The descriptors between the kernel and one stub: all of them, or none."""
+"""`StubEnds` opens the descriptors between the kernel and one stub: all of them, or none."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..stub._pb_stub.wire.shm_manager import create_region_file
 
 
 class StubEnds:
-    """Sockets, regions and pipes of a stub that is to be started. Raises OSError, and leaves nothing open, if the
-    process has no more descriptors to give.
+    """Opens the sockets, regions and pipes of a stub that is to be started. Raises OSError, and leaves nothing open, if
+    the process has no descriptors left.
 
     `inherited` are the stub's own ends, in the order in which its entry point takes them.
     """
@@ -37,7 +37,7 @@ class StubEnds:
         self._theirs.close()
 
     def close(self) -> None:
-        """If nobody took over our ends."""
+        """Closes both sides' ends; for when nobody has taken over ours."""
         self._theirs.close()
         self._ours.close()
 

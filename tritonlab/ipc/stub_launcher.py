@@ -1,7 +1,7 @@
-"""This module starts a stub process and ends it.
+"""A `StubProcess` is a stub process with its link; this module starts and ends it.
 
-The end is a ladder, each rung with a deadline: FINALIZE (the author's `finalize` runs), time to leave, end of the link,
-SIGTERM to the stub's session, SIGKILL to it. A stub whose kernel dies needs no ladder: its life pipe ends and the
+The end has steps, each with a deadline: FINALIZE (the author's `finalize` runs), time to exit, end of the link,
+SIGTERM to the stub's session, SIGKILL to it. A stub whose kernel dies needs none of them: its life pipe ends and the
 operating system kills its session.
 """
 
@@ -30,22 +30,22 @@ from .stub_link import MonitorLink, StubLink
 from .stub_log import StubOutput
 from .zygote import Zygote
 
-#: What runs the kernel runs the models, unless they bring an environment or a stub of their own.
+#: The kernel's own Python, which runs models that bring no environment or stub of their own.
 KERNEL = Interpreter(sys.executable)
 
-#: Seconds. FINALIZE has none in Triton (rule 2.8.2); a kernel that shuts down must not wait for ever.
+#: Deadlines in seconds. FINALIZE has none in Triton (rule 2.8.2), but a kernel that shuts down must not wait for ever.
 HELLO_TIMEOUT = 60.0
 FINALIZE_TIMEOUT = 30.0
 RUNG_TIMEOUT = 2.0
 
 
 class StubStartError(Exception):
-    """A stub process did not come up; the text says why and holds what it printed."""
+    """Says why a stub process did not come up, and what it printed."""
 
 
 @dataclass(frozen=True)
 class ShmSettings:
-    """Sizes of a stub's regions in bytes (rule 2.9). `limit` None: until the machine has no more."""
+    """Holds the sizes of a stub's regions in bytes (rule 2.9). `limit` None lets them grow until memory is full."""
 
     default_byte_size: int = 1 << 20
     growth_byte_size: int = 1 << 20
@@ -60,7 +60,7 @@ Begin = Callable[[StubEnds, int, tuple[int, int, int | None]], ChildProcess]
 
 
 def new_process(interpreter: Interpreter) -> Begin:
-    """Returns what starts a stub in a new process of the interpreter."""
+    """Returns a function that starts a stub in a new process of the interpreter."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
         control, monitor, *regions, life = ends.inherited
@@ -77,8 +77,8 @@ def new_process(interpreter: Interpreter) -> Begin:
 
 
 def fork_of(zygote: Zygote, paths: Sequence[str]) -> Begin:
-    """Returns what has the zygote fork a stub, for a model that finds modules of its own in `paths`. Raises
-    ForkRefused, ZygoteError when it is called."""
+    """Returns a function that lets the zygote fork a stub, for a model that finds modules of its own in `paths`. The
+    function raises ForkRefused or ZygoteError."""
 
     def begin(ends: StubEnds, door: int, sizes: tuple[int, int, int | None]) -> ChildProcess:
         return zygote.fork(sizes, paths, [*ends.inherited, door, ends.stdout_write, ends.stderr_write])
@@ -87,7 +87,7 @@ def fork_of(zygote: Zygote, paths: Sequence[str]) -> Begin:
 
 
 class StubProcess:
-    """A stub with its link, not yet a model: what the pool keeps warm and an instance takes over."""
+    """Is a stub process with its link. It has no model yet; a model's instance takes it over from the pool."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class StubProcess:
         shm: ShmSettings = DEFAULT_SHM,
         begin: Begin | None = None,
     ) -> None:
-        """Starts the process, by `begin` if it is not a new one of the interpreter. `await_hello` says whether it came
-        up. Raises StubStartError if there is no process, and what `begin` raises."""
+        """Starts the process by `begin`, by default as a new one of the interpreter. `await_hello` tells whether it
+        came up. Raises StubStartError if no process could be started, and whatever `begin` raises."""
         self.interpreter = interpreter
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
         self._ended = threading.Event()
         self._end_lock = threading.Lock()  # one thread alone sets _ended, and then closes everything
-        self._oom_kills = 0  # that were known when a model took it
+        self._oom_kills = 0  # how many were known when a model took this stub
         ends = StubEnds()
         with ExitStack() as undo:
             undo.callback(ends.close)
@@ -177,12 +177,13 @@ class StubProcess:
             )
 
     def adopt_output(self, emit: Callable[[str, str], None]) -> None:
-        """Gives the stub's lines to a model that takes it: `emit(stream, text)` gets each, those printed before too."""
+        """Calls `emit(stream, text)` for each line that the stub prints, and has printed before a model took it."""
         self._oom_kills = oom_kills()
         self.output.retarget(emit)
 
     def drain_output(self) -> None:
-        """Takes what the pipes hold now, so that the lines of a finished execution are there before its answer is."""
+        """Reads what the pipes hold now, so that the lines of a finished execution are logged before its answer
+        arrives."""
         self.output.drain_all()
 
     def _on_output(self, fd: int, events: int) -> None:
@@ -190,22 +191,22 @@ class StubProcess:
             self._watches[fd].arm()
 
     def _on_exit(self, events: int) -> None:
-        """The process has ended. Its socket may not: what the model forked holds a copy of the other end."""
+        """Ends the link, because the process has ended. Its socket may stay open in processes that the model forked."""
         self.link.shutdown()
         self.monitor.shutdown()
 
     def give_back(self, timeout: float) -> None:
-        """Has the stub return the memory it does not use to the system, and does so with what lies there for it.
+        """Makes the stub return its unused memory to the system, and does so with the kernel's region for it.
 
-        The stub hears with the question which blocks nobody reads any more, the kernel with the answer. Waits for
+        The question tells the stub which blocks nobody reads any more, and its answer tells the kernel. Waits for
         `timeout` seconds at most.
         """
         self.link.await_answer(self.link.give_back(), timeout)
         self._regions[0].give_back()
 
     def signal_stacks(self) -> bool:
-        """Has the stub write the stacks of its threads to stderr, even if none of them can run; False if it cannot be
-        asked: there is no such signal, or it would die of it as it does not handle it yet."""
+        """Makes the stub write its threads' stacks to stderr, even if no thread can run. Returns False if it cannot be
+        asked: there is no such signal, or the stub does not handle it yet and would die of it."""
         if STACKS_SIGNAL is None or self.link.await_hello(0) is None:
             return False
         if not self._ended.is_set():
@@ -213,7 +214,7 @@ class StubProcess:
         return True
 
     def memory_words(self) -> str:
-        """What to say of its memory, if that may be why it was killed; empty otherwise."""
+        """Returns what to say of its memory if that may be why it was killed; else an empty text."""
         if self.child.exit_signal() != "SIGKILL":
             return ""
         return memory_words(self.child.peak, memory_limit(), oom_kills() - self._oom_kills)
@@ -221,14 +222,14 @@ class StubProcess:
     # -- the end
 
     def finalize(self, timeout: float = FINALIZE_TIMEOUT) -> Answer | None:
-        """Runs the author's `finalize` and ends the process. Returns what came of `finalize`, None if nothing did in
+        """Runs the author's `finalize` and ends the process. Returns the answer to `finalize`, None if none came within
         `timeout` seconds."""
         outcome = None
         if not self.link.lost:
             answer = self.link.finalize()
             if self.link.await_answer(answer, timeout) and not answer.lost:
                 outcome = answer
-                self.child.wait(RUNG_TIMEOUT)  # it leaves as any program does: exit functions, threads, buffers
+                self.child.wait(RUNG_TIMEOUT)  # time for its exit functions, threads and buffers
         self._climb_down(grace=RUNG_TIMEOUT)
         return outcome
 
@@ -238,7 +239,7 @@ class StubProcess:
 
     def _climb_down(self, grace: float) -> None:
         if self._ended.is_set():
-            return  # its process id may be another's by now
+            return  # by now its process id may be another's
         self.link.shutdown()
         self.monitor.shutdown()
         if grace and not self.child.wait(grace):
@@ -248,8 +249,7 @@ class StubProcess:
         self._release()
 
     def reap(self) -> None:
-        """Makes sure that a process whose link was lost is gone, collects its exit status and last lines, and frees
-        everything."""
+        """Ends a process whose link was lost, collects its exit status and last lines, and frees everything."""
         if self._ended.is_set():
             return
         self.child.wait(0.5)
@@ -274,8 +274,8 @@ class StubProcess:
             region.close()
 
     def forget(self) -> None:
-        """Called in a forked child: drops the descriptors that would keep the stub alive after the kernel, and the
-        right to end it."""
+        """Drops, in a forked child, the descriptors that would keep the stub alive after the kernel, and the right to
+        end it."""
         self._ended.set()
         os.close(self._life_write)
         self.link.forget()

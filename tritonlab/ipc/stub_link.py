@@ -1,4 +1,5 @@
-"""What the kernel and a stub say to each other, as typed verbs: above this nobody knows numbers, bodies or blocks."""
+"""`StubLink` has a typed method for each thing that the kernel and a stub tell each other. Code above it knows no
+command numbers, message bodies or blocks."""
 
 from __future__ import annotations
 
@@ -79,14 +80,14 @@ _EXECUTE = NUMBER["EXECUTE"]
 
 
 class PackedBatch(NamedTuple):
-    """A batch whose inputs are in the region."""
+    """Is a batch whose inputs are in the region."""
 
     block: int | None
     entries: list[Row]
 
 
 class StubLink(StubConnection):
-    """The control link of a stub, or of a process that it forked."""
+    """Is the control link of a stub, or of a process that it forked."""
 
     # -- life cycle: each waits with `await_answer`
 
@@ -101,30 +102,31 @@ class StubLink(StubConnection):
         env: dict[str, str],
         cwd: str,
     ) -> Answer:
-        """Has the module imported. `cwd` is empty if the working directory was removed."""
+        """Asks the stub to import the module. `cwd` is empty if the working directory was removed."""
         return self.ask(Import(module, path, list(paths), model_dir, instance, env, cwd))
 
     def auto_complete(self, config: str) -> Answer:
-        """Has the config, JSON text, completed; the value is the completed one, or None without that method."""
+        """Asks for the auto-completed `config` (JSON text). The value is the completed one, or None if the model has no
+        such method."""
         return self.ask(AutoComplete(config))
 
     def initialize(self, args: dict[str, str], outputs: Sequence[str], decoupled: bool) -> Answer:
-        """Has the model constructed and initialized."""
+        """Asks the stub to construct and initialize the model."""
         return self.ask(Initialize(args, list(outputs), decoupled))
 
     def finalize(self) -> Answer:
-        """Has the model finalized; then the process ends."""
+        """Asks the stub to finalize the model; then the process ends."""
         return self.ask(Finalize())
 
     def give_back(self) -> Answer:
-        """Has the stub return the memory it does not use."""
+        """Asks the stub to return the memory it does not use."""
         return self.ask(GiveBack())
 
     # -- execution
 
     def pack(self, requests: Sequence[InferenceRequest]) -> PackedBatch:
-        """Puts the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if they have no
-        room, and whatever a field raises that cannot be sent."""
+        """Puts the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if there is no
+        room, and the error of any field that cannot be sent."""
         wires: list[Wire] = [
             (name, int(tensor.datatype), tensor.shape, tensor.data)
             for request in requests
@@ -136,7 +138,7 @@ class StubLink(StubConnection):
             position = 0
             for request in requests:
                 end = position + len(request.inputs)
-                entries.append(  # an Entry, as its row
+                entries.append(  # the row of an Entry
                     [
                         request.serial,
                         request.request_id,
@@ -157,20 +159,20 @@ class StubLink(StubConnection):
         return PackedBatch(block, entries)
 
     def execute(self, batch: int, packed: PackedBatch, spin_us: int) -> None:
-        """Sends a batch; EXECUTED of that number answers it. Raises whatever a field raises that has no wire form; then
-        nothing was sent."""
+        """Sends the batch of number `batch`, which an EXECUTED of that number answers. Raises the error of any field
+        that has no wire form; then nothing was sent."""
         try:
-            self.post(_EXECUTE, batch, [spin_us, packed.block, packed.entries])  # an Execute, as its row
+            self.post(_EXECUTE, batch, [spin_us, packed.block, packed.entries])  # the row of an Execute
         except Exception:
             self.drop(packed)
             raise
 
     def drop(self, packed: PackedBatch) -> None:
-        """Forgets a batch that is not to be executed."""
+        """Frees a packed batch that is not to be executed."""
         if packed.block is not None:
             self.region.free(packed.block)
 
-    # -- answers to the calls of the stub
+    # -- answers to the stub's calls
 
     def reply(self, call: int, value: Any) -> None:
         """Answers a call."""
@@ -181,36 +183,38 @@ class StubLink(StubConnection):
         self.tell(Reply(None, Failure(text, code)), call)
 
     def respond(self, infer: int, final: bool, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
-        """One response for an INFER. Raises SharedMemoryError if the outputs have no room; then nothing was sent."""
+        """Sends a response to an INFER. Raises SharedMemoryError if there is no room for the outputs; then nothing was
+        sent."""
         wires: list[Wire] = [(name, int(t.datatype), t.shape, t.data) for name, t in outputs.items()]
         block, headers = pack_tensors(self.region, wires)
         self.tell(InferResponse(final, block, headers, None, encode_parameters(parameters)), infer)
 
     def fail(self, infer: int, final: bool, code: int, text: str) -> None:
-        """An error for an INFER."""
+        """Sends an error to an INFER."""
         self.tell(InferResponse(final, None, [], ResponseError(code, text), ""), infer)
 
-    # -- what the stub says: handlers run on the thread that reads, and must not block
+    # -- messages of the stub: handlers run on the thread that reads, and must not block
 
     def on_executed(self, handler: Callable[[int, Executed], None]) -> None:
-        """`handler(batch, executed)`. A caller who reads the link is woken, too, when its answer came another way."""
+        """Calls `handler(batch, executed)` for each EXECUTED. It also wakes a caller that reads the link but whose
+        answer came another way."""
         self._hear(Executed, handler)
         self._hear(Awake, lambda ident, awake: None)
 
     def on_response(self, handler: Callable[[int, Response], None]) -> None:
-        """`handler(request handle, response)`."""
+        """Calls `handler(request handle, response)` for each response of a sender."""
         self._hear(Response, handler)
 
     def on_log(self, handler: Callable[[int, Log], None]) -> None:
-        """`handler(0, record)`."""
+        """Calls `handler(0, record)` for each log record."""
         self._hear(Log, handler)
 
     def on_raised(self, handler: Callable[[int, Raised], None]) -> None:
-        """`handler(0, raised)`."""
+        """Calls `handler(0, raised)` for each exception that the stub reports."""
         self._hear(Raised, handler)
 
     def on_calls(self, handler: Callable[[int, Any], None]) -> None:
-        """`handler(id, call)`, for every kind of call; it has to be answered."""
+        """Calls `handler(id, call)` for every kind of call; the call has to be answered."""
         for row in CALLS:
             self._hear(row.body, handler)
 
@@ -221,20 +225,20 @@ class StubLink(StubConnection):
 
 
 class MonitorLink(StubConnection):
-    """The link of a stub's monitor thread, which answers whatever the model executes."""
+    """Is the link of a stub's monitor thread, which answers even while the model executes."""
 
     def is_ready(self) -> Answer:
-        """Has `is_ready` called; the value is None if there is no such method."""
+        """Asks the stub to call `is_ready`; the value is None if the model has no such method."""
         return self.ask(IsReady())
 
     def dump_stacks(self) -> Answer:
-        """Asks what the threads do; the value is a text."""
+        """Asks for the stacks of the threads; the value is a text."""
         return self.ask(DumpStacks())
 
     def waits(self) -> Answer:
-        """Asks what the running `execute` cannot go on without; the value is a Needs."""
+        """Asks which calls the running `execute` cannot go on without; the value is a Needs."""
         return self.ask(Waits())
 
     def wake(self) -> None:
-        """Wakes the caller who reads the control link."""
+        """Wakes the caller that reads the control link."""
         self.ask(Wake())

@@ -1,5 +1,5 @@
-"""The log keeps what models print and log, line by line, with the model, the instance and, while it executes, the
-request."""
+"""A `LogBook` keeps the lines that models print and log, each with its model, its instance and the requests that were
+executing."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ..stub._pb_stub.wire.message_bodies import UNCHECKED
 
 __all__ = ["UNCHECKED", "LogBook", "LogRecord", "StubOutput"]
 
-#: A line longer than this is cut there: a model that prints megabytes without a newline must not fill the kernel's
+#: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the kernel's
 #: memory.
 MAX_LINE = 1 << 16
-#: Records a server keeps, and characters in them; the oldest go first.
+#: How many records a server keeps, and how many characters in them; the oldest go first.
 KEPT_RECORDS = 20_000
 KEPT_TEXT = 16 << 20
-#: What a pipe holds at most (Linux's default), so that reading this much takes all that was there at the start.
+#: Bytes that a pipe holds at most (Linux's default): reading this many takes all that was there at the start.
 _PIPE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One line. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log` (pb_utils.Logger) or
-    `server`.
+    """Is one line of the log. `time_ns` is wall-clock nanoseconds. `stream` is `stdout`, `stderr`, `log`
+    (pb_utils.Logger) or `server`.
 
     `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for what
     `execute` raised (stream `server`). `request_ids` are those of the requests that were executing when the line was
-    written (an id the client left out is the empty string). `pid`: the process that wrote it, which tells a version
-    from its predecessor; 0 for the server.
+    written (an id the client left out is the empty string). `pid` is the process that wrote it,
+    which tells a version from its predecessor; 0 for the server.
     """
 
     time_ns: int
@@ -49,7 +49,7 @@ class LogRecord:
 
     @property
     def unchecked(self) -> bool:
-        """Whether it warns of an output that Triton passes on though the config says otherwise."""
+        """Returns whether the line warns of an output that does not fit the config and that Triton passes on."""
         return self.stream == "server" and self.text.startswith(UNCHECKED)
 
 
@@ -80,7 +80,7 @@ class LogBook:
             self._listener(record)
 
     def records(self, model: str | None = None, instance: str | None = None) -> list[LogRecord]:
-        """Oldest first; of one model or instance if named."""
+        """Returns the records, oldest first; only those of `model` or `instance` if given."""
         with self._lock:
             records = list(self._records)
         return [
@@ -99,7 +99,7 @@ class StubOutput:
     def __init__(self, stdout: int, stderr: int) -> None:
         self._lock = threading.Lock()  # guards the pipes' reads and everything below
         self._streams = {stdout: "stdout", stderr: "stderr"}
-        #: the start of an unfinished line, MAX_LINE bytes at most, and how long it is so far
+        #: the start of an unfinished line, MAX_LINE bytes at most, and its whole length so far
         self._partial = {stdout: (b"", 0), stderr: (b"", 0)}
         self._held: list[tuple[str, str]] = []
         self._emit: Callable[[str, str], None] = lambda stream, text: self._held.append((stream, text))
@@ -114,11 +114,12 @@ class StubOutput:
 
     @property
     def held(self) -> list[str]:
-        """The lines that nobody has taken yet."""
+        """Returns the lines that nobody has taken yet."""
         return [text for _, text in self._held]
 
     def retarget(self, emit: Callable[[str, str], None]) -> None:
-        """Sends the lines held so far, and all later ones, to `emit(stream, text)`; a warm stub gets its owner late."""
+        """Sends the lines held so far, and all later ones, to `emit(stream, text)`. A stub may print before it has a
+        model."""
         with self._lock:
             self._emit = emit
             held, self._held = self._held, []
@@ -126,17 +127,17 @@ class StubOutput:
                 emit(stream, text)
 
     def drain_all(self) -> None:
-        """Takes what both pipes hold now; half a microsecond if that is nothing."""
+        """Reads what both pipes hold now; takes half a microsecond if they are empty."""
         for fd, _ in self._poll.poll(0):
             self.drain(fd)
         if self._lock.locked():
             with self._lock:
-                pass  # another thread has taken lines and is still handing them on
+                pass  # waits for a thread that has read lines and is still handing them on
 
     def drain(self, fd: int) -> bool:
-        """Takes what the pipe holds; False once it has ended.
+        """Reads what the pipe holds now. Returns False once the pipe has ended.
 
-        Not what comes meanwhile: a model that never stops printing would keep its reader for ever.
+        It leaves what comes meanwhile: otherwise a model that never stops printing would keep its reader for ever.
         """
         with self._lock:
             stream = self._streams.get(fd)

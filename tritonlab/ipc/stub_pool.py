@@ -1,4 +1,4 @@
-"""Where stubs come from: forks of zygotes, which have imported what the model imports, or new processes."""
+"""`StubPool` provides stubs: forks of zygotes, which have imported what the model imports, or new processes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess, fork_o
 from .zygote import ForkRefused, ZygoteError
 from .zygotes import Steps, WarmMemory, Zygotes
 
-#: How often a zygote may turn out to be stale, or to have ended, before a stub is started without.
+#: How often a zygote may prove stale, or to have ended, before a stub is started without one.
 _TRIES = 3
 
 
 class StubPool:
-    """Guarantees: `acquire` and `close` may be called from any thread. `warm`: bytes that zygotes may take, None a
-    quarter of what there is, 0 for none."""
+    """Provides the stubs of one server. `warm` is how many bytes zygotes may take: None means a quarter of the memory,
+    0 no zygotes. Guarantees: `acquire` and `close` may be called from any thread."""
 
     def __init__(self, link_reader: LinkReader, *, warm: int | None = None, shm: ShmSettings = DEFAULT_SHM) -> None:
         self._link_reader = link_reader
         self._shm = shm
         self._zygotes = Zygotes(link_reader, warm) if warm != 0 and can_inherit() else None
-        #: what was said last of each model
+        #: the text that `say` was last called with, by model
         self._told: dict[str, str] = {}
 
     def prewarm(self, remembered: RememberedImports | None = None) -> None:
-        """Starts in the background what a first load would wait for, with the imports that are remembered, and has
-        those remembered that models make from now on."""
+        """Starts zygotes in the background, with the remembered imports, so that a first load need not wait for them.
+        From now on the imports that models make are remembered, too."""
         zygotes = self._zygotes
         if zygotes is None:
             return
@@ -48,10 +48,10 @@ class StubPool:
         paths: Sequence[str] = (),
         say: Callable[[str], None] = lambda text: None,
     ) -> StubProcess:
-        """A stub, which has imported what the source `model` begins with if there is one: the caller may send, and
-        waits with `await_hello`. Blocking, as long as an import takes that no model before has made.
+        """Returns a stub that has made the first imports of the source file `model`, if given. The caller may send at
+        once, and waits with `await_hello`. It blocks while imports are made that no model has made before.
 
-        `say` hears, once, which modules the model imports by itself, and why. Raises StubStartError.
+        `say` is called once with the modules that the model has to import itself, and why. Raises StubStartError.
         """
         if self._zygotes is None:
             return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm)
@@ -68,7 +68,7 @@ class StubPool:
     def _fork(
         self, zygotes: Zygotes, interpreter: Interpreter, steps: Steps, paths: Sequence[str]
     ) -> tuple[StubProcess, str]:
-        """The stub, and which of the imports it has to make itself, and why; empty if none."""
+        """Returns the stub, and which imports it has to make itself and why; empty if none."""
         why = ""
         for _ in range(_TRIES):
             zygote, left_out = zygotes.find(interpreter, steps)
@@ -84,20 +84,20 @@ class StubPool:
                 else:
                     why, steps = f"all, as {error}", ()
             except ZygoteError:
-                pass  # it has ended just now
+                pass  # the zygote has ended just now
         return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm), why
 
     def wait_warm(self, timeout: float = 30.0) -> bool:
-        """Waits until what was begun is there; for benchmarks and tests."""
+        """Waits until the zygotes that were begun are up, at most `timeout` seconds; for benchmarks and tests."""
         self.prewarm()
         return self._zygotes is None or self._zygotes.wait(timeout)
 
     def memory(self) -> WarmMemory | None:
-        """What the zygotes take; None if they are switched off. Takes milliseconds."""
+        """Returns the memory that the zygotes take; None if they are switched off. The call takes milliseconds."""
         return self._zygotes.memory() if self._zygotes is not None else None
 
     def close(self) -> None:
-        """Ends the zygotes; none is started afterwards."""
+        """Ends the zygotes; no more are started afterwards."""
         if self._zygotes is not None:
             self._zygotes.close()
 

@@ -1,4 +1,4 @@
-"""The kernel's end of a zygote, a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
+"""`Zygote` is the kernel's end of a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .interpreter import STUB, Interpreter
 from .link_reader import Watch
 from .out_of_memory import own_peak
 
-#: Seconds. A fork takes milliseconds, an import with cold caches half a minute.
+#: Deadlines in seconds. A fork takes milliseconds, an import with cold caches half a minute.
 _ANSWER_TIMEOUT = 20.0
 _GROW_TIMEOUT = 60.0
 _MESSAGE = 1 << 18
 
 
 class ZygoteError(Exception):
-    """There is no (such) zygote any more."""
+    """Says that the zygote has ended or cannot be asked."""
 
 
 class ForkRefused(Exception):
-    """What a zygote has imported is not what a new process would; the text says why. `stale`: for any model."""
+    """Says why a zygote does not fork: a new process would import something else. `stale` means for any model."""
 
     def __init__(self, why: str, stale: bool) -> None:
         super().__init__(why)
@@ -42,7 +42,7 @@ class ForkRefused(Exception):
 
 
 class LeftOut(Exception):
-    """An import was not made; `steps` of those asked for were before it, the text says why."""
+    """Says why an import was not made, after the first `steps` of those asked for."""
 
     def __init__(self, steps: int, why: str) -> None:
         super().__init__(why)
@@ -50,17 +50,18 @@ class LeftOut(Exception):
 
 
 class Zygote:
-    """One process that has made the imports `steps`.
+    """Is one process that has made the imports `steps`.
 
-    Guarantees: may be called from any thread. What it forks is a child of this process, and does not need it any more.
+    Guarantees: any thread may call any method. A process that it forks becomes a child of this process, and does not
+    depend on the zygote any more.
     """
 
     def __init__(self, steps: Sequence[ImportStep], sock: socket.socket, life: int, child: ChildProcess) -> None:
-        """Takes over the descriptors. `await_grown` waits until it is up."""
+        """Takes over the descriptors. `await_grown` waits until the process is up."""
         self.steps = tuple(steps)
         self.child = child
         self.used = 0.0  # `time.monotonic()` of its last fork
-        #: of the end of its process; removed before that is closed
+        #: watches for the end of its process; to be removed before the process is closed
         self.watch: Watch | None = None
         self._socket = sock
         self._life = life
@@ -72,7 +73,7 @@ class Zygote:
 
     @staticmethod
     def start(interpreter: Interpreter, environment: Mapping[str, str]) -> Zygote:
-        """A new process, without imports. Raises OSError."""
+        """Starts a new process, without imports. Raises OSError."""
 
         def begin(fds: tuple[int, int]) -> ChildProcess:
             return ChildProcess.start(
@@ -86,13 +87,14 @@ class Zygote:
         return _linked((), begin)
 
     def grow(self, steps: Sequence[ImportStep], environment: Mapping[str, str], directory: str) -> Zygote:
-        """One that makes these imports, too, with these variables and in this directory. Raises ForkRefused,
-        ZygoteError, OSError."""
+        """Forks a zygote that also makes these imports, with these variables and in this directory. Raises ForkRefused,
+        ZygoteError or OSError."""
         body = Grow(list(steps), dict(environment), directory)
         return _linked([*self.steps, *steps], lambda fds: self._fork(body, fds))
 
     def await_grown(self) -> None:
-        """Waits until its imports are made. Raises LeftOut if one was not, ZygoteError; it has ended then."""
+        """Waits until its imports are made. Raises LeftOut if one was not, or ZygoteError; then the process has
+        ended."""
         try:
             grown = self._receive(_GROW_TIMEOUT)
         except ZygoteError:
@@ -105,7 +107,7 @@ class Zygote:
         self._peak = grown.peak
 
     def fork(self, sizes: tuple[int, int, int | None], paths: Sequence[str], inherited: Sequence[int]) -> ChildProcess:
-        """Forks a stub with these descriptors. Raises ForkRefused, ZygoteError, OSError."""
+        """Forks a stub with these descriptors. Raises ForkRefused, ZygoteError or OSError."""
         size, growth, limit = sizes
         return self._fork(Fork(size, growth, limit or 0, list(paths)), inherited)
 
@@ -129,7 +131,7 @@ class Zygote:
         return answer
 
     def _receive(self, timeout: float) -> Any:
-        """Not with the socket's own timeout, which would make the other end's non-blocking, too."""
+        """Waits for an answer with `poll`: a timeout of the socket would make the other end non-blocking, too."""
         try:
             readable = select.poll()
             readable.register(self._socket, select.POLLIN)
@@ -145,11 +147,11 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Returns whether the zygote can be asked."""
         return not self._closed and not self.child.wait(0)
 
     def end(self) -> None:
-        """Ends the process; those it forked go on."""
+        """Ends the zygote; the processes that it forked go on."""
         with self._state:
             if self._closed:
                 return
@@ -164,7 +166,7 @@ class Zygote:
         os.close(self._life)
 
     def forget(self) -> None:
-        """Called in a forked child of the kernel: drops what would keep the zygote alive after the kernel."""
+        """Drops, in a forked child of the kernel, the descriptors that would keep the zygote alive after the kernel."""
         self._closed = True
         self._socket.close()
         with contextlib.suppress(OSError):
@@ -175,7 +177,8 @@ class Zygote:
 
 
 class _ForkedProcess:
-    """A process that a zygote forked, for a ChildProcess to be of. `inherited`: the memory it began with."""
+    """Is a process that a zygote forked, in the form ChildProcess wants. `inherited` is its memory at the start,
+    bytes."""
 
     def __init__(self, pid: int, inherited: int) -> None:
         self.pid = pid
@@ -191,13 +194,13 @@ class _ForkedProcess:
                     _, status, usage = os.wait4(self.pid, 0)
                     self.peak = own_peak(usage.ru_maxrss * 1024, self._inherited)
                     self.returncode = os.waitstatus_to_exitcode(status)
-                except ChildProcessError:  # something else in this process waits for all children
+                except ChildProcessError:  # other code in this process has waited for all children
                     self.returncode = 0
             return self.returncode
 
 
 def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], ChildProcess]) -> Zygote:
-    """The zygote that `begin` starts with its ends of a socket pair and of its life pipe."""
+    """Returns the zygote that `begin` starts, given its ends of a socket pair and of a life pipe."""
     with ExitStack() as ours, ExitStack() as theirs:
         sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.enter_context(sock)

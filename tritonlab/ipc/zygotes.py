@@ -1,10 +1,10 @@
-"""The zygotes of one server: for each interpreter one without imports, and grown from it one for each set of imports
-that models make.
+"""`Zygotes` keeps the zygotes of one server: for each interpreter one without imports, and forks of it, one for each
+set of imports that models make.
 
-A zygote is grown when a model first needs it, in the time that the model's own import would take, and from then on
-there is no import. It is thrown away when a process that is started now would be another: other environment variables,
-another working directory, a package that pip has changed, other limits; and when all of them take more memory than
-they may, the one that was not used for longest.
+A zygote is made, or grown, when a model first needs it. That takes as long as the model's own imports would; later
+models with these imports need not make them. A zygote is thrown away when a process started now would differ: other
+environment variables, another working directory, a package that pip has changed, other limits. If all of them take too
+much memory, the one that has been unused for longest goes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 Steps = tuple[ImportStep, ...]
 
-#: Read by the dynamic loader, the interpreter or numpy's libraries when a process starts; everything else a zygote
-#: takes over before it imports more, and a stub before it imports the model.
+#: Variables that the dynamic loader, the interpreter or numpy's libraries read when a process starts. A zygote takes
+#: over all others before it imports more, and a stub before it imports the model.
 _START_PREFIXES = (
     "LD_",
     "PYTHON",
@@ -45,10 +45,10 @@ _START_PREFIXES = (
     "GLIBC_",
     "NPY_",
 )
-#: What else a new process has of this one, as /proc/self/status says it.
+#: What else a new process inherits from this one, in the words of /proc/self/status.
 _INHERITED = ("Umask:", "SigIgn:", "Uid:", "Gid:", "Groups:", "Cpus_allowed:")
 _LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_")))
-#: More than this many sets of imports are not kept, however small.
+#: How many sets of imports are kept at most, however small.
 _MOST = 8
 _MOST_INTERPRETERS = 4
 #: A zygote that ended sooner, and was of no use, is not grown again by itself.
@@ -56,7 +56,7 @@ _LIVED = 5.0
 
 
 class Origin(NamedTuple):
-    """What a new process would have of this one at its start."""
+    """Holds what a new process would inherit from this one at its start."""
 
     variables: Mapping[str, str]
     limits: tuple[tuple[int, int], ...]
@@ -74,19 +74,19 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """What modules see of the process that imports them."""
+    """Holds what modules see of the process that imports them."""
 
     variables: Mapping[str, str]
     directory: str
 
 
 class Growth:
-    """One zygote, on its way or there. `zygote` is None while it grows, and if it failed; `growing` is its process, as
-    soon as there is one."""
+    """Is one zygote that is up or on its way. `zygote` is None while it grows, and if it failed; `growing` is its
+    process, as soon as there is one."""
 
     def __init__(self, steps: Steps, place: Place) -> None:
         self.steps = steps
-        self.begun_with = 0  # so many of them, which the zygote has that it is forked from
+        self.begun_with = 0  # how many of the steps the zygote had already that it is forked from
         self.place = place
         self.zygote: Zygote | None = None
         self.growing: Zygote | None = None
@@ -95,7 +95,7 @@ class Growth:
 
     @property
     def over(self) -> bool:
-        """Whether another is to be grown: it has ended, or failed for a reason that may be gone."""
+        """Returns whether another is to be grown: this one has ended, or failed for a reason that may be gone."""
         if not self.done.is_set() or isinstance(self.failure, LeftOut):
             return False
         return self.zygote is None or not self.zygote.alive
@@ -103,12 +103,12 @@ class Growth:
 
 @dataclass
 class Family:
-    """The zygotes of one interpreter: all have begun as forks of `root`."""
+    """Holds the zygotes of one interpreter, all of which began as forks of `root`."""
 
     origin: Origin
     root: Growth
     grown: dict[Steps, Growth] = field(default_factory=dict)
-    #: why the last of these steps is not made
+    #: sets of steps -> why the last of these steps is not made
     left_out: dict[Steps, str] = field(default_factory=dict)
 
     def all(self) -> list[Growth]:
@@ -116,7 +116,7 @@ class Family:
 
 
 class WarmMemory(NamedTuple):
-    """Of zygotes: bytes, pages that they share with stubs by their share, and by process id what each has imported."""
+    """Says how many bytes zygotes take, shared pages counted in part, and what each process id has imported."""
 
     used: int
     limit: int
@@ -124,11 +124,13 @@ class WarmMemory(NamedTuple):
 
 
 class Zygotes:
-    """Guarantees: all methods may be called from any thread. Of one set of imports there is one zygote; who needs it
-    while it grows waits for it. `limit` bytes; None: a quarter of what there is."""
+    """Keeps the zygotes. `limit` is how many bytes they may take; None means a quarter of the memory.
+
+    Guarantees: any thread may call any method. There is one zygote for a set of imports, and a thread that needs it
+    while it grows waits for it."""
 
     def __init__(self, link_reader: LinkReader, limit: int | None = None) -> None:
-        #: hears of each set of imports that has been made
+        #: called with each set of imports that has been made
         self.on_grown: Callable[[Interpreter, Steps], None] = lambda interpreter, steps: None
         self._link_reader = link_reader
         self._limit = limit if limit is not None else (memory_limit() or 4 << 30) // 4
@@ -137,8 +139,8 @@ class Zygotes:
         self._closed = False
 
     def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[Zygote | None, str]:
-        """The zygote that has made these imports, or those before the first that must not be made, and why that must
-        not; None if no zygote can be had. Blocking while it grows."""
+        """Returns the zygote that has made these imports, or those before the first that must not be made, and why that
+        one must not; None instead of a zygote if there can be none. Blocks while it grows."""
         wanted, why = tuple(steps), ""
         while True:
             with self._lock:
@@ -156,7 +158,7 @@ class Zygotes:
             self._leave_out(interpreter, family, growth)
 
     def _leave_out(self, interpreter: Interpreter, family: Family, failed: Growth) -> None:
-        """Of imports that could not be made, the one that is to blame is not tried again."""
+        """Notes which import is to blame for a failed growth, so that it is not tried again."""
         failure = failed.failure
         with self._lock:
             if isinstance(failure, ForkRefused) and failure.stale:
@@ -168,14 +170,14 @@ class Zygotes:
             family.left_out[bad] = f"'{bad[-1].module}', as {failure}"
 
     def discard(self, zygote: Zygote) -> None:
-        """Forks none from it any more, nor from any of its interpreter: what they have imported has changed."""
+        """Drops the zygote and all others of its interpreter: what they have imported has changed."""
         with self._lock:
             found = [i for i, family in self._families.items() if any(g.zygote is zygote for g in family.all())]
             gone = [growth for interpreter in found for growth in self._families.pop(interpreter).all()]
         _retire(gone)
 
     def start(self, interpreter: Interpreter, sets: Sequence[Steps] = ()) -> None:
-        """Begins to grow them, and the one without imports, in the background."""
+        """Begins to grow a zygote for each of `sets`, and the one without imports, in the background."""
         with self._lock:
             if not self._closed:
                 family = self._family(interpreter)
@@ -183,20 +185,20 @@ class Zygotes:
                     self._growth(interpreter, family, steps)
 
     def wait(self, timeout: float) -> bool:
-        """Waits until none is on its way; False if one is after so many seconds."""
+        """Waits until no zygote is growing. Returns False if one still is after that many seconds."""
         end = time.monotonic() + timeout
         with self._lock:
             growths = [growth for family in self._families.values() for growth in family.all()]
         return all(growth.done.wait(max(end - time.monotonic(), 0)) for growth in growths)
 
     def memory(self) -> WarmMemory:
-        """Reads /proc; takes milliseconds."""
+        """Returns the memory that the zygotes take. It reads /proc, which takes milliseconds."""
         found = {zygote.child.pid: zygote.steps for zygote in self._zygotes()}
         names = {pid: ", ".join(step.module for step in steps if not step.own) for pid, steps in found.items()}
         return WarmMemory(sum(map(_share, found)), self._limit, names)
 
     def close(self) -> None:
-        """Ends all; none is started any more."""
+        """Ends all zygotes; no more are started."""
         with self._lock:
             self._closed = True
             growths = [growth for family in self._families.values() for growth in family.all()]
@@ -208,7 +210,7 @@ class Zygotes:
     # -- under the lock
 
     def _family(self, interpreter: Interpreter) -> Family:
-        """Of the interpreter, as a process of it would be now."""
+        """Returns the interpreter's zygotes, after replacing those that a process started now would differ from."""
         variables = interpreter.variables(os.environ)
         origin = Origin.now(variables)
         family = self._families.get(interpreter)
@@ -224,8 +226,8 @@ class Zygotes:
             while len(self._families) >= _MOST_INTERPRETERS:
                 _retire(self._families.pop(next(iter(self._families))).all())
         self._families.pop(interpreter, None)
-        self._families[interpreter] = family  # the last is the one that was used last
-        for steps in lost:  # somebody killed the one that they had begun as
+        self._families[interpreter] = family  # the order is that of the last use
+        for steps in lost:  # their root was killed, so they are grown again
             self._growth(interpreter, family, steps)
         return family
 
@@ -268,10 +270,10 @@ class Zygotes:
 
         threading.Thread(target=work, name="tritonlab zygote", daemon=True).start()
 
-    # -- on the thread of a growth
+    # -- on the thread that waits for a growth
 
     def _grown(self, interpreter: Interpreter, family: Family, newest: Growth) -> None:
-        """Those that were not used for longest go, until they keep to their bounds."""
+        """Ends the zygotes that have been unused for longest, until all keep to their limits."""
         self.on_grown(interpreter, newest.steps)
         with self._lock:
             grown = [growth for each in self._families.values() for growth in each.grown.values()]
@@ -297,7 +299,7 @@ class Zygotes:
         _retire([growth])
 
     def _watch(self, growth: Growth, zygote: Zygote) -> None:
-        """Has it come back if somebody kills it."""
+        """Makes the zygote grow again if somebody kills it."""
         born = time.monotonic()
 
         def ended(events: int) -> None:
@@ -305,7 +307,7 @@ class Zygotes:
                 threading.Thread(target=self._again, args=(growth,), name="tritonlab zygote", daemon=True).start()
 
         zygote.watch = self._link_reader.watch(zygote.child.exit_fd, ended)
-        with contextlib.suppress(OSError):  # the server stops
+        with contextlib.suppress(OSError):  # raised once the server stops
             zygote.watch.start()
 
     def _again(self, growth: Growth) -> None:
@@ -314,7 +316,7 @@ class Zygotes:
                 if growth in family.all():
                     self._growth(interpreter, self._family(interpreter), growth.steps)
         if growth.zygote is not None:
-            growth.zygote.end()  # its descriptors
+            growth.zygote.end()  # closes its descriptors
 
     def _zygotes(self) -> Iterator[Zygote]:
         with self._lock:
@@ -339,7 +341,7 @@ def _grow_from(parent: Growth, growth: Growth) -> Zygote:
 
 
 def _allowed(family: Family, steps: Steps, why: str) -> tuple[Steps, str]:
-    """The steps before the first that is left out, and why it is."""
+    """Returns the steps before the first that is left out, and why that is."""
     for end in range(1, len(steps) + 1):
         if steps[:end] in family.left_out:
             return steps[: end - 1], family.left_out[steps[:end]]
@@ -347,7 +349,7 @@ def _allowed(family: Family, steps: Steps, why: str) -> tuple[Steps, str]:
 
 
 def _retire(growths: Sequence[Growth]) -> None:
-    """On a thread of its own: it waits for processes to end."""
+    """Ends these zygotes on a thread of its own, because it waits for processes to end."""
     zygotes = [growth.zygote for growth in reversed(growths) if growth.zygote is not None]
 
     def work() -> None:
@@ -366,11 +368,11 @@ def _directory() -> str:
     try:
         return os.getcwd()
     except OSError:
-        return ""  # it was removed
+        return ""  # the working directory was removed
 
 
 def _share(pid: int) -> int:
-    """Bytes in memory, of shared pages a part; 0 for a process that has ended."""
+    """Returns a process's bytes in memory, shared pages counted in part; 0 if it has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
