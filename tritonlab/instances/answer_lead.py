@@ -12,8 +12,8 @@ from ..ipc.stub_link import StubLink
 
 
 class AnswerLead:
-    """Reads the answers of one stub for who waits; `key` is what `spin` knows it by. Requests have it as their executor
-    while the stub has them."""
+    """Reads the answers of one stub for the thread that waits. `key` names the stub to `spin`. Requests have this
+    object as their executor while the stub has them."""
 
     def __init__(self, link: StubLink, spin: SpinBudget, key: int) -> None:
         #: whether the last execution was short enough to poll for its end
@@ -24,14 +24,14 @@ class AnswerLead:
         self._pace = AnswerPace()
 
     def keep(self, request: InferenceRequest) -> None:
-        """Keeps the answer for this thread, if that waits for it: the stub may have answered before the call that sends
-        the batch returns, and the link reader would have been woken for it."""
+        """Reserves the answer for this thread if it is the one that waits for it. Otherwise the link reader would be
+        woken for an answer that comes before the call that sends the batch has returned."""
         if request.waiter == get_ident() and self.quick and self._link.hold():
             request.waiter, request.kept = 0, self
 
     def lead(self, done: Callable[[], bool], patient: bool = True) -> bool:
-        """See `core.infer_request.Leadable`. Polls first where the last execution was short and a core is free for
-        it. Once `execute` waits for another model the link reader reads, which does both models' messages then."""
+        """Reads the answers as `core.infer_request.Leadable` says. It polls first if the last execution was short and a
+        core is free. Once `execute` waits for another model the link reader reads the messages of both models."""
         link, budget, key = self._link, self._spin, self._key
         if not link.held and (budget.blocks(key) or not (patient or self.quick)):
             return False
@@ -42,5 +42,5 @@ class AnswerLead:
         return led
 
     def wait_for_another(self, waits: bool) -> None:
-        """`execute` waits for another model's answer now, or goes on: meanwhile it needs no core."""
+        """Notes whether `execute` waits for another model's answer, during which it needs no core."""
         (self._spin.block if waits else self._spin.unblock)(self._key)

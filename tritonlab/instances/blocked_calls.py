@@ -1,11 +1,11 @@
 """`BlockedCalls` knows which instance's `execute` waits in which BLS calls, and refuses a call that would wait for
 itself.
 
-With a call its stub says whether `execute`, on the main thread, waits for it; if it does, and that would be for ever,
-the call is refused before it begins. Where calls might wait for one another, but threads, futures or coroutines stand
-between them and `execute`, the stubs are asked a moment later (WAITS), and again while it lasts. Nothing else is taken
-for blocked: awaitables nobody awaits, threads nobody joins, and decoupled models whose `execute` has returned are never
-refused.
+With each call the stub says whether `execute`, on the main thread, waits for it. If it does, and would wait for ever,
+the call is refused before it begins. If threads, futures or coroutines stand between `execute` and calls that might
+wait for one another, the stubs are asked a moment later (WAITS), and again while that lasts. Nothing else counts as
+blocked: calls whose awaitable nobody awaits or whose thread nobody joins, and those of decoupled models whose `execute`
+has returned, are never refused.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from ..ipc.stub_link import StubLink
 from .model_instance import ModelInstance
 from .wait_graph import Instance, InstanceWait, UnansweredCall, circle_of, stuck_instances
 
-#: What the stub says of a call: it need not wait for it; `execute` waits; and no thread could answer in its place.
+#: What the stub says of a call: it need not wait for it; `execute` waits for it; and no other thread could answer
+#: meanwhile.
 NO_WAIT, WAITS, WAITS_ALONE = range(3)
 
 
 class Callee(Protocol):
-    """The model version a call is for (`server.model_lifecycle.ModelVersion`)."""
+    """Is the model version a call is for (`server.model_lifecycle.ModelVersion`)."""
 
     @property
     def instances(self) -> Sequence[ModelInstance]: ...
@@ -35,14 +36,14 @@ class Callee(Protocol):
     def rules(self) -> Any: ...  # core.request_rules.RequestRules
 
     def withdraw(self, request: InferenceRequest, error: TritonError) -> bool:
-        """Takes a request out of the queue and ends it; False if it is not there any more."""
+        """Takes a request out of the queue and ends it with `error`. Returns False if it is not there any more."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class BlsCall:
-    """One INFER of the stub behind `link`, until its final response. `waits`: one of the constants above; `sent`: how
-    many responses it has had; `batch`: the caller's execution that made it, 0 if none was running."""
+    """Is one INFER of the stub behind `link`, until its final response. `waits` is one of the constants above; `sent`
+    is how many responses it has had; `batch` is the caller's execution that made it, 0 if none was running."""
 
     caller: ModelInstance
     link: StubLink
@@ -55,14 +56,14 @@ class BlsCall:
 
 
 class CircleRefusal(NamedTuple):
-    """`call` would wait for itself; `models` as in `wait_graph.Circle`."""
+    """Says that `call` would wait for itself; `models` is as in `wait_graph.Circle`."""
 
     call: BlsCall
     models: list[str]
 
     @property
     def text(self) -> str:
-        """What the caller's model reads."""
+        """Returns the error text that the calling model gets."""
         name = self.call.request.model_name
         return (
             f"Model {name} - Error when running inference: The request would wait for itself: "
@@ -72,7 +73,8 @@ class CircleRefusal(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """`refusal`: what must be refused. `suspects`: instances that may wait for one another; their stubs know more."""
+    """Says what must be refused (`refusal`), and which instances may wait for one another (`suspects`); the stubs of
+    these know more."""
 
     refusal: CircleRefusal | None = None
     suspects: Sequence[ModelInstance] = ()
@@ -82,33 +84,33 @@ _NOTHING = Verdict()
 
 
 class BlockedCalls:
-    """Keeps all calls of running `execute` calls that are not answered.
+    """Keeps all unanswered BLS calls of running `execute` calls.
 
-    Guarantees: of calls that close a circle together, exactly the last one is refused.
+    Guarantees: of calls that form a circle, exactly the last one is refused.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _calls; a call is noted and looked at in one step
+        self._lock = threading.Lock()  # guards _calls; a call is noted and examined in one step
         self._calls: dict[Instance, tuple[BlsCall, ...]] = {}
 
     def enter(self, call: BlsCall) -> Verdict:
-        """Notes a new call, until `leave`, and looks at what it closes."""
+        """Notes a new call, until `leave`, and returns whether it closes a circle."""
         with self._lock:
             call.batch = call.caller.batch_id
             self._calls[call.caller] = (*self._calls.get(call.caller, ()), call)
-            # mostly some instance of the called model calls nobody, and that is all there is to ask
+            # Mostly some instance of the called model waits for no call, and then there is no circle.
             if not all(instance in self._calls for instance in call.callee.instances):
                 return _NOTHING
             return self._verdict(call, patient=False)
 
     def look(self, call: BlsCall, *, patient: bool) -> Verdict:
-        """Looks again at a call. `patient`: it has waited so long that no thread will answer in a blocked `execute`'s
-        place."""
+        """Examines a call again. `patient` means that it has waited so long that no thread will answer in place of a
+        blocked `execute`."""
         with self._lock:
             return self._verdict(call, patient)
 
     def leave(self, call: BlsCall) -> None:
-        """The call is answered."""
+        """Forgets a call that is answered."""
         with self._lock:
             others = tuple(other for other in self._calls.get(call.caller, ()) if other is not call)
             if others:
@@ -131,7 +133,7 @@ class BlockedCalls:
 
 
 def _wait_of(calls: Sequence[BlsCall], patient: bool) -> InstanceWait | None:
-    """What is certain."""
+    """Returns the wait that is certain; None if there is none."""
     certain = [call for call in calls if call.waits]
     steps = [step for call in certain if (step := _step(call)) is not None]
     alone = patient or any(call.waits == WAITS_ALONE for call in certain)
@@ -139,13 +141,13 @@ def _wait_of(calls: Sequence[BlsCall], patient: bool) -> InstanceWait | None:
 
 
 def _possible_wait_of(calls: Sequence[BlsCall]) -> InstanceWait | None:
-    """As if `execute` waited for all of them."""
+    """Returns the wait there would be if `execute` waited for all of the calls."""
     steps = [step for call in calls if (step := _step(call)) is not None]
     return InstanceWait(calls[0].caller.plan.source.model, steps) if steps else None
 
 
 def _step(call: BlsCall) -> UnansweredCall | None:
-    """Where the call is; None if it is answered, or its caller or executor has gone on without it."""
+    """Returns where the call is; None if it is answered, or its caller or executor has gone on without it."""
     stub = call.caller.stub
     if stub is None or call.link is not stub.link:
         return None  # the caller died

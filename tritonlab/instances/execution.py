@@ -24,8 +24,8 @@ from .response_factory import build_response, failure_of
 
 
 class Execution:
-    """Stands for one `execute` call: it has a payload while a stub does. `record` is told how long it took, `idle` that
-    the stub can take the next."""
+    """Is one `execute` call; it has a payload while the stub has it. `record` counts how long it took; `idle` is called
+    when the stub can take the next."""
 
     __slots__ = ("batch_id", "idle", "payload", "record")
 
@@ -36,14 +36,14 @@ class Execution:
         self.batch_id = 0
 
     def ended(self, times: ExecuteTimes, *, failed: bool) -> None:
-        """Its times count now."""
+        """Counts the times of the call, which has ended."""
         self.record.record(self.payload, self.batch_id, times, failed=failed)
 
 
 @dataclass(frozen=True)
 class Death:
-    """What a stub left when it died: `execution` was running, `requests` had not got their final responses. `worked`:
-    it had executed something, warm-up aside."""
+    """Holds what a stub left when it died: the `execution` that was running, and the `requests` without final
+    responses. `worked` says whether it had executed anything besides the warm-up."""
 
     stub: ModelStub
     execution: Execution | None
@@ -54,8 +54,8 @@ class Death:
 class StubExecutor:
     """Runs payloads, one at a time, in one stub of an instance, until the stub ends.
 
-    `numbers` count the executions of the instance; `on_lost` hears that the stub is dead. Guarantees: every request of
-    a payload gets a final response, from the model, or the error of a failed call, or of the stub's death.
+    `numbers` counts the instance's executions; `on_lost` is called when the stub is dead. Guarantees: every request of
+    a payload gets a final response: the model's, or the error of a failed call or of the stub's death.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class StubExecutor:
         self._worked = False
         stub.link.on_executed(self._on_executed)
 
-    # -- in
+    # -- payloads to the stub
 
     def execute(self, payload: Payload) -> bool:
-        """Sends the batch to the stub; False if it takes none any more. Never blocks; errors reach the requests, not
+        """Sends the batch to the stub. Returns False if it takes no more. Never blocks; errors reach the requests, not
         the caller."""
         return self._send(Execution(payload, self._record, self._events.idle))
 
     def execute_warmup(self, payload: Payload, stats: InferStats) -> None:
-        """Sends a batch, while no scheduler gives this stub anything; `stats` are told of it, and nobody else."""
+        """Sends a warm-up batch, before any scheduler gives this stub payloads. Only `stats` counts it."""
         self._send(Execution(payload, self._record.of_warmup(stats), lambda: None))
 
     def _send(self, execution: Execution) -> bool:
@@ -123,14 +123,14 @@ class StubExecutor:
                 stub.link.execute(execution.batch_id, packed, STUB_SPIN_US if services.spin.allowed else 0)
             except Exception as failure:  # a field of a type that has no wire form
                 error = _unsent(failure)
-        if error is not None:  # the instance must not stay busy for it
+        if error is not None:  # the instance must become idle all the same
             self._fail(execution, error, None)
         if stub.link.lost:
             self._on_lost(self)
         return True
 
     def _begin(self, execution: Execution, now: int) -> bool:
-        """Makes it the one that runs; False if this stub takes nothing any more."""
+        """Makes `execution` the one that runs. Returns False if this stub takes no more."""
         with self._lock:
             if self._closed:
                 return False
@@ -144,10 +144,10 @@ class StubExecutor:
                 request.executor = leader
                 inflight[request.serial] = request
             if payload.nulls:
-                inflight.pop(NullRequest.SERIAL, None)  # nobody waits for an answer
+                inflight.pop(NullRequest.SERIAL, None)  # nobody waits for the answers to null requests
             return True
 
-    # -- out
+    # -- answers from the stub
 
     def _on_executed(self, ident: int, executed: Executed) -> None:
         execution = self._running
@@ -163,7 +163,9 @@ class StubExecutor:
         again = RESCHEDULED in outputs
         recorded = again and self._events.iterative
         if recorded:
-            # before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew
+            # This comes before `idle`, so that they join the next batch (rule 3.9.3), and after the record, because
+            # their
+            # times start anew.
             execution.ended(times, failed=False)
             self._give_back(requests, outputs)
         released = self._release(execution)
@@ -172,7 +174,7 @@ class StubExecutor:
         answered = [
             (request, build_response(request, reader, output, version, final=True, reshapes=reshapes))
             for request, output in zip(requests, outputs, strict=True)
-            if output is not None and output.__class__ is not str  # through its sender, before or later; RESCHEDULED
+            if output is not None and output.__class__ is not str  # answered through its sender, or RESCHEDULED
         ]
         reader.finish()
         if again and not recorded:
@@ -188,7 +190,7 @@ class StubExecutor:
                 self.inflight.give_back(request)
 
     def _release(self, execution: Execution) -> bool:
-        """The stub can take the next batch. False if it was found dead meanwhile."""
+        """Lets the stub take the next batch. Returns False if it was found dead meanwhile."""
         with self._lock:
             if self._running is not execution:
                 return False
@@ -199,39 +201,39 @@ class StubExecutor:
         return True
 
     def _fail(self, execution: Execution, error: TritonError, times: ExecuteTimes | None) -> None:
-        """The whole call failed: every request of it that is still open gets the error (rules 3.2, 3.5)."""
+        """Fails the whole call: each of its requests that is still open gets the error (rules 3.2, 3.5)."""
         if self._release(execution):
             execution.ended(times or ExecuteTimes(0, 0, 0), failed=True)
         self.inflight.fail([r for r in execution.payload.requests if r.serial in self.inflight], error)
 
-    # -- for who waits
+    # -- for callers that wait
 
     @property
     def payload(self) -> Payload | None:
-        """What it executes now."""
+        """Returns the payload that is executed now, None if there is none."""
         execution = self._running
         return execution.payload if execution is not None else None
 
     @property
     def batch_id(self) -> int:
-        """The running `execute` call's number, 0 while there is none."""
+        """Returns the number of the running `execute` call, 0 if there is none."""
         execution = self._running
         return execution.batch_id if execution is not None else 0
 
     def executes(self, request: InferenceRequest) -> bool:
-        """Whether the request is among those of the running `execute` call, and not answered."""
+        """Returns whether the running `execute` call has the request and has not answered it."""
         execution = self._running
         requests = execution.payload.requests if execution is not None else ()
         return request.serial in self.inflight and any(r is request for r in requests)
 
     # -- end
 
-    def close(self) -> None:  # what runs goes on
+    def close(self) -> None:  # an execution that runs goes on
         with self._lock:
             self._closed = True
 
     def die(self) -> Death:
-        """Its stub is dead: what it left."""
+        """Notes that the stub is dead, and returns what it left."""
         with self._lock:
             self._closed = True
             execution, self._running = self._running, None
@@ -246,7 +248,7 @@ class StubExecutor:
         self.inflight.drained.set()
 
     def abort(self, error: TritonError) -> None:
-        """Its stub was killed: requests in flight fail, and nothing counts."""
+        """Fails the requests in flight of a stub that was killed on purpose; nothing is counted."""
         self.close()
         self._services.spin.leave(id(self))
         self.inflight.fail(list(self.inflight.values()), error)
@@ -254,7 +256,7 @@ class StubExecutor:
 
 
 def _pack(requests: Sequence[InferenceRequest], link: StubLink) -> tuple[PackedBatch | None, TritonError | None]:
-    """The inputs in the stub's region, or why that failed."""
+    """Puts the inputs into the stub's region. Returns them packed, or the error."""
     try:
         return link.pack(requests), None
     except SharedMemoryError as error:

@@ -11,7 +11,7 @@ from .payload import Payload
 
 
 class ExecutionRecord:
-    """Counts the executions of one instance. `stats`: those of its model. `warmup`: they are nobody's requests."""
+    """Counts the executions of one instance in its model's `stats`. With `warmup` the requests are no client's."""
 
     def __init__(
         self,
@@ -30,11 +30,11 @@ class ExecutionRecord:
         self._warmup = warmup
 
     def of_warmup(self, stats: InferStats) -> ExecutionRecord:
-        """The record of the same instance while it warms up."""
+        """Returns the record of the same instance for its warm-up."""
         return ExecutionRecord(self._instance, self._version, stats, self._clock, self._instruments, warmup=True)
 
     def record(self, payload: Payload, batch_id: int, times: ExecuteTimes, *, failed: bool) -> None:
-        """The `execute` call `batch_id`, of the payload, has ended."""
+        """Counts the `execute` call `batch_id` of the payload, which has ended."""
         now = self._clock.now()
         requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
         stats = self.stats

@@ -1,4 +1,4 @@
-"""The requests an instance still has to answer, and how each of them ends."""
+"""`InflightRequests` keeps the requests an instance still has to answer, and ends each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.status import ModelError, TritonError
 
 
 class InflightRequests(dict[int, InferenceRequest]):
-    """Requests that may still get responses, by handle, in order of arrival.
+    """Maps handles to the requests that may still get responses, in order of arrival.
 
     Guarantees: a request gets one final response; whatever comes for it later is dropped. `drained` is set whenever the
     last one has got its own.
@@ -39,14 +39,14 @@ class InflightRequests(dict[int, InferenceRequest]):
         final = response.final
         if final:
             if self.pop(request.serial, None) is None:
-                return  # it has had its final response
+                return  # the request has had its final response
             request.executor = None
         deliver(request, response, self._instruments, self._clock)
         if final and not self:
             self.drained.set()
 
     def drain(self) -> None:
-        """Returns when each of them has got its final response; blocking."""
+        """Blocks until each of them has got its final response."""
         self.drained.clear()
         if self:
             self.drained.wait()
@@ -57,7 +57,8 @@ class InflightRequests(dict[int, InferenceRequest]):
             self.respond(request, error_response(request, self._version, error))
 
     def give_back(self, request: InferenceRequest) -> None:
-        """Returns a request that was released with RESCHEDULE to its scheduler; one that it does not take fails."""
+        """Gives a request released with RESCHEDULE back to its scheduler; if that does not take it the request
+        fails."""
         if self.pop(request.serial, None) is None:
             return  # it has had its final response, or fills a slot
         request.executor = None

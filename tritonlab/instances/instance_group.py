@@ -1,4 +1,4 @@
-"""The instances of one model version: started together, stopped together."""
+"""These functions make, start and stop the instances of one model version together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .instance_plan import InstanceEvents, InstancePlan, InstanceServices
 from .model_instance import ModelInstance
 from .model_stub import ModelStub
 
-#: Of a passive instance no scheduler hears (rule 5.1.4).
+#: The events of a passive instance, of which no scheduler hears (rule 5.1.4).
 _UNHEARD: InstanceEvents[ModelInstance] = InstanceEvents(
     idle=lambda instance: None,
     away=lambda instance: False,
@@ -58,7 +58,7 @@ def start_instances(instances: Sequence[ModelInstance], first_stub: ModelStub | 
 
 
 def stop_instances(instances: Sequence[ModelInstance]) -> None:
-    """Lets all instances finish their requests and finalize; blocking."""
+    """Blocks until all instances have finished their requests and finalized."""
     _each(instances, ModelInstance.stop)
 
 
@@ -68,7 +68,7 @@ def abort_instances(instances: Sequence[ModelInstance]) -> None:
 
 
 def _each(instances: Sequence[ModelInstance], do: Callable[[ModelInstance], None]) -> None:
-    # threads of our own: a pool starts none any more when the interpreter ends, which is when a kernel's server stops
+    # These are plain threads: a pool starts none once the interpreter ends, which is when a kernel's server stops.
     others = [threading.Thread(target=do, args=(instance,), name="unload", daemon=True) for instance in instances[1:]]
     for thread in others:
         thread.start()

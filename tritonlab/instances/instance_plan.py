@@ -1,4 +1,5 @@
-"""These classes say what an instance is made of, what it shares with the others of its server, and who hears of it."""
+"""These classes say what an instance is made of, what it shares with its server's others, and what it reports to
+whom."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ InstanceT = TypeVar("InstanceT")
 
 @dataclass(frozen=True)
 class InstancePlan:
-    """What makes an instance: who it is and what its model is told."""
+    """Says what makes an instance: its identity and what its model is told."""
 
     source: ModelSource
     name: str
@@ -33,17 +34,17 @@ class InstancePlan:
     args: dict[str, str]
     outputs: tuple[str, ...]
     decoupled: bool
-    #: the outputs whose shapes clients get differently
+    #: the reshapes of outputs whose shapes clients see differently
     reshapes: OutputReshapes | None = None
-    #: what it executes before it is ready
+    #: the requests it executes before it is ready
     warmup: Warmup | None = None
-    #: it gets no requests
+    #: whether it gets no requests
     passive: bool = False
 
 
 @dataclass
 class InstanceServices(Generic[InstanceT]):
-    """What all instances of a server share; handed in, so that nothing here reaches up."""
+    """Holds what all instances of a server share. It is passed in, so that this package imports nothing above it."""
 
     pool: StubPool
     clock: Clock
@@ -52,30 +53,30 @@ class InstanceServices(Generic[InstanceT]):
     spin: SpinBudget
     #: does what a stub asks for: (instance, link, id, call); must not block, replies over the link
     on_call: Callable[[InstanceT, StubLink, int, Any], None]
-    #: the stub behind the link has ended, or a process that it forked; perhaps called more than once
+    #: called when the stub behind the link, or a process that it forked, has ended; perhaps more than once
     on_link_end: Callable[[StubLink], None]
-    #: calls a function, which must not block, after so many nanoseconds
+    #: calls a function, which must not block, after that many nanoseconds
     later: Callable[[int, Callable[[], None]], None]
 
 
 @dataclass
 class InstanceEvents(Generic[InstanceT]):
-    """Says who hears of an instance: its scheduler. All are called without a lock held."""
+    """Holds what an instance calls to tell its scheduler what happened. All are called without a lock held."""
 
     #: ready for a payload; called before the last payload's responses go out, so that the next one executes meanwhile
     idle: Callable[[InstanceT], None]
-    #: its stub died: no payloads until the next `idle`; True if it was idle
+    #: its stub died: no payloads until the next `idle`; returns whether it was idle
     away: Callable[[InstanceT], bool]
     #: takes no payloads, unless it is `ready` once more
     gone: Callable[[InstanceT], None]
     #: was gone and takes payloads again
     ready: Callable[[InstanceT], None]
-    #: a request released with RESCHEDULE, before `idle`; False if the model's scheduler takes none back, TritonError if
-    #: not this one
+    #: takes back a request released with RESCHEDULE, before `idle`; False if the scheduler takes none back, TritonError
+    #: if it does not take this one
     reschedule: Callable[[InferenceRequest], bool]
-    #: whether requests may come back at all
+    #: whether the scheduler takes requests back at all
     iterative: bool = False
-    #: whether waiting callers may read the stub's answers; not where responses are held back for others (rule 5.5.7)
+    #: whether waiting callers may read the stub's answers; not if responses wait for those of others (rule 5.5.7)
     leads: bool = True
 
 

@@ -1,4 +1,4 @@
-"""One instance of a model: its life, from the start of its first stub to the end of its last."""
+"""`ModelInstance` is one instance of a model, from the start of its first stub to the end of its last."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXITED = "Server exited before the request completed"
 
 
 class ModelInstance:
-    """Runs payloads, one at a time, in its own stub, and in another one when that has died.
+    """Runs payloads, one at a time, in its own stub, and in a new one when that has died.
 
     Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a
     final response, come what may.
@@ -47,19 +47,19 @@ class ModelInstance:
         version, instruments = plan.source.version, services.instruments
         self._record = ExecutionRecord(plan.name, version, stats, services.clock, instruments)
         self.replacement = StubReplacement(self, self._life, self._events, services.clock, services.later)
-        #: the models that its BLS calls named
+        #: the names of the models that its BLS calls went to
         self.called: set[str] = set()
         self._batches = itertools.count(1)
-        # the lock of its life guards the next two
-        #: of the stub there is, or was last
+        # the lock of `life` guards the next two
+        #: the executor of the current stub, or of the last one
         self._executor: StubExecutor | None = None
-        #: the same while it is READY: payloads go there
+        #: the same while the instance is READY; payloads go to it
         self._serving: StubExecutor | None = None
 
     # -- start
 
     def start(self, stub: ModelStub | None = None) -> None:
-        """Imports and initializes the model, in `stub` if one was given; blocking. Raises ModelError with Triton's
+        """Imports and initializes the model, in `stub` if given, and blocks meanwhile. Raises ModelError with Triton's
         text."""
         plan = self.plan
         if self.stopped:
@@ -107,7 +107,7 @@ class ModelInstance:
     # -- payloads
 
     def execute(self, payload: Payload) -> None:
-        """Has the stub execute the batch. Never blocks; errors reach the requests, not the caller."""
+        """Makes the stub execute the batch. Never blocks; errors reach the requests, not the caller."""
         executor = self._serving
         if executor is not None and executor.execute(payload):
             return
@@ -121,12 +121,12 @@ class ModelInstance:
             self.refuse(payload, ModelError(f"Stub process '{self.plan.name}' is not healthy."))
 
     def refuse(self, payload: Payload, error: TritonError) -> None:
-        """Ends the requests of a payload that no stub has got."""
+        """Ends with `error` the requests of a payload that no stub has got."""
         services = self._services
         for request in payload.requests:
             deliver_error(request, self.plan.source.version, error, services.instruments, services.clock)
 
-    # -- what others ask
+    # -- questions of others
 
     @property
     def state(self) -> InstanceState:
@@ -142,7 +142,7 @@ class ModelInstance:
 
     @property
     def stub(self) -> ModelStub | None:
-        """The one there is, or was last."""
+        """Returns the current stub, or the last one; None before the first."""
         return self._executor.stub if self._executor is not None else None
 
     @property
@@ -151,30 +151,30 @@ class ModelInstance:
 
     @property
     def inflight(self) -> Mapping[int, InferenceRequest]:
-        """Requests that may still get responses, by handle."""
+        """Returns the requests that may still get responses, by handle."""
         return self._executor.inflight if self._executor is not None else {}
 
     @property
     def payload(self) -> Payload | None:
-        """What it executes now."""
+        """Returns the payload that is executed now, None if there is none."""
         return self._executor.payload if self._executor is not None else None
 
     @property
     def batch_id(self) -> int:
-        """The running `execute` call's number, 0 while there is none."""
+        """Returns the number of the running `execute` call, 0 if there is none."""
         return self._executor.batch_id if self._executor is not None else 0
 
     def executes(self, request: InferenceRequest) -> bool:
-        """Whether the request is among those of the running `execute` call, and not answered."""
+        """Returns whether the running `execute` call has the request and has not answered it."""
         return self._executor is not None and self._executor.executes(request)
 
     def wait_for_another(self, waits: bool) -> None:
-        """`execute` waits for another model's answer now, or goes on."""
+        """Notes whether `execute` waits for another model's answer."""
         if self._executor is not None:
             self._executor.lead.wait_for_another(waits)
 
     def awaited(self) -> str:
-        """What its end waits for, in words."""
+        """Returns a text for people: what the end of the instance waits for."""
         stub, name, count = self.stub, self.name, len(self.inflight)
         if count:
             return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid})"
@@ -209,8 +209,8 @@ class ModelInstance:
     # -- end
 
     def retire(self) -> None:
-        """It is to leave: after a failed start it is not tried again. Returns when it is up or FAILED, and its
-        scheduler knows; blocking."""
+        """Prepares the instance to leave: after a failed start it is not started again. Blocks until it is up or
+        FAILED, and its scheduler knows."""
         self._life.retire()
         self.replacement.join()
 
@@ -238,7 +238,7 @@ class ModelInstance:
         self._serving = None
 
     def abort(self) -> None:
-        """Ends the instance at once, also one whose `finalize` runs; requests in flight fail."""
+        """Ends the instance at once, even while its `finalize` runs; requests in flight fail."""
         with self._life.lock:
             finalizing, executor = self.stopped, self._executor
             if not finalizing:

@@ -1,5 +1,5 @@
-"""A stub that has, or will have, a model: import, auto-complete, initialize, finalize, each with Triton's error
-texts."""
+"""`ModelStub` takes one model through its life in a stub: import, auto-complete, initialize, finalize. Its errors have
+Triton's texts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .stub_death import CrashReport, blocked_stacks, interrupted_load, place_of
 _KEPT_LINES = 20
 #: More than are kept in an error, because the lines of a crash report are left out there.
 _REMEMBERED_LINES = 200
-#: Longest wait, after an interrupt, for where the model was.
+#: Seconds to wait, after an interrupt, until the stub has said where the model was.
 _INTERRUPTED_SECONDS = 1.0
-#: Longest wait for what a signal handler writes.
+#: Seconds to wait for what a signal handler writes.
 _BLOCKED_SECONDS = 0.5
 
 
@@ -36,7 +36,7 @@ class ModelSource:
     """A model source says where a model's code is and how its stub sees it. `module` is `<version>.<stem>`; `paths` go
     to the end of sys.path (rule 2.1.5).
 
-    `interpreter`: what the stub is started with.
+    `interpreter` is the Python that the stub is started with.
     """
 
     model: str
@@ -49,19 +49,19 @@ class ModelSource:
 
 
 class ModelStub:
-    """Has one stub process work for one model. All methods that wait raise ModelError with the text a client sees."""
+    """Makes one stub process work for one model. Methods that wait raise ModelError with the text a client sees."""
 
     def __init__(self, pool: StubPool, source: ModelSource, instance: str, log: LogBook) -> None:
-        """Takes a stub from the pool and has it import the model; does not wait for that."""
+        """Takes a stub from the pool and begins to import the model there, without waiting for that."""
         self.source = source
         self.instance = instance
         #: ids of the requests in execution, for the log
         self.executing_ids: tuple[str, ...] = ()
         self._log = log
-        #: what it printed and logged last: its own, also where its instance had another process before
+        #: the last lines that this process, and no earlier one of the instance, printed and logged
         self._printed: deque[str] = deque(maxlen=_REMEMBERED_LINES)
         self._crash = CrashReport()
-        #: lines of stderr, while faulthandler is asked for the stacks
+        #: the lines of stderr, kept only while faulthandler is asked for the stacks
         self._blocked: list[str] | None = None
         said: list[str] = []
         try:
@@ -72,7 +72,7 @@ class ModelStub:
             self.log("server", "INFO", text)
         self.process.adopt_output(self._on_line)
         self.link = self.process.link
-        #: called when the process has ended, for whatever reason; perhaps more than once
+        #: called when the process has ended for any reason; perhaps more than once
         self.on_end: Callable[[], None] = lambda: None
         self.readiness = ReadinessCheck(self.process.monitor, instance)
         self._imported: Answer | None = self._import()
@@ -138,7 +138,7 @@ class ModelStub:
             self._outcome(answer)
 
     def auto_complete(self, config: str) -> dict[str, Any] | None:
-        """What auto_complete_config made of the config, None if the model has no such method."""
+        """Returns what auto_complete_config made of the config (JSON text); None if the model has no such method."""
         returned = self._outcome(self.link.auto_complete(config))
         return None if returned is None else json.loads(returned)
 
@@ -158,7 +158,7 @@ class ModelStub:
         return answer.value
 
     def unhealthy(self) -> ModelError:
-        """The error of everything that was waiting for this stub, after it died."""
+        """Returns the error for everything that waits for this stub after it died."""
         self.process.reap()
         self.on_end()
         reason = f"The stub process of '{self.instance}' ended with {self.process.child.exit_reason()}."
@@ -174,22 +174,23 @@ class ModelStub:
         return ModelError(f"Stub process '{self.instance}' is not healthy.", reason=reason, exception=crash, log=log)
 
     def died(self) -> ModelError | None:
-        """Why it is not healthy; None while it is."""
+        """Returns why the stub is not healthy; None while it is."""
         return self.unhealthy() if self.link.lost else None
 
     def last_lines(self, besides: Collection[str] = ()) -> tuple[str, ...]:
-        """What this process printed last, but for some of it."""
+        """Returns the last lines that this process printed, without those in `besides`."""
         return tuple([text for text in self._printed.copy() if text not in besides][-_KEPT_LINES:])
 
     def dump_stacks(self, timeout: float) -> str:
-        """What each of its threads is doing, whatever that is; empty if it did not say so in `timeout` seconds."""
+        """Returns the stacks of the stub's threads as text; empty if they did not come within `timeout` seconds."""
         answer = self.process.monitor.dump_stacks()
         if not self.process.monitor.await_answer(answer, timeout):
             return self._blocked_stacks()
         return str(answer.value) if not answer.lost else ""
 
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
-        """What its running `execute` cannot go on without, as WAITS says it; nothing if it did not say so in time."""
+        """Returns what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
+        `timeout` seconds."""
         answer = self.process.monitor.waits()
         if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
             return 0, []
@@ -197,7 +198,7 @@ class ModelStub:
         return needs.wait, needs.calls
 
     def _blocked_stacks(self) -> str:
-        """Of a stub whose monitor thread does not come to run. Its lines show among the model's own, too."""
+        """Returns the stacks of a stub whose monitor thread cannot run. The lines also show among the model's own."""
         lines: list[str] = []
         self._blocked = lines
         if not self.process.signal_stacks():
@@ -205,7 +206,7 @@ class ModelStub:
             return ""
         end = time.monotonic() + _BLOCKED_SECONDS
         while time.monotonic() < end:
-            time.sleep(0.02)  # the handler runs at once; its lines are all there soon after the first
+            time.sleep(0.02)  # once the first line is there the others follow at once
             before = len(lines)
             self.process.drain_output()
             if lines and len(lines) == before:

@@ -1,4 +1,4 @@
-"""The unit of execution: requests that go to one instance in one `execute` call."""
+"""`Payload` is the unit of execution: the requests that go to one instance in one `execute` call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..core.infer_request import InferenceRequest
 
 @dataclass(slots=True)
 class Payload:
-    """`size` is the sum of the requests' batch dimensions; `reason` says why the batch was closed there. `nulls`: how
-    many of the requests are NullRequests.
+    """Holds the requests of one `execute` call. `size` is the sum of their batch dimensions; `reason` says why the
+    batch was closed there; `nulls` is how many of them are NullRequests.
 
-    `late`: asked when the batch is ready to go out. It ends requests whose time is up and returns them; the instance
-    goes on with the others.
+    `late` is called when the batch is ready to go out. It ends requests whose time is up and returns them; the instance
+    executes the others.
     """
 
     requests: Sequence[InferenceRequest]
@@ -24,6 +24,6 @@ class Payload:
     late: Callable[[Sequence[InferenceRequest]], Sequence[InferenceRequest]] | None = None
 
     def without(self, late: Sequence[InferenceRequest]) -> Payload | None:
-        """The rest of it; None if there is none."""
+        """Returns a payload of the other requests; None if there are none."""
         rest = [request for request in self.requests if request not in late]
         return Payload(rest, sum(request.batch_size for request in rest), self.reason, late=self.late) if rest else None

@@ -16,7 +16,7 @@ from typing import Any
 from ..core.status import InvalidArgumentError
 from .instance_plan import InstanceEvents, InstanceT
 
-#: The device of resources that all devices share; in limits, that of every device not named.
+#: The device number of resources that all devices share; in limits, of every device that is not named.
 GLOBAL = -1
 
 #: Name -> amount, everywhere or by device.
@@ -25,14 +25,14 @@ MODES = ("off", "execution_count")
 
 
 def make_rate_limiter(mode: str, limits: Limits | None) -> RateLimiter | None:
-    """The limiter of `--rate-limit` and `--rate-limit-resource`; None for `off`. Raises InvalidArgumentError."""
+    """Makes the limiter of `--rate-limit` and `--rate-limit-resource`; None for `off`. Raises InvalidArgumentError."""
     if mode not in MODES:
         raise InvalidArgumentError(f"unknown rate limit mode '{mode}', expected one of {', '.join(MODES)}")
     return RateLimiter(limits or {}) if mode != "off" else None
 
 
 class _Context:
-    """What the limiter knows of an instance. `needs`: (resource, device) -> amount."""
+    """Holds what the limiter knows of an instance. `needs` maps (resource, device) to an amount."""
 
     __slots__ = ("executions", "holds", "needs", "priority", "retry")
 
@@ -45,13 +45,14 @@ class _Context:
 
     @property
     def rank(self) -> int:
-        """The lowest goes first: an instance of priority 3 executes a third as often as one of priority 1."""
+        """Returns the rank; the lowest goes first. An instance of priority 3 executes a third as often as one of
+        priority 1."""
         return (self.executions + 1) * self.priority
 
 
 class RateLimiter:
-    """The resources of a server and the instances that wait for them. `limits` are the amounts that were said; if none
-    was, there is as much of each as the instance that asks for most, of what was not said otherwise none (measured).
+    """Keeps the resources of a server and the instances that wait for them. `limits` are the given amounts; a resource
+    that they leave out does not exist. Without any limits there is as much of each as any instance needs (measured).
 
     Guarantees: an instance has all its resources or none. Of those that wait only the first by rank may take, so that
     many small ones do not starve a big one; others that would fit wait behind it, as Triton's do. `retry` callables
@@ -64,7 +65,7 @@ class RateLimiter:
         self._contexts: dict[Any, _Context] = {}
         self._used: dict[tuple[str, int], int] = {}
         self._waiting: list[_Context] = []  # oldest first
-        self._turn: _Context | None = None  # who is being asked to come and take
+        self._turn: _Context | None = None  # the instance that has been told to ask again
 
     def register(self, instance: Any, config: Any, device_id: int) -> None:
         """Adds an instance with its group's `rate_limiter`. Raises InvalidArgumentError with Triton's text for one
@@ -101,12 +102,12 @@ class RateLimiter:
     # -- for schedulers
 
     def first(self, idle: Collection[Any]) -> Any:
-        """Returns the one of a model's idle instances that is next by its priority."""
+        """Returns which of a model's idle instances is next by its priority."""
         return min(idle, key=lambda instance: self._contexts[instance].rank)
 
     def admit(self, instance: Any, retry: Callable[[], None]) -> bool:
-        """Gives the instance its resources for one execution. False: it waits, and `retry()` is called when it is its
-        turn; whoever has nothing to execute by then just does not ask again. Called under a scheduler's lock."""
+        """Gives the instance its resources for one execution. If it returns False the instance waits, and `retry()` is
+        called at its turn; a scheduler with nothing to execute then need not ask again. Called under its lock."""
         with self._lock:
             context = self._contexts[instance]
             context.retry = retry
@@ -124,18 +125,19 @@ class RateLimiter:
             return False
 
     def release(self, instance: Any) -> None:
-        """The execution is over. Nobody gets a turn before `serve`, so that the instance may ask again first."""
+        """Takes the resources back after an execution. Nobody gets a turn before `serve`, so the instance may ask
+        first."""
         with self._lock:
             context = self._contexts.get(instance)
             if context is not None:
                 self._free(context)
 
     def serve(self) -> None:
-        """Gives turns while the first of those that wait has room. Called without any lock."""
+        """Gives turns while there are resources for the first that waits. Called without any lock."""
         while True:
             with self._lock:
                 if self._turn is not None or not self._waiting:
-                    return  # whoever gives turns now will look again
+                    return  # the thread that gives turns now will look again
                 context = min(self._waiting, key=lambda c: c.rank)
                 if not self._fits(context):
                     return
@@ -148,7 +150,8 @@ class RateLimiter:
                     self._turn = None
 
     def events(self, events: InstanceEvents[InstanceT]) -> InstanceEvents[InstanceT]:
-        """`events` of instances that give their resources back with each execution, and when their stub dies."""
+        """Returns `events` changed so that an instance gives its resources back after each execution and when its stub
+        dies."""
 
         def idle(instance: Any) -> None:
             self.release(instance)
@@ -167,7 +170,7 @@ class RateLimiter:
     # -- under the lock
 
     def _said(self, key: tuple[str, int]) -> int | None:
-        """The amount that is there by the server's options; None if they say nothing about any resource."""
+        """Returns the amount that the server's options give; None if they name no resource at all."""
         if not self._limits:
             return None
         name, device = key

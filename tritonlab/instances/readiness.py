@@ -1,4 +1,5 @@
-"""The author's `is_ready()`: asked on a stub's monitor socket, which answers whatever the model executes (rule 2.7)."""
+"""`ReadinessCheck` asks the author's `is_ready()` over the monitor socket, which answers even during `execute` (rule
+2.7)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ READY_TIMEOUT = 5.0
 
 
 class ReadyQuery(NamedTuple):
-    """Stands for one query on its way. `joined`: it shares the call of an earlier one, which had not come back."""
+    """Is one query on its way. `joined` means that it shares the call of an earlier query that is not answered yet."""
 
     answer: Answer
     joined: bool
@@ -43,10 +44,10 @@ class ReadinessCheck:
             return ReadyQuery(self._running, joined)
 
     def await_ready(self, query: ReadyQuery, timeout: float = READY_TIMEOUT) -> bool:
-        """Returns when the model is ready; False if it has no `is_ready`, and so always is.
+        """Waits for the answer and returns if the model is ready; False if it has no `is_ready`, and so always is.
 
-        Raises UnavailableError with Triton's text when it is not: it said so, raised, returned something else, or
-        took too long.
+        Raises UnavailableError with Triton's text if it is not ready: `is_ready` said so, raised, returned no bool, or
+        took more than `timeout` seconds.
         """
         if not self._monitor.await_answer(query.answer, timeout):
             whose = "in-flight" if query.joined else "user-defined"

@@ -1,4 +1,5 @@
-"""BLS: runs the requests a model makes to other models, and sends it their responses (section 4 of the rule book)."""
+"""`RequestExecutor` does BLS: it runs a model's requests to other models and sends it the responses (section 4 of the
+rule book)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .instance_state import InstanceState
 from .model_instance import ModelInstance
 from .response_factory import parse_parameters
 
-#: Nanoseconds until the stubs are asked what calls wait for that may wait for one another; then longer and longer.
+#: Nanoseconds until stubs whose calls may wait for one another are asked; each further pause is longer.
 _FIRST_LOOK = 50_000_000
 _LAST_LOOK = 3_000_000_000
 #: Seconds a stub has to say what it waits for.
@@ -24,11 +25,11 @@ _ASK_SECONDS = 1.0
 
 
 class RequestExecutor:
-    """`infer` starts a checked request and calls back; `find` finds the version that a request is for. Both may raise
-    TritonError. `later` calls a function after so many nanoseconds. `patience`: nanoseconds after which calls that wait
-    for one another are refused even if a thread of the author's could end it (0: never). `adopt(request, trace)` makes
-    a request part of the trace of that number. `called(request, instance, batch_id)` hears of each request that
-    starts."""
+    """Runs the INFERs of stubs. `infer` starts a checked request; `find(name, version)` finds the version that it is
+    for. Both may raise TritonError. `later` calls a function after that many nanoseconds. `patience` is after how many
+    nanoseconds calls that wait for one another are refused even if a thread of the author's could end it (0: never).
+    `adopt(request, trace)` makes a request part of the trace of that number. `called(request, instance, batch_id)` is
+    called for each request that starts."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class RequestExecutor:
         self._running: dict[tuple[int, int], BlsCall] = {}
 
     def start(self, caller: ModelInstance, link: StubLink, ident: int, infer: Infer) -> None:
-        """Runs the INFER `ident` of the stub behind `link`; every outcome is an INFER_RESPONSE, never an exception
+        """Runs the INFER `ident` of the stub behind `link`. Every outcome is an INFER_RESPONSE, never an exception
         (rule 4.2)."""
         reader = BlockReader(link, infer.block)
         inputs = reader.tensors(infer.tensors)
@@ -86,7 +87,7 @@ class RequestExecutor:
         allows_decoupled: bool,
         waits: int,
     ) -> str:
-        """Why the request is refused; empty if it has started."""
+        """Starts the request. Returns why it is refused; empty if it has started."""
         name = request.model_name
         if caller.state is not InstanceState.READY and (caller.stub is None or caller.stub.link is not link):
             return "BLS is only supported during the 'execute' function."  # a process forked by `initialize`, too early
@@ -122,7 +123,7 @@ class RequestExecutor:
         return text
 
     def _look_again(self, call: BlsCall, pause: int) -> None:
-        """On the timer's thread: asks the stubs, if it still looks as if calls waited for one another."""
+        """Asks the stubs if calls still seem to wait for one another; runs on the timer's thread."""
         if call.request.state is RequestState.RELEASED:
             return
         verdict = self._blocked.look(call, patient=False)
@@ -137,7 +138,7 @@ class RequestExecutor:
             for ident, received in needed:
                 with self._lock:
                     known = self._running.get((id(stub.link), ident)) if stub is not None else None
-                if known is not None and known.sent == received:  # else an answer is on its way
+                if known is not None and known.sent == received:  # otherwise an answer is on its way
                     known.waits = waits
         waited = self._clock.now() - call.request.request_start
         verdict = self._blocked.look(call, patient=0 < self._patience <= waited)
@@ -151,7 +152,7 @@ class RequestExecutor:
     def _end(self, call: BlsCall) -> None:
         with self._lock:
             self._running.pop((id(call.link), call.ident), None)
-        call.request.let_go()  # also if it was refused
+        call.request.let_go()  # also after a refusal
         self._blocked.leave(call)
 
     def cancel(self, link: StubLink, ident: int) -> None:
@@ -162,7 +163,7 @@ class RequestExecutor:
             call.request.cancel()
 
     def calls(self) -> list[BlsCall]:
-        """Those that are not answered yet."""
+        """Returns the calls that are not answered yet."""
         with self._lock:
             return list(self._running.values())
 
@@ -171,7 +172,7 @@ class RequestExecutor:
         if response.final:
             self._end(call)
         call.caller.wait_for_another(False)
-        call.waits = NO_WAIT  # it goes on with this one; whether it waits for the next, it says when asked
+        call.waits = NO_WAIT  # the caller goes on with this response; when asked it says whether it waits for the next
         call.sent += 1
         if link.lost:
             return

@@ -22,7 +22,7 @@ def build_response(
     final: bool,
     reshapes: OutputReshapes | None = None,
 ) -> InferenceResponse:
-    """The response that the stub has answered. `output`: tensors, error and parameters, as the row of an Output."""
+    """Returns the response for a stub's answer. `output` is an Output's row: tensors, error and parameters."""
     tensors, error, parameters = output
     response = InferenceResponse(request.model_name, version, request.request_id, final=final)
     if error is not None:
@@ -43,14 +43,14 @@ def parse_parameters(text: str) -> dict[str, ParameterValue]:
 
 
 def error_of(error: ResponseError) -> TritonError:
-    """The author's TritonError, or what the stub says of the model."""
+    """Returns the author's TritonError, or the error that the stub reports of the model."""
     if error.code is None:
         return ModelError(str(error.text), exception=_exception_of(error.exception))
     return TritonError.of(Code(error.code), str(error.text))
 
 
 def failure_of(failure: Failure, log: tuple[str, ...] = ()) -> ModelError:
-    """The error of a failed call of the model's code."""
+    """Returns the error of a failed call of the model's code."""
     return ModelError(str(failure.text), exception=_exception_of(failure.exception), log=log)
 
 

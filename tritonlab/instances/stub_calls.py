@@ -1,4 +1,4 @@
-"""A stub may ask the server for these things, one row per call of the COMMANDS table."""
+"""`StubCalls` answers what a stub asks the server, one method per call of the COMMANDS table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class ModelLoading(Protocol):
-    """The server's model control, as a model may use it (rule 1.15)."""
+    """Is the server's model control in the form that models may use (rule 1.15)."""
 
     def load(self, name: str, config: str | None = None, files: dict[str, bytes] | None = None) -> object: ...
 
@@ -42,10 +42,10 @@ class ModelLoading(Protocol):
 
 
 class StubCalls:
-    """Answers calls. Quick ones on the thread that read them; model control on a thread of its own, since it waits.
+    """Answers calls: quick ones on the thread that read them, model control on a thread of its own, since it waits.
 
-    Guarantees: what was made over a link ends with it (`end`): the metric families of a stub that died, was unloaded or
-    replaced vanish from /metrics.
+    Guarantees: what was made over a link goes with it (`end`): the metric families of a stub that died, was unloaded or
+    was replaced vanish from /metrics.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class StubCalls:
         control: ModelLoading,
         polled: Callable[[InferenceRequest], None],
     ) -> None:
-        """`polled` hears of each request whose model asks whether it is cancelled."""
+        """`polled` is called with each request whose model asks whether it is cancelled."""
         self._metrics = metrics
         self._polled = polled
         self._executor = executor
@@ -94,7 +94,7 @@ class StubCalls:
             ).start()
 
     def end(self, link: StubLink) -> None:
-        """Ends what the process behind `link` made, since it has ended; harmless if called again."""
+        """Removes what the process behind `link` made, since it has ended. Calling it again does no harm."""
         with self._lock:
             families = self._families.pop(link, ())
         for family in families:
@@ -140,7 +140,7 @@ class StubCalls:
         metric = self._metrics.metric(call.family, call.labels, call.buckets)
         buckets = self._metrics.buckets(metric)
         if call.buckets is not None and buckets != call.buckets and instance.stub is not None:
-            # Triton says nothing, and the author wonders at /metrics
+            # Triton says nothing, and /metrics puzzles the author
             text = (
                 f"the histogram with the labels {call.labels} keeps its buckets {buckets} and does not get "
                 f"{call.buckets}: it was made before, perhaps by the version of the model that still serves. Unload "

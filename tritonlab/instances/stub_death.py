@@ -1,5 +1,5 @@
-"""A stub that dies of a signal, or that C code blocks, says through faulthandler where Python was; this module reads
-it."""
+"""This module reads what faulthandler prints in a stub that dies of a signal, or that C code blocks: where Python
+was."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CrashReport:
         self.lines: deque[str] = deque(maxlen=_KEPT)
 
     def add(self, line: str) -> None:
-        """One line of stderr; nearly free until something crashes."""
+        """Takes one line of stderr; it costs nearly nothing until something crashes."""
         if line.startswith(_BEGIN):
             self.lines.clear()
             self.lines.append(line)
@@ -44,8 +44,8 @@ class CrashReport:
             self.lines.append(line)
 
     def exception(self, signal: str) -> RemoteException | None:
-        """The death by `signal` (`SIGSEGV`) as if it were an exception of that name, raised where Python was; None if
-        nothing was reported, or of another signal: by a process that the model forked."""
+        """Returns the death by `signal` (`SIGSEGV`) as an exception of that name, raised where Python was. Returns None
+        if nothing was reported, or another signal, which is of a process that the model forked."""
         if not self.lines:
             return None
         text = self.lines[0].removeprefix(_BEGIN).strip()
@@ -54,7 +54,7 @@ class CrashReport:
         return RemoteException(type_name=signal, text=text, frames=tuple(self._frames()))
 
     def _frames(self) -> list[Frame]:
-        """Outermost first, without the stub's own; of the thread that crashed, which comes first."""
+        """Returns the frames of the thread that crashed, outermost first, without the stub's own."""
         frames: list[Frame] = []
         for line in self.lines:
             found = _FRAME.fullmatch(line)
@@ -69,7 +69,7 @@ class CrashReport:
 
 
 def blocked_stacks(lines: Iterable[str]) -> str:
-    """The author's part of what faulthandler wrote about all threads, innermost call first as it writes them."""
+    """Returns the author's part of what faulthandler wrote about all threads, innermost call first."""
     threads: list[list[str]] = []
     for line in lines:
         found = _FRAME.fullmatch(line)
@@ -77,13 +77,13 @@ def blocked_stacks(lines: Iterable[str]) -> str:
             threads.append([line])
         elif found is not None and threads and not found["file"].startswith(f"{STUB.parent}/"):
             threads[-1].append(line)
-    # a thread of ours has nothing but its start left
+    # without our frames, a thread of ours has only its start left
     shown = [thread for thread in threads if any("/threading.py" not in frame for frame in thread[1:])]
     return "\n".join(line for thread in shown for line in thread)
 
 
 def interrupted_load(instance: str, stacks: str) -> LoadInterrupted:
-    """The interrupt of a load, with the place where the model was, of its main thread, which `stacks` begin with."""
+    """Returns the interrupt of a load, with the place of the model's main thread, which comes first in `stacks`."""
     text = f"the load of '{instance}' was interrupted"
     thread = stacks.split("\nThread '", 1)[0]
     found = [_STACK_FRAME.fullmatch(line) for line in thread.splitlines()]
@@ -93,7 +93,7 @@ def interrupted_load(instance: str, stacks: str) -> LoadInterrupted:
 
 
 def place_of(exception: RemoteException, model_file: str) -> str:
-    """Words where that was, for a sentence: the model's own innermost line, and what it had called."""
+    """Returns words for a sentence that say where that was: the model's innermost line, and what it had called."""
     if not exception.frames:
         return ""
     innermost = exception.frames[-1]

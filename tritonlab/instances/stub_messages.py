@@ -1,4 +1,4 @@
-"""`StubMessages` does what a stub says between the calls: responses, log lines, exceptions, memory that grows."""
+"""`StubMessages` handles a stub's messages: responses, log lines, exceptions, memory that grows, calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEVELS = ("INFO", "WARNING", "ERROR", "VERBOSE")
 
 
 class StubMessages:
-    """Hears one stub, whose requests are `inflight`. `on_call(link, id, call)` does what it asks for."""
+    """Handles the messages of one stub, whose requests are `inflight`. `on_call(link, id, call)` does its calls."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class StubMessages:
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
 
     def hear_all(self) -> None:
-        """Does what comes over the stub's link, and those of processes that it forks."""
+        """Handles messages over the stub's link, and over those of processes that it forks."""
         self.hear(self._stub.link)
         forks = self._stub.process.forks
         forks.on_link, forks.on_end = self.hear, self._services.on_link_end
 
     def hear(self, link: StubLink) -> None:
-        """Does what comes over the link of the stub, or of a process that it forked."""
+        """Handles messages over one link, of the stub or of a process that it forked."""
         link.on_response(partial(self._on_response, link))
         link.on_log(self._on_log)
         link.on_raised(self._on_raised)
@@ -63,12 +63,12 @@ class StubMessages:
             if isinstance(response.error, ModelError):
                 response.error.log = stub.last_lines()
             self._inflight.respond(request, response)
-            if link is not stub.link:  # whose caller may be waiting for it where it did not come
+            if link is not stub.link:  # the caller may be reading the stub's own link, where this did not come
                 stub.process.monitor.wake()
         reader.finish()
 
     def _on_log(self, ident: int, record: Log) -> None:
-        self._stub.process.drain_output()  # what it printed before
+        self._stub.process.drain_output()  # so that lines printed before come first
         stream = "log" if record.file else "server"
         self._stub.log(stream, _LEVELS[record.level], record.text, record.file, record.line)
 

@@ -1,7 +1,7 @@
 """`StubReplacement` follows the deaths of an instance's stub: its requests fail with the reason, and it starts anew.
 
-A start that fails, and a stub that dies again and again without having executed anything, are tried again after
-growing pauses, for as long as the model is loaded: Triton starts none again (rule 2.6.1). Until one succeeds the
+After a start that fails, or stubs that die again and again without having executed anything, it starts again after
+growing pauses, for as long as the model is loaded; Triton never does (rule 2.6.1). Until a start succeeds the
 scheduler is told that the instance is gone, so that its requests are refused with Triton's text. During a pause there
 is no thread, only an entry of the server's timer.
 """
@@ -26,40 +26,41 @@ _log = logging.getLogger(__name__)
 _SECOND = 1_000_000_000
 FIRST_PAUSE = _SECOND // 4
 LONGEST_PAUSE = 60 * _SECOND
-#: Deaths in a row without an execution that are followed by a start at once; its own threads may kill a model.
+#: How many deaths in a row without an execution are followed by a start at once; a model's own threads may kill it.
 _FREE_DEATHS = 2
-#: A stub that lived as long did not die of its start.
+#: A stub that lived for this long did not die of its start.
 _LONG_LIFE = LONGEST_PAUSE
 
 
 def pause_after(failures: int) -> int:
-    """Nanoseconds before the next try, after so many failures in a row."""
+    """Returns the nanoseconds before the next start, after that many failures in a row."""
     return min(FIRST_PAUSE << min(failures - 1, 10), LONGEST_PAUSE)
 
 
 class Life(Protocol):
-    """Where the instance is in its life (`instance_state.InstanceLife`)."""
+    """Knows where the instance is in its life (`instance_state.InstanceLife`)."""
 
     @property
     def stopped(self) -> bool: ...
 
     def give_up(self) -> None:
-        """It is FAILED now."""
+        """Moves the instance to FAILED."""
         ...
 
     def try_again(self) -> bool:
-        """It starts again; False if it was stopped or is not to."""
+        """Moves to a new start. Returns False if the instance was stopped or is to leave."""
         ...
 
 
 class Replaced(Protocol):
-    """What is asked of the instance (`model_instance.ModelInstance`)."""
+    """Is the instance whose stub is replaced (`model_instance.ModelInstance`)."""
 
     @property
     def name(self) -> str: ...
 
     def start(self) -> None:
-        """Blocking. Raises what made it fail; then the instance is FAILED, unless it was stopped."""
+        """Starts a stub, and blocks meanwhile. Raises what made it fail; then the instance is FAILED, unless
+        stopped."""
         ...
 
     def bury(self, death: Death, error: TritonError) -> None:
@@ -76,7 +77,7 @@ class Replaced(Protocol):
 
 
 class Heard(Protocol):
-    """Who hears of it: the instance's scheduler (`instance_plan.InstanceEvents`, bound to the instance)."""
+    """Tells the instance's scheduler what happened (`instance_plan.InstanceEvents`, bound to the instance)."""
 
     def away(self) -> bool: ...
 
@@ -102,11 +103,11 @@ class StubReplacement:
         clock: Clock,
         later: Callable[[int, Callable[[], None]], None],
     ) -> None:
-        #: how often the instance has started anew
+        #: how often the instance has been started again
         self.count = 0
         #: why its last stub ended
         self.last_death = ""
-        #: why it does not run, and when it is tried again (`Clock.now()` nanoseconds); empty and None while it does
+        #: why it does not run, and when it is started again (`Clock.now()` nanoseconds); empty and None while it runs
         self.failure = ""
         self.next_try: int | None = None
         self._instance = instance
@@ -119,18 +120,19 @@ class StubReplacement:
         self._thread: threading.Thread | None = None
         self._ended = False
         self._waiting: Payload | None = None
-        self._gone = False  # the scheduler was told so
-        # the rest belongs to the thread
+        self._gone = False  # whether the scheduler was told that the instance is gone
+        # only the thread that replaces uses the rest
         self._error: TritonError = UnavailableError("")  # of the last death
         self._failures = 0
         self._started = clock.now()
 
     def begin(self, death: Death) -> None:
-        """The stub is dead. Does not block."""
+        """Begins to replace a dead stub. Does not block."""
         self._submit(lambda: self._follow(death))
 
     def hold(self, payload: Payload) -> bool:
-        """The scheduler chose the instance while its stub was dying; False if it was told since that it is gone."""
+        """Keeps a payload that the scheduler sent while the stub was dying. Returns False if the scheduler has since
+        been told that the instance is gone."""
         with self._lock:
             if self._gone:
                 return False
@@ -138,7 +140,7 @@ class StubReplacement:
             return True
 
     def end(self, error: TritonError) -> None:
-        """After the instance was stopped: nothing starts a stub any more, and nobody waits for one."""
+        """Starts no more stubs, because the instance was stopped; payloads that wait for one fail with `error`."""
         with self._lock:
             self._ended = True
         self.join()
@@ -146,7 +148,7 @@ class StubReplacement:
         self._refuse_waiting(error)
 
     def join(self) -> None:
-        """Waits until it has done what there is to do now."""
+        """Waits until there is nothing more to do now."""
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -171,7 +173,8 @@ class StubReplacement:
             task()
 
     def _follow(self, death: Death) -> None:
-        # whoever takes the instance from the scheduler gives it back: here, unless a payload is on its way to `execute`
+        # This gives an idle or executing instance back to the scheduler; else a payload is on its way, and `execute`
+        # does.
         returns = self._events.away() or death.execution is not None
         self._error = error = death.stub.unhealthy()
         self.last_death = error.reason
@@ -186,7 +189,7 @@ class StubReplacement:
             self._pause(f"it died {self._failures} times without a request in between. {error.reason}")
 
     def _start(self, returns: bool) -> None:
-        """`returns`: the scheduler gets the instance back."""
+        """Starts a stub. With `returns` the scheduler gets the instance back."""
         try:
             self._instance.start()
         except Exception as failure:
@@ -197,7 +200,7 @@ class StubReplacement:
             self._pause(f"it could not be started again: {_text_of(failure)}", traceback)
             return
         if self._life.stopped:
-            return  # while it started: whoever stopped it ends what waits for it
+            return  # it was stopped while it started; `end` fails what waits for it
         self.count += 1
         self.failure, self.next_try = "", None
         self._started = self._clock.now()
@@ -212,7 +215,7 @@ class StubReplacement:
             self._events.idle()
 
     def _pause(self, failure: str, more: str = "") -> None:
-        """It does not run; the next try is later, unless it was stopped. `more` is for the log."""
+        """Notes why the instance does not run, and starts it again later, unless stopped. `more` is for the log."""
         with self._lock:
             known, self._gone = self._gone, True
         self._refuse_waiting(self._error)

@@ -1,6 +1,6 @@
 """This pure decision says whether a BLS call would wait for itself (rule 4.4.1).
 
-An instance whose `execute` is blocked in BLS calls goes on when they are answered. A call that waits in a queue needs
+An instance whose `execute` is blocked in BLS calls goes on when these are answered. A call that waits in a queue needs
 any one instance of its model to come free; a call in execution needs the instance that executes it. An instance is
 *stuck* if something it needs is stuck: the largest set of instances for which that holds can never move again.
 
@@ -8,8 +8,8 @@ any one instance of its model to come free; a call in execution needs the instan
     a -> b -> a          `b`, called by `a`, calls back
     a(1) -> b(2) -> a    the same, although an instance of `b` is idle: the call of `a` is not with that one
 
-Only what is certain counts. An instance that does anything else than wait is not in the graph, and what needs it is not
-stuck.
+Only what is certain counts. An instance that does anything but wait is not in the graph, and calls that need it are
+not stuck.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: Whatever stands for a model instance.
+#: Any hashable that stands for a model instance.
 Instance = Hashable
 
 
 @dataclass(frozen=True)
 class UnansweredCall:
-    """A BLS call that is not answered. `any_of`: the instances of which one must take it, while it is queued.
-    `executing`: the instance that executes it. `tag`: the caller's own."""
+    """Is a BLS call that is not answered. While it is queued one of the instances `any_of` must take it; later
+    `executing` is the instance that executes it. `tag` means something to the caller only."""
 
     any_of: Sequence[Instance] = ()
     executing: Instance | None = None
@@ -34,9 +34,9 @@ class UnansweredCall:
 
 @dataclass(frozen=True)
 class InstanceWait:
-    """An instance of `model` whose `execute` needs an answer to every one of `calls`.
+    """Is an instance of `model` whose `execute` needs an answer to every one of `calls`.
 
-    `alone`: only this `execute` could answer the requests it got; no thread of the author's could.
+    `alone` means that only this `execute` could answer its requests, and no thread of the author's.
     """
 
     model: str
@@ -45,15 +45,15 @@ class InstanceWait:
 
 
 class Circle(NamedTuple):
-    """`calls`: the caller's, then those that it waits for. `models`: the names on the way, the one it comes back to at
-    the end: `b` that was called by `a` and calls it gives `a`, `b`, `a`."""
+    """Is a call that waits for itself. `calls` are the caller's, then those it waits for. `models` are the names on the
+    way, ending with the one it comes back to: if `a` calls `b`, which calls `a`, they are `a`, `b`, `a`."""
 
     calls: list[UnansweredCall]
     models: list[str]
 
 
 def stuck_instances(waits: Mapping[Instance, InstanceWait]) -> set[Instance]:
-    """Those of the blocked instances that wait for one another and nothing else."""
+    """Returns the blocked instances that wait for one another and nothing else."""
     stuck = set(waits)
     while True:
         free = {i for i in stuck if not any(_is_held(call, waits, stuck) for call in waits[i].calls)}
@@ -81,7 +81,7 @@ def circle_of(caller: Instance, waits: Mapping[Instance, InstanceWait]) -> Circl
         call = next(call for call in waits[instance].calls if _is_held(call, waits, stuck))
         calls.append(call)
         instance = call.executing if call.executing is not None else _nearest(call.any_of, way)
-    if instance == caller:  # told from whom it was called, as the author thinks of it
+    if instance == caller:  # begins with the model that called it, as the author thinks of it
         way = [*way[1:], caller]
     models = [waits[i].model for i in way]
     return Circle(calls, [*models, waits[way[0] if instance == caller else instance].model])

@@ -1,8 +1,7 @@
-"""`model_warmup`: requests that an instance executes between `initialize` and READY (rule 5.8).
+"""`model_warmup` gives requests that an instance executes between `initialize` and READY (rule 5.8).
 
-They go past the scheduler straight to the instance, as with Triton: no controls are added, nothing is looked up in
-the response cache. A stub that is started again after its death is cold like the first one and warms up again (
-Triton starts none again).
+As with Triton they go straight to the instance, past the scheduler: no controls are added, and the response cache is
+not asked. A stub that replaces a dead one is cold like the first one and warms up again (Triton starts none again).
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from ..core.tensor import Tensor
 from ..ipc.out_of_memory import memory_limit
 from .payload import Payload
 
-#: Seconds between looks at a stub that may have died without an answer.
+#: Seconds between checks whether a stub has died without an answer.
 _LOOK = 0.1
-#: Requests of one sample that are made at all; more than any batch holds.
+#: The most requests that are made of one sample; more than any batch holds.
 _MOST_REQUESTS = 1 << 20
 
 
 class Warmup:
-    """Makes the samples of a final configuration. `directory` is the model's: data files are in its `warmup/`.
-    `counted`: whether the statistics show the executions, as Triton's do."""
+    """Makes the samples of a final configuration. `directory` is the model's; data files are in its `warmup/`.
+    `counted` says whether the statistics show the executions, as Triton's do."""
 
     def __init__(self, config: ModelConfig, directory: Path, rules: RequestRules, *, counted: bool = True) -> None:
         self.counted = counted
@@ -46,8 +45,8 @@ class Warmup:
         self._rules = rules
 
     def samples(self) -> Iterator[tuple[str, list[InferenceRequest]]]:
-        """What is executed, one call after the other: the sample's name and its requests, `batch_size` of batch 1 (rule
-        5.8.2). Raises TritonError for a sample that cannot be made."""
+        """Yields for each call the sample's name and its requests, `batch_size` requests of batch 1 (rule 5.8.2).
+        Raises TritonError for a sample that cannot be made."""
         for setting in self._config.model_warmup:
             if setting.batch_size == 0:
                 continue  # measured, with and without a batch dimension
@@ -66,8 +65,8 @@ class Warmup:
     # -- what the samples hold
 
     def _sample(self, setting: Any) -> dict[str, Tensor]:
-        """The inputs of a request of batch 1, checked like a client's. Inputs that the configuration does not name,
-        controls above all, are handed on unchecked, as by Triton."""
+        """Returns the inputs of a request of batch 1, checked like a client's. Inputs that the configuration does not
+        name, controls above all, are handed on unchecked, as by Triton."""
         config = self._config
         tensors = {name: self._tensor(name, spec) for name, spec in sorted(setting.inputs.items())}
         declared = {tensor.name for tensor in config.input}
@@ -86,7 +85,7 @@ class Warmup:
 
     def _data(self, name: str, spec: Any, datatype: DataType, count: int) -> NDArray[Any]:
         kind = spec.WhichOneof("input_data_type")
-        size = count * (datatype.byte_size or 4)  # an empty string is its length
+        size = count * (datatype.byte_size or 4)  # an empty string is only its 4 bytes of length
         if kind == "input_data_file":
             content = self._read(spec.input_data_file)
             if not datatype.byte_size:
@@ -124,11 +123,11 @@ class Warmup:
 
 
 class WarmupRun:
-    """Runs the warmup of one instance. `execute` sends a payload to its stub, and says where it is recorded; `died` is
-    the error of a stub that answers no more.
+    """Runs the warmup of one instance. `execute(payload, stats)` sends a payload to its stub, to be recorded in
+    `stats`; `died` returns the error of a stub that answers no more.
 
-    What is recorded comes here first: that is how the end of a call is noticed whose requests were all answered through
-    their senders.
+    Records pass through here: they show the end of a call even if all its requests were answered through their
+    senders.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class WarmupRun:
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Blocking. Raises TritonError for the first sample that cannot be made, or whose execution fails."""
+        """Executes the samples, and blocks meanwhile. Raises TritonError for the first that cannot be made or fails."""
         for name, requests in self._warmup.samples():
             errors = self._errors_of(requests)
             if errors:
@@ -164,7 +163,7 @@ class WarmupRun:
             return [InvalidArgumentError(text)] * count
         now = self._clock.now()
         for serial, request in enumerate(requests, 1):
-            request.serial = serial  # no other requests are at this instance
+            request.serial = serial  # this instance has no other requests
             request.request_start = request.queue_start = now
             request.push(self._on_response)
         self._errors = []
@@ -192,7 +191,7 @@ class WarmupRun:
 
 
 class _Recorder(InferStats):
-    """Passes on what it is to record, if anybody wants it."""
+    """Passes on what it is to record, if the executions count."""
 
     __slots__ = ("_counted", "_recorded")
 
@@ -208,7 +207,8 @@ class _Recorder(InferStats):
 
 
 def _failure(sample: str, errors: list[TritonError]) -> ModelLoadError:
-    """Triton's text (rule 5.8.4), which 2.51 does not always survive (section 8), and what the author needs."""
+    """Returns the error of a failed sample: Triton's text (rule 5.8.4), which 2.51 does not always survive (section 8),
+    and what the author needs to know."""
     text = f"failed to run warmup sample '{sample}': {''.join(f'{error.message}; ' for error in errors)}"
     first = errors[0]
     if not isinstance(first, ModelError):

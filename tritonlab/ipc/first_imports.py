@@ -131,7 +131,7 @@ class _Reader:
 
     @staticmethod
     def _is_known(module: str) -> bool:
-        """Returns whether a stub has imported the module, or Python has it built in."""
+        """Returns whether a stub has imported the module, or it is of the standard library."""
         return module in _OURS or module.partition(".")[0] in sys.stdlib_module_names
 
     # -- the author's own files

@@ -34,7 +34,7 @@ class AnswerPace:
     """Learns whether answers, of one stub or of those that one thread reads, come soon enough to be polled for."""
 
     def __init__(self) -> None:
-        self._soon = True  # the last answer of the stub while it was awake
+        self._soon = True  # whether the last answer of a stub that was awake came soon
         self._awake = False
         self._began = self._ended = 0.0
 

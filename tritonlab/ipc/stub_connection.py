@@ -179,8 +179,8 @@ class StubConnection:
         return self._holder == threading.get_ident()
 
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
-        """Reads the socket until `done()`, the link ends or `timeout` seconds are over; polls for the first `spin`
-        seconds. Returns False at once if another thread is reading."""
+        """Reads the socket until `done()`, the link ends or `timeout` seconds are over; polls `spin` seconds before
+        each wait. Returns False at once if another thread is reading."""
         return shielded(self._lead, done, spin, timeout)
 
     def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:

@@ -210,7 +210,7 @@ class Zygotes:
     # -- under the lock
 
     def _family(self, interpreter: Interpreter) -> Family:
-        """Returns the interpreter's zygotes, after replacing those that a process started now would differ from."""
+        """Returns the interpreter's zygotes, begun anew if a process started now would differ from them."""
         variables = interpreter.variables(os.environ)
         origin = Origin.now(variables)
         family = self._families.get(interpreter)
