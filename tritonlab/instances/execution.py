@@ -163,9 +163,7 @@ class StubExecutor:
         again = RESCHEDULED in outputs
         recorded = again and self._events.iterative
         if recorded:
-            # This comes before `idle`, so that they join the next batch (rule 3.9.3), and after the record, because
-            # their
-            # times start anew.
+            # Before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew.
             execution.ended(times, failed=False)
             self._give_back(requests, outputs)
         released = self._release(execution)

@@ -123,8 +123,7 @@ class LinkReader:
             return
         if watch.started == self.polls:
             # The event may belong to the number's last owner, if that was removed after the event was read and before
-            # it
-            # is handled here. Without this check a stub lost its link because the one before it had ended.
+            # it is handled here. Without this check a stub lost its link because the one before it had ended.
             watch.ask_again()
             return
         try:

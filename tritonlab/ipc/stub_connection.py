@@ -147,8 +147,7 @@ class StubConnection:
         return answer
 
     def await_answer(self, answer: Answer, timeout: float | None = None) -> bool:
-        """Waits for an answer, at most `timeout` seconds, and reads the socket if nobody else does. Returns False when
-        time is up."""
+        """Waits `timeout` seconds for an answer, reading the socket if nobody else does. False when time is up."""
         end = None if timeout is None else time.monotonic() + timeout
         while not answer.done():
             left = None if end is None else end - time.monotonic()
@@ -179,8 +178,7 @@ class StubConnection:
         return self._holder == threading.get_ident()
 
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
-        """Reads the socket until `done()`, the link ends or `timeout` seconds are over; polls `spin` seconds before
-        each wait. Returns False at once if another thread is reading."""
+        """Reads the socket until `done()`, the link ends or time is up. Returns False if another thread is reading."""
         return shielded(self._lead, done, spin, timeout)
 
     def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:
@@ -208,8 +206,7 @@ class StubConnection:
         return True
 
     def _take_messages(self) -> None:
-        """Handles all messages that one read brings, because no event reports these again. One does if there is
-        more."""
+        """Handles all messages that one read brings, because no event reports these again; one does report more."""
         connection = self._connection
         try:
             message = connection.try_receive()
