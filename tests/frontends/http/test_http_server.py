@@ -380,7 +380,7 @@ def test_who_may_not_ask_is_told_before_its_body_is_there(lab: Lab) -> None:
 
 
 def test_a_defect_of_ours_is_told_without_a_traceback(lab: Lab, http: RawHTTP, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab.server.core, "server_metadata", lambda: 1 / 0)
+    monkeypatch.setattr(lab.server.core.facts, "server_metadata", lambda: 1 / 0)
     reply = http.get("/v2")
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text

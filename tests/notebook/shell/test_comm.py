@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tritonlab import Server
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell.comm import PROTOCOL, Windows
 from tritonlab.notebook.shell.comm_calls import CALLS
@@ -66,6 +67,13 @@ class Window:
 
         model: dict[str, Any] = self.wait(fits)["models"][0]
         return model
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server that no test before has loaded anything into: a window is told of all its models."""
+    with Server(tmp_path, model_control_mode="explicit") as server:
+        yield server
 
 
 @pytest.fixture

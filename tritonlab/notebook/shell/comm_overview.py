@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.status import TritonError
 from ...profile.recorder import Recorder
+from ...profile.recording import Recording
 from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
 from ..views.draining import draining_text
@@ -26,10 +27,11 @@ def overview(workspace: Workspace) -> dict[str, Any]:
     are, `draining`, `memory` in words, and the `ports` that are open.
     """
     server = workspace.server
+    recording = Recorder.of(server.instruments).recording  # also where there is no model yet: so the first is recorded
     requests = server.requests()
     ports = workspace.endpoints
     return {
-        "models": [_model(workspace, name) for name in workspace.names()],
+        "models": [_model(workspace, name, recording) for name in workspace.names()],
         "requests": [{key: value for key, value in each.items() if key != "pid"} for each in requests[:_REQUESTS]],
         "more": max(len(requests) - _REQUESTS, 0),
         "draining": [{"name": each["model"], "text": draining_text(each)} for each in server.draining()],
@@ -38,7 +40,7 @@ def overview(workspace: Workspace) -> dict[str, Any]:
     }
 
 
-def _model(workspace: Workspace, name: str) -> dict[str, Any]:
+def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, Any]:
     """Returns one model as its card and `%triton status` tell it. Times are milliseconds."""
     facts = current_facts(workspace, name)
     told: dict[str, Any] = {
@@ -51,7 +53,6 @@ def _model(workspace: Workspace, name: str) -> dict[str, Any]:
         "answered": 0,
         "failed": 0,
     }
-    recording = Recorder.of(workspace.server.instruments).recording
     told.update(traffic(recording.model(name), time.monotonic_ns())._asdict())
     try:
         model = workspace.server.model(name)
