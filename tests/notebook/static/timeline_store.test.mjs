@@ -53,6 +53,7 @@ test("numbers about what is in view", () => {
 
 test("it follows until it is paused", () => {
   const store = some();
+  store.record.live = { running: [{ instance: "m_0_1" }] };
   assert.deepEqual(store.window(3e9), [1e9, 3e9]);
   store.pause(3e9);
   assert.deepEqual(store.window(9e9), [1e9, 3e9]);
@@ -62,6 +63,14 @@ test("it follows until it is paused", () => {
   assert.deepEqual(store.window(9e9), [2.25e9, 3.25e9]);
   store.follow();
   assert.deepEqual(store.window(9e9), [8e9, 9e9]);
+});
+
+test("what happened last stays in view while nothing happens", () => {
+  const store = some();
+  assert.deepEqual([store.window(0.2e9), store.moves(0.2e9)], [[-1.8e9, 0.2e9], true]);
+  assert.deepEqual([store.window(9e9), store.moves(9e9)], [[-1.36e9, 0.64e9], false]); // the last batch ends at 0.14
+  store.record.live = { waiting: [{}] };
+  assert.deepEqual([store.window(9e9), store.moves(9e9)], [[7e9, 9e9], true]);
 });
 
 test("everything fits", () => {

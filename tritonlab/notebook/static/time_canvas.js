@@ -115,9 +115,8 @@ export class TimeCanvas {
 
   /** Whether the next frame is another one even if nothing comes. */
   moves() {
-    if (!this.store.following || !this.model.get("state").live) return false;
-    const [from] = this.store.window(this.now());
-    return this.store.busy || this.store.last() > from;
+    if (!this.model.get("state").live || !(this.store.busy || this.store.last())) return false;
+    return this.store.moves(this.now());
   }
 
   // -- for subclasses

@@ -1,8 +1,10 @@
-// Which time a view shows: it follows the present until it is paused, and is zoomed and moved. Draws nothing.
+// Which time a view shows: it follows what happens until it is paused, and is zoomed and moved. Draws nothing.
 
 const LEAST_SPAN = 1e3; // a microsecond
 const LEAST_FOLLOWED = 1e6;
 const MOST_SPAN = 3600e9 * 24;
+// What is followed comes to rest this share of the width before the right edge, and does not leave the view.
+const REST = 0.25;
 
 /**
  * Subclasses tell `first()` and `last()`: when what is kept began, and when something happened last; `chosenTime` of what
@@ -37,8 +39,18 @@ export class TimeWindow {
 
   /** The time in view. */
   window(now) {
-    const end = this.following ? now : this.end;
+    const end = this.following ? this.#present(now) : this.end;
     return [end - this.span, end];
+  }
+
+  /** Whether the next moment shows another time. */
+  moves(now) {
+    return this.following && this.window(now)[1] === now;
+  }
+
+  #present(now) {
+    const last = this.last();
+    return this.busy || !last ? now : Math.min(now, last + this.span * REST);
   }
 
   pause(now) {
