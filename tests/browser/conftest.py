@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,13 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine")
     pytest.importorskip("jupyterlab")
-    base = tmp_path_factory.mktemp("jupyter")
+    with serving(tmp_path_factory.mktemp("jupyter")) as server:
+        yield server
+
+
+@contextmanager
+def serving(base: Path, prefix: str = "") -> Iterator[JupyterServer]:
+    """Runs a JupyterLab of its own, with all its files below `base` and its addresses below `prefix`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -61,12 +68,12 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
     environment |= {f"JUPYTER_{name}_DIR": str(base / name.lower()) for name in folders}
     environment |= {f"JUPYTERLAB_{name}_DIR": str(base / name.lower()) for name in ("SETTINGS", "WORKSPACES")}
     environment["IPYTHONDIR"] = str(base / "ipython")
-    server = JupyterServer(f"http://127.0.0.1:{port}", base / "notebooks", base / "settings")
+    server = JupyterServer(f"http://127.0.0.1:{port}{prefix}", base / "notebooks", base / "settings")
     server.notebooks.mkdir()
     server.theme("light")
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0"]
     command += ["--ip=127.0.0.1", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
-    command += [f"--ServerApp.root_dir={server.notebooks}"]
+    command += [f"--ServerApp.root_dir={server.notebooks}", f"--ServerApp.base_url={prefix or '/'}"]
     # the bundle of these sources, whatever is installed
     (base / "labextensions").mkdir()
     (base / "labextensions" / "tritonlab").symlink_to(ROOT / "tritonlab" / "labextension")
