@@ -42,7 +42,7 @@ class InflightRequests(dict[int, InferenceRequest]):
                 return  # the request has had its final response
             request.executor = None
         deliver(request, response, self._instruments, self._clock)
-        if final and not self:
+        if final and not self and not self.drained.is_set():  # which is quick, and `set` is not
             self.drained.set()
 
     def drain(self) -> None:

@@ -169,13 +169,12 @@ class StubConnection:
         if self._lost or not self._receiving.acquire(False):
             return False
         self._holder = threading.get_ident()
-        self._arm()
-        return True
+        return True  # `lead` disarms the watch, while the stub works; an event before that finds the socket taken
 
     @property
     def held(self) -> bool:
         """Returns whether this thread has called `hold` and not led since."""
-        return self._holder == threading.get_ident()
+        return self._holder != 0 and self._holder == threading.get_ident()
 
     def lead(self, done: Callable[[], bool], *, spin: float = 0.0, timeout: float | None = None) -> bool:
         """Reads the socket until `done()`, the link ends or time is up. Returns False if another thread is reading."""
@@ -190,8 +189,7 @@ class StubConnection:
         end = None if timeout is None else time.monotonic() + timeout
         wait = self._connection.wait
         try:
-            if not held:
-                self._arm()
+            self._arm()
             while not (done() or self._lost):
                 if not interruptible(wait, spin, None if end is None else end - time.monotonic()):
                     break
