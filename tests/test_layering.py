@@ -35,6 +35,7 @@ LEVELS: list[list[str]] = [
     ["frontends"],
     ["frontends.cli"],
     ["clients", "export", "profile"],
+    ["tuning"],
     ["notebook.authoring"],
     ["notebook.views"],
     ["notebook.shell"],

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tritonlab.core.execute_times import ExecuteTimes
+from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.instrument import Instruments
+from tritonlab.core.model_config import ModelConfig, parse_pbtxt
+from tritonlab.core.status import TritonError
+from tritonlab.core.tensor import Tensor
+from tritonlab.instances.payload import Payload
+from tritonlab.profile.model_record import ModelRecord
+from tritonlab.profile.recorder import Recorder
+from tritonlab.schedulers.dynamic_batch import BatchConfig
+from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
+from tritonlab.schedulers.policy_queue import QueuePolicies
+from tritonlab.testing import FakeInstance, FakeTimer, MockClock
+
+
+class Sent(NamedTuple):
+    """A request that comes `after` nanoseconds after the one before."""
+
+    after: int
+    size: int = 1
+    columns: int = 2
+    priority: int = 0
+
+
+def config_of(text: str) -> ModelConfig:
+    return parse_pbtxt(f'name: "m" {text}', "config.pbtxt")
+
+
+class Bench:
+    """The real scheduler with fake instances that are busy for as long as `took(size)` says, and a recorder.
+
+    What happens at one nanosecond happens in the order that `replay` documents.
+    """
+
+    def __init__(self, config: ModelConfig, instances: int, took: Callable[[int], int]) -> None:
+        self.clock = MockClock(1_000)
+        self.timer = FakeTimer(self.clock)
+        instruments = Instruments()
+        self.recorder = Recorder()
+        instruments.add(self.recorder)
+        hook = instruments.batch_executed
+        assert hook is not None
+        self._hook = hook
+        rules, policies = BatchConfig.of(config), QueuePolicies.of(config)
+        self.scheduler = DynamicBatchScheduler("m", 1, rules, self.clock, instruments, self.timer, policies=policies)
+        self._took = took
+        self._busy: list[tuple[int, int, FakeInstance]] = []
+        self._order = itertools.count()
+        self.refused = 0
+        for number in range(instances):
+            instance = FakeInstance(f"m_0_{number}")
+            instance.execute = self._executing(instance)  # type: ignore[method-assign]
+            self.scheduler.instance_ready(instance)
+
+    @property
+    def record(self) -> ModelRecord:
+        return self.recorder.recording.model("m")
+
+    def run(self, sent: Sequence[Sent]) -> None:
+        at = self.clock.now()
+        for number, one in enumerate(sent):
+            at += one.after
+            self._until(at)
+            array = np.zeros((one.size, one.columns), np.int8)
+            request = InferenceRequest("m", {"X": Tensor.from_numpy(array)}, priority=one.priority)
+            request.serial, request.batch_size, request.request_start = number + 1, one.size, at
+            try:
+                self.scheduler.enqueue(request)
+            except TritonError:
+                self.refused += 1
+        while self._busy or self.timer.deadlines:
+            self._until(min([*self.timer.deadlines[:1], *(free for free, _, _ in self._busy[:1])]) + 1)
+
+    def _until(self, at: int) -> None:
+        """Lets time pass up to `at`; what comes then comes after the executions that end then, before the delays."""
+        while True:
+            free = self._busy[0][0] if self._busy else at + 1
+            due = self.timer.deadlines[0] if self.timer.deadlines else at
+            now = min(free, due, at)
+            if free == now:
+                self._to(now)
+                _, _, instance = heapq.heappop(self._busy)
+                self._finish(instance)
+            elif now < at:
+                self.timer.advance(now - self.clock.now())
+            else:
+                self._to(at)
+                return
+
+    def _to(self, now: int) -> None:
+        self.clock.advance(now - self.clock.now())
+
+    def _executing(self, instance: FakeInstance) -> Callable[[Payload], None]:
+        def execute(payload: Payload) -> None:
+            for request in payload.requests:
+                request.execute_start = self.clock.now()
+            instance.payloads.append(payload)
+            free = self.clock.now() + self._took(payload.size)
+            heapq.heappush(self._busy, (free, next(self._order), instance))
+
+        return execute
+
+    def _finish(self, instance: FakeInstance) -> None:
+        payload = instance.payloads.pop(0)
+        took = ExecuteTimes(0, self.clock.now() - payload.requests[0].execute_start, 0)
+        where = "m", 1, instance.name, 0
+        self._hook(*where, payload.requests, payload.size, payload.reason, took, False, self.clock.now())
+        self.scheduler.instance_idle(instance)

@@ -1,0 +1,191 @@
+"""With the configuration that was served, a replay forms the batches that were recorded: to the nanosecond."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tuning.scheduler_bench import Bench, Sent, config_of
+from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.status import InvalidArgumentError, UnsupportedError
+from tritonlab.profile.model_record import ModelRecord
+from tritonlab.tuning.past import Past
+from tritonlab.tuning.replay import Ghosts
+from tritonlab.tuning.settings import Settings
+
+
+def formed(record: ModelRecord) -> list[tuple[Any, ...]]:
+    """The recorded batches: start, end, instance, size, reason, serials; in the order in which they were formed."""
+    words, requests = record.words.lists(), record.requests.rows()
+    found = []
+    for row in record.batches.rows().tolist():
+        batch = dict(zip(record.batches.columns, row, strict=True))
+        first = int(batch["first"])
+        serials = [int(serial) for serial in requests[first : first + int(batch["count"]), 0]]
+        instance, reason = words["instance"][int(batch["instance"])], words["reason"][int(batch["reason"])]
+        found.append((int(batch["start"]), int(batch["end"]), instance, int(batch["size"]), reason, serials))
+    return sorted(found)
+
+
+def imagined(past: Past, ghosts: Ghosts) -> list[tuple[Any, ...]]:
+    """The same of a replay."""
+    serials = past.asked("serial").astype(int).tolist()
+    asked = [[serials[request.number] for request in batch] for batch in ghosts.requests]
+    lanes = [past.instances[lane] for lane in ghosts.lane]
+    return sorted(zip(ghosts.start, ghosts.end, lanes, ghosts.size, ghosts.reason, asked, strict=True))
+
+
+SENT = st.builds(
+    Sent,
+    after=st.integers(0, 300) | st.integers(0, 20_000),
+    size=st.integers(1, 3),
+    columns=st.sampled_from([2, 2, 3]),
+    priority=st.integers(0, 3),
+)
+INPUT = "input { name: 'X' data_type: TYPE_INT8 dims: [ -1 ] }"
+DELAY = "max_queue_delay_microseconds: %d"
+
+
+@st.composite
+def configs(draw: Any) -> ModelConfig:
+    largest = draw(st.integers(3, 9))
+    if draw(st.integers(0, 4)) == 0:
+        return config_of(f"max_batch_size: {largest} {INPUT}")
+    preferred = draw(st.sets(st.integers(1, largest), max_size=2))
+    text = " ".join(f"preferred_batch_size: {size}" for size in preferred) + " " + DELAY % draw(st.integers(0, 8))
+    if draw(st.booleans()):
+        text += " priority_levels: 2 default_priority_level: 2"
+    if draw(st.booleans()):
+        action = draw(st.sampled_from(["DELAY", "REJECT"]))
+        timeout, size = draw(st.integers(0, 12)), draw(st.integers(0, 6))
+        text += " default_queue_policy { timeout_action: %s default_timeout_microseconds: %d max_queue_size: %d }" % (
+            action,
+            timeout,
+            size,
+        )
+    return config_of(f"max_batch_size: {largest} {INPUT} dynamic_batching {{ {text} }}")
+
+
+@settings(max_examples=150, deadline=None)
+@given(configs(), st.integers(1, 3), st.lists(SENT, min_size=1, max_size=60), st.integers(0, 1 << 30))
+def test_ghosts_of_the_same_settings_are_the_recorded_batches(
+    config: ModelConfig, instances: int, sent: list[Sent], seed: int
+) -> None:
+    drawn = random.Random(seed)
+    bench = Bench(config, instances, lambda size: drawn.randrange(1, 9_000) + 700 * size)
+    bench.run(sent)
+    if bench.record.requests.total < len(sent):
+        return  # one was refused, or its time was up: that is not recorded, and had its influence on the others
+    past, kept = Past(bench.record), config_of("")
+    kept.CopyFrom(config)
+    kept.instance_group.add(count=instances)
+    ghosts = past.replay(kept)
+    found, expected = imagined(past, ghosts), formed(bench.record)
+    if len(set(ghosts.start)) < len(ghosts.start):  # nobody can tell which of two instances was first
+        found, expected = ([(*batch[:2], *batch[3:]) for batch in batches] for batches in (found, expected))
+    assert sorted(found) == sorted(expected)
+
+
+def busy_bench(delay_us: int = 0, took: Any = lambda size: 4_000_000 + 100_000 * size) -> tuple[ModelConfig, Bench]:
+    """A model of a fixed cost, and 400 requests, one each millisecond or so."""
+    drawn = random.Random(5)
+    config = config_of(f"max_batch_size: 16 dynamic_batching {{ {DELAY % delay_us} }} instance_group {{ count: 1 }}")
+    bench = Bench(config, 1, took)
+    bench.run([Sent(drawn.randrange(2_000_000)) for _ in range(400)])
+    return config, bench
+
+
+def test_other_settings_form_other_batches() -> None:
+    config, bench = busy_bench()
+    past, now = Past(bench.record), Settings.of(config)
+    before, one_by_one = past.numbers, past.replay(config, now.changed(max_batch_size=1)).numbers()
+    two = past.replay(config, now.changed(instances=2)).numbers()
+    assert one_by_one.mean_size == 1 and one_by_one.p50 > 50 * before.p50  # the queue grows without end
+    assert two.p50 < before.p50 and two.mean_size < before.mean_size
+    late = past.replay(config, now.changed(max_queue_delay_microseconds=20_000)).numbers()
+    assert late.mean_size > before.mean_size and late.p50 > before.p50
+    assert late.requests == before.requests == 400
+
+
+def test_a_window_replays_what_came_in_it() -> None:
+    config, bench = busy_bench()
+    past = Past(bench.record)
+    middle = int(np.median(past.asked("queued")))
+    ghosts = past.replay(config, window=(middle, 1 << 62))
+    assert sum(map(len, ghosts.requests)) == 200
+    assert min(ghosts.start) >= middle
+
+
+def test_a_replay_can_be_stopped() -> None:
+    config, bench = busy_bench()
+    past = Past(bench.record)
+    past.arrivals *= 10
+    assert len(past.replay(config, stop=lambda: True).start) < 400
+
+
+def test_what_the_server_needs_between_executions_is_in_the_replay() -> None:
+    config, bench = busy_bench()
+    batches, columns = bench.record.batches.rows(), list(bench.record.batches.columns)
+    moved = batches.copy()
+    moved[:, columns.index("start")] += 20_000  # from the decision to the start
+    bench.record.batches.restore(len(moved), moved)
+    past = Past(bench.record)
+    execution = past.execution(config)
+    assert (execution.lead, execution.turnaround) == (20_000, 0)
+    assert past.replay(config).numbers() == past.numbers
+
+
+def test_only_what_was_recorded_since_the_last_load_counts() -> None:
+    _, bench = busy_bench()
+    middle = int(np.median(Past(bench.record).asked("queued")))
+    bench.record.mark(middle, "state", "version 1 READY")
+    assert len(Past(bench.record).arrivals) == 200
+    bench.record.mark(bench.clock.now(), "state", "version 1 READY")
+    assert len(Past(bench.record).arrivals) == 200  # nothing since then
+
+
+def test_an_empty_record_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="send it requests first"):
+        Past(ModelRecord("m"))
+
+
+def test_the_oldest_are_not_replayed_if_their_batch_is_not_kept() -> None:
+    config, bench = busy_bench()
+    rows = bench.record.requests.rows()
+    bench.record.requests.restore(len(rows), rows[-101:])
+    past = Past(bench.record)
+    assert 100 - 16 <= len(past.arrivals) <= 101
+    assert sum(map(len, past.replay(config).requests)) == len(past.arrivals)
+
+
+def test_what_no_replay_can_tell_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="'m' is a sequence model"):
+        Settings.of(config_of("max_batch_size: 4 sequence_batching { }"))
+    single = Settings.of(config_of("max_batch_size: 0"))
+    with pytest.raises(InvalidArgumentError, match="only its instances can change"):
+        single.changed(max_queue_delay_microseconds=5)
+    with pytest.raises(InvalidArgumentError, match="whether a model batches at all"):
+        single.changed(max_batch_size=8)
+    with pytest.raises(InvalidArgumentError, match="preferred sizes are from 1 to max_batch_size, 4"):
+        Settings.of(config_of("max_batch_size: 4")).changed(preferred_batch_size=8)
+    with pytest.raises(InvalidArgumentError, match="1 instance or more"):
+        single.changed(instances=0)
+    groups = config_of("max_batch_size: 4 instance_group { count: 1 } instance_group { count: 1 }")
+    with pytest.raises(UnsupportedError, match="several instance groups"):
+        Settings.of(groups).changed(instances=3).written(groups)
+
+
+def test_settings_are_written_as_the_lines_of_a_config() -> None:
+    config = config_of("max_batch_size: 8 instance_group { name: 'm_0' count: 1 kind: KIND_CPU }")
+    wanted = Settings.of(config).changed(500, [4, 2], 6, 2)
+    assert str(wanted) == "2 instances, batches up to 6, delay 500 us, preferred 2, 4"
+    assert " ".join(wanted.pbtxt(config).split()) == (
+        "max_batch_size: 6 instance_group { count: 2 kind: KIND_CPU } "
+        "dynamic_batching { preferred_batch_size: [2, 4] max_queue_delay_microseconds: 500 }"
+    )
+    assert Settings.of(wanted.written(config)) == wanted

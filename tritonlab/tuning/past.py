@@ -1,0 +1,165 @@
+"""`Past` is what was recorded of a model, in a form that can be replayed with other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.model_config import ModelConfig
+from ..profile.model_record import BATCHES, EXTRAS, REQUESTS, ModelRecord
+from ..schedulers.dynamic_batch import BatchConfig
+from ..schedulers.policy_queue import QueuePolicies
+from .replay import Arrival, Execution, Ghosts, Given, Numbers, replay
+from .service_times import ServiceTimes
+from .settings import Settings
+
+Floats = NDArray[np.float64]
+
+#: Reasons of batches that leave as soon as their last request comes, if an instance is idle.
+_AT_ONCE = ("no dynamic batching", "no delay")
+#: Nanoseconds that the server needs at most for itself; what took longer was something else.
+_LONGEST = 5_000_000
+
+
+class _Shape(NamedTuple):
+    """Stands for a tensor of which the shape is known."""
+
+    shape: tuple[int, ...]
+
+
+class Past:
+    """Reads the executions of a record that are kept whole, from the time `since` on. Times are nanoseconds.
+
+    `since`: by default the last load of the model after which there was a request, because another version may take
+    another time. Raises ValueError if nothing was executed. A request that was refused, timed out or was cancelled
+    before its execution was not recorded, and is not replayed; a request's own timeout was not, either.
+    """
+
+    def __init__(self, record: ModelRecord, since: int | None = None) -> None:
+        with record.lock:
+            self.batches, self.requests = record.batches.rows(), record.requests.rows()
+            first_batch, first_request = record.batches.dropped, record.requests.dropped
+            extras, marks, words = record.extras.rows(), list(record.marks), record.words.lists()
+        loads = [mark.time for mark in marks if mark.kind == "state" and mark.text.endswith(" READY")]
+        rows = self.requests[:, REQUESTS.index("batch")].astype(np.int64) - first_batch
+        keep = (rows >= 0) & (self.batches[rows.clip(0), BATCHES.index("first")] >= first_request)
+        came = self.requests[keep, REQUESTS.index("queued")]
+        if since is None:
+            since = next((load for load in reversed(loads) if len(came) and came.max() >= load), 0)
+        keep[keep] = came >= since
+        if not keep.any():
+            raise ValueError(f"nothing of '{record.name}' was recorded that could be replayed: send it requests first")
+        self._row = np.arange(len(keep))[keep]
+        self._batch = rows[keep]
+        self._words = words
+        order = np.lexsort((self.asked("serial"), self.asked("queued")))
+        self._row, self._batch = self._row[order], self._batch[order]
+        self._executed = np.unique(self._batch)
+        self._priorities = _priorities(extras, self._row + first_request)
+
+    def asked(self, column: str) -> Floats:
+        """Returns one column of REQUESTS, oldest request first."""
+        found: Floats = self.requests[self._row, REQUESTS.index(column)]
+        return found
+
+    def executed(self, column: str) -> Floats:
+        """Returns one column of BATCHES, in the order of their ends."""
+        found: Floats = self.batches[self._executed, BATCHES.index(column)]
+        return found
+
+    @cached_property
+    def times(self) -> ServiceTimes:
+        return ServiceTimes.fit(self.executed("size"), self.executed("end") - self.executed("start"))
+
+    @cached_property
+    def instances(self) -> list[str]:
+        """Returns the names of the instances, in the order in which they were first used."""
+        order = np.argsort(self.executed("start"), kind="stable")
+        numbers = self.executed("instance")[order].astype(int).tolist()
+        return [self._words["instance"][number] for number in dict.fromkeys(numbers) if number >= 0]
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """Returns what was recorded."""
+        ends = self.batches[self._batch, BATCHES.index("end")]
+        return Numbers.of(ends - self.asked("arrived"), self.asked("arrived"), ends, self.executed("size"))
+
+    @cached_property
+    def arrivals(self) -> list[Arrival]:
+        sizes = self.batches[self._batch, BATCHES.index("size")].astype(int)
+        took = self.batches[self._batch, BATCHES.index("end")] - self.batches[self._batch, BATCHES.index("start")]
+        known = {size: self.times(size) for size in set(sizes.tolist())}
+        base = [known[size] for size in sizes.tolist()]
+        columns = zip(
+            self.asked("queued").astype(np.int64).tolist(),
+            self.asked("arrived").astype(np.int64).tolist(),
+            self.asked("size").astype(int).tolist(),
+            took.tolist(),
+            base,
+            strict=True,
+        )
+        made = [Arrival(number, *facts) for number, facts in enumerate(columns)]
+        shapes = [{name: _Shape(tuple(dims)) for name, dims in shape} for shape in self._words["shapes"]]
+        for arrival, number in zip(made, self.asked("shapes").astype(int).tolist(), strict=True):
+            arrival.inputs = shapes[number] if number >= 0 else {}
+        for place, priority in self._priorities.items():
+            made[place].priority = priority
+        return made
+
+    def execution(self, config: ModelConfig, times: ServiceTimes | None = None) -> Execution:
+        """Returns how long executions take, with what the server itself needed before and between them."""
+        return Execution(times or self.times, *self._overheads(BatchConfig.of(config)))
+
+    def replay(
+        self,
+        config: ModelConfig,
+        settings: Settings | None = None,
+        window: tuple[int, int] | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Ghosts:
+        """Returns the batches that the same arrivals would have formed with other settings of a normalised
+        configuration; by default with its own. `window`: only arrivals between two times."""
+        settings = settings or Settings.of(config)
+        written = settings.written(config)
+        arrivals = self.arrivals
+        if window is not None:
+            begin, end = np.searchsorted(self.asked("queued"), window)
+            arrivals = arrivals[begin:end]
+        rules, policies = settings.batch_config(config), QueuePolicies.of(written)
+        return replay(Given(arrivals), rules, policies, settings.instances, self.execution(config), stop)
+
+    def _overheads(self, batching: BatchConfig) -> tuple[int, int]:
+        """Measures how long after the decision an execution began, and how long after its end the next decision was, if
+        requests waited: medians, 0 if it cannot be told."""
+        first_came, last_came = np.full(len(self.batches), np.inf), np.full(len(self.batches), -np.inf)
+        np.minimum.at(first_came, self._batch, self.asked("queued"))
+        np.maximum.at(last_came, self._batch, self.asked("queued"))
+        first_came, last_came = first_came[self._executed], last_came[self._executed]
+        start, end, where = self.executed("start"), self.executed("end"), self.executed("instance")
+        order = np.lexsort((start, where))
+        same = where[order][1:] == where[order][:-1]
+        before = np.full(len(start), -np.inf)  # when the instance ended its last execution
+        before[order[1:]] = np.where(same, end[order[:-1]], -np.inf)
+        reasons = np.array([self._words["reason"][number] for number in self.executed("reason").astype(int)])
+        at_once = np.isin(reasons, _AT_ONCE)
+        leads = (start - last_came)[at_once & (before < last_came)]
+        delayed = (start - first_came - batching.delay)[(reasons == "delay") & (before < first_came)]
+        lead = _median([*leads, *delayed])
+        at_once |= (reasons == "preferred") | (self.executed("size") == batching.max_batch_size)
+        return lead, max(_median((start - before)[at_once & (last_came < before)]) - lead, 0)
+
+
+def _median(times: Sequence[float] | Floats) -> int:
+    """Returns the median of times that a server needs for itself; 0 of none."""
+    found = [time for time in times if 0 <= time < _LONGEST]
+    return int(np.median(found)) if found else 0
+
+
+def _priorities(extras: Floats, rows: NDArray[np.int64]) -> dict[int, int]:
+    """Returns priorities by the place of their request in `rows`."""
+    given = {int(row): int(priority) for row, priority in extras[:, : EXTRAS.index("priority") + 1] if priority}
+    return {place: given[row] for place, row in enumerate(rows.tolist()) if row in given} if given else {}

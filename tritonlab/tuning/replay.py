@@ -1,0 +1,205 @@
+"""`replay` runs arrivals through the batcher that serves, `dynamic_batch_scheduler.decide`, in simulated time.
+
+The queue, its policies, the instances' roster and every decision are those of the server; only what an execution does
+is left out: an instance is busy for as long as `Execution.took` says. At one and the same nanosecond instances become
+idle first, then requests arrive, then a delay ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.infer_request import InferenceRequest
+from ..core.status import UnavailableError
+from ..instances.payload import Payload
+from ..schedulers.dynamic_batch import BatchConfig
+from ..schedulers.dynamic_batch_scheduler import decide
+from ..schedulers.instance_roster import InstanceRoster
+from ..schedulers.policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
+
+NEVER = 1 << 62
+
+
+class Arrival:
+    """Is a request as far as `decide` looks at it. Times are nanoseconds.
+
+    `arrived`: when its client's wait began. `took`, `base`: how long the execution took that it was the first of, or
+    in, and how long one of that size takes by the fit; the ratio is what was special about it. `number`: its place
+    among the arrivals.
+    """
+
+    __slots__ = ("arrived", "base", "batch_size", "inputs", "number", "priority", "queue_start", "took")
+    cancelled = False
+    timeout = 0  # not recorded: the policy's own holds
+    prefix = ""
+
+    def __init__(self, number: int, queued: int, arrived: int, batch_size: int, took: float, base: float) -> None:
+        self.number = number
+        self.queue_start = queued
+        self.arrived = arrived
+        self.batch_size = batch_size
+        self.took = took
+        self.base = base
+        self.inputs: dict[str, Any] = {}
+        self.priority = 0
+
+
+class Source(Protocol):
+    """Gives a replay its arrivals, oldest first."""
+
+    #: when the next request comes, nanoseconds; NEVER if none does
+    due: int
+
+    def take(self) -> Arrival:
+        """Returns the request that is due."""
+        ...
+
+    def answered(self, requests: Sequence[Arrival], at: int) -> None:
+        """Hears, when their execution begins, that these requests will be answered at a time."""
+        ...
+
+
+class Given:
+    """Is a source of arrivals that do not depend on the answers: recorded ones, or some at a rate."""
+
+    def __init__(self, arrivals: Sequence[Arrival]) -> None:
+        self._left = list(reversed(arrivals))
+        self.due = self._left[-1].queue_start if self._left else NEVER
+
+    def take(self) -> Arrival:
+        taken = self._left.pop()
+        self.due = self._left[-1].queue_start if self._left else NEVER
+        return taken
+
+    def answered(self, requests: Sequence[Arrival], at: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Says how long executions take: `time` by batch size; `lead` from the decision to the start, and `turnaround` from
+    the end until the instance can take its next batch, nanoseconds."""
+
+    time: Callable[[int], float]
+    lead: int = 0
+    turnaround: int = 0
+
+    def took(self, first: Arrival, size: int) -> int:
+        """Returns how long a batch takes: what was special about the execution of its first request stays so."""
+        return round(first.took * (self.time(size) / first.base))
+
+
+@dataclass
+class Ghosts:
+    """Holds the batches that a replay formed, in that order, a list for each fact. Times are nanoseconds."""
+
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    lane: list[int] = field(default_factory=list)
+    size: list[int] = field(default_factory=list)
+    reason: list[str] = field(default_factory=list)
+    requests: list[list[Arrival]] = field(default_factory=list)
+    #: requests that the queue's policy refused, or whose time was up
+    refused: int = 0
+
+    def numbers(self) -> Numbers:
+        ends, counts = np.array(self.end, float), np.array([len(batch) for batch in self.requests], int)
+        arrived = np.array([request.arrived for batch in self.requests for request in batch], float)
+        return Numbers.of(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size, float))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Sums up executions: latencies from a request's arrival to the end of its execution, in nanoseconds; `rate` is
+    requests per second; `mean_size` that of the batches. NaN if nothing was executed."""
+
+    p50: float
+    p99: float
+    rate: float
+    mean_size: float
+    requests: int
+
+    @staticmethod
+    def of(latency: Floats, arrived: Floats, ends: Floats, sizes: Floats) -> Numbers:
+        if not len(latency):
+            nan = float("nan")
+            return Numbers(nan, nan, nan, nan, 0)
+        p50, p99 = np.quantile(latency, (0.5, 0.99))
+        span = max(float(ends.max() - arrived.min()), 1.0)
+        return Numbers(float(p50), float(p99), len(latency) / span * 1e9, float(sizes.mean()), len(latency))
+
+    def to_dict(self) -> dict[str, float]:
+        return {
+            "p50_ms": self.p50 / 1e6,
+            "p99_ms": self.p99 / 1e6,
+            "requests_per_second": self.rate,
+            "mean_batch_size": self.mean_size,
+            "requests": self.requests,
+        }
+
+
+Floats = NDArray[np.float64]
+
+
+class _Lane:
+    """Is an instance, of which a replay needs the number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def execute(self, payload: Payload) -> None:
+        raise AssertionError("nothing is executed in a replay")
+
+
+def replay(
+    source: Source,
+    config: BatchConfig,
+    policies: QueuePolicies | None,
+    lanes: int,
+    execution: Execution,
+    stop: Callable[[], bool] = lambda: False,
+) -> Ghosts:
+    """Returns the batches that these arrivals would have formed on so many instances. `stop` is asked now and then, and
+    ends the replay early."""
+    queue: ArrivalQueue | PolicyQueue = ArrivalQueue() if policies is None else PolicyQueue(policies)
+    roster = InstanceRoster(None, lambda: None)
+    for number in range(lanes):
+        roster.back(_Lane(number))
+    busy: list[tuple[int, int, _Lane]] = []
+    ghosts, wake, rounds = Ghosts(), 0, 0
+    while True:
+        due, free = source.due, busy[0][0] if busy else NEVER
+        now = min(due, free, wake or NEVER)
+        rounds += 1
+        if now == NEVER or (not rounds & 0x3FF and stop()):
+            return ghosts
+        if free <= now:
+            roster.back(heapq.heappop(busy)[2])
+        elif due <= now:
+            try:
+                queue.append(cast(InferenceRequest, source.take()))
+            except UnavailableError:
+                ghosts.refused += 1
+        work, wake = decide(queue, roster, config, now)
+        for instance, taken, batch in work:
+            requests = cast(list[Arrival], taken)
+            if instance is None:
+                ghosts.refused += len(requests)
+                continue
+            lane = cast(_Lane, instance)
+            start = now + execution.lead
+            end = start + execution.took(requests[0], batch.size)
+            heapq.heappush(busy, (end + execution.turnaround, len(ghosts.start), lane))
+            ghosts.start.append(start)
+            ghosts.end.append(end)
+            ghosts.lane.append(lane.number)
+            ghosts.size.append(batch.size)
+            ghosts.reason.append(batch.reason)
+            ghosts.requests.append(requests)
+            source.answered(requests, end)

@@ -1,0 +1,87 @@
+"""`ServiceTimes` tell how long an execution takes by its batch size, as fitted to executions that were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+#: A size counts as known from so many executions on, if two sizes are known.
+_ENOUGH = 3
+_FOLDS = 5
+
+
+class ServiceTimes:
+    """Tells nanoseconds by batch size: the median of the executions of a size that was seen, a straight line between
+    two such sizes, and beyond the largest the line through all medians.
+
+    Below the smallest size the time shrinks along that line, at most in proportion. If one size alone was seen, a
+    larger batch is taken to cost in proportion, because nothing says that it costs less. `error`: how far, in percent
+    of the time that was measured, a prediction is off on average, for executions that the fit has not seen; NaN if
+    there were too few.
+    """
+
+    def __init__(self, medians: Mapping[int, float], counts: Mapping[int, int], error: float = float("nan")) -> None:
+        self.medians = dict(sorted(medians.items()))
+        self.counts = dict(counts)
+        self.error = error
+        self._sizes = np.array(list(self.medians), float)
+        self._times = np.array(list(self.medians.values()), float)
+        self._slope = self._times[0] / self._sizes[0]
+        if len(self.medians) > 1:
+            weights = np.sqrt([self.counts[size] for size in self.medians])
+            self._slope = max(float(np.polyfit(self._sizes, self._times, 1, w=weights)[0]), 0.0)
+        self._known: dict[int, float] = {}
+
+    @staticmethod
+    def fit(sizes: Numbers, took: Numbers) -> ServiceTimes:
+        """Fits executions in the order in which they were. Raises ValueError without any."""
+        fitted = _fitted(sizes, took)
+        if len(took) >= 2 * _FOLDS:
+            folds = np.arange(len(took)) % _FOLDS
+            wrong = []
+            for fold in range(_FOLDS):
+                seen, unseen = folds != fold, folds == fold
+                other = _fitted(sizes[seen], took[seen])
+                predicted = np.array([other(int(size)) for size in sizes[unseen]])
+                wrong.append(np.abs(predicted - took[unseen]) / np.maximum(took[unseen], 1))
+            fitted.error = float(np.concatenate(wrong).mean() * 100)
+        return fitted
+
+    def __call__(self, size: int) -> float:
+        found = self._known.get(size)
+        if found is None:
+            found = self._known[size] = self._of(size)
+        return found
+
+    def _of(self, size: int) -> float:
+        first, last = self._sizes[0], self._sizes[-1]
+        if size > last:
+            return float(self._times[-1] + self._slope * (size - last))
+        if size < first:
+            return float(max(self._times[0] - self._slope * (first - size), self._times[0] * size / first))
+        return float(np.interp(size, self._sizes, self._times))
+
+    def __str__(self) -> str:
+        sizes = f"sizes {', '.join(map(str, self.medians))}"
+        if len(self.medians) > 8:
+            sizes = f"{len(self.medians)} sizes from {self._sizes[0]:.0f} to {self._sizes[-1]:.0f}"
+        error = f"off by {self.error:.1f}% on average" if np.isfinite(self.error) else "too few to tell how exact"
+        return f"fitted to {sum(self.counts.values()):,} executions of {sizes}; {error}"
+
+
+def _fitted(sizes: Numbers, took: Numbers) -> ServiceTimes:
+    if not len(took):
+        raise ValueError("no execution was recorded")
+    order = np.argsort(sizes, kind="stable")
+    seen, begins = np.unique(sizes[order], return_index=True)
+    groups = np.split(took[order], begins[1:])
+    counts = {int(size): len(group) for size, group in zip(seen, groups, strict=True)}
+    enough = {size for size, count in counts.items() if count >= _ENOUGH}
+    if len(enough) < 2:
+        enough = set(counts)
+    medians = {int(size): float(np.median(group)) for size, group in zip(seen, groups, strict=True)}
+    return ServiceTimes({size: max(medians[size], 1.0) for size in enough}, {size: counts[size] for size in enough})

@@ -1,0 +1,137 @@
+"""`Settings` are what can be tuned of a model without its code: how requests become batches, and how many instances
+execute them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..core.model_config import ModelConfig, print_pbtxt
+from ..core.status import InvalidArgumentError, UnsupportedError
+from ..schedulers.dynamic_batch import BatchConfig
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Holds one choice. `preferred` is sorted; empty means no preferred sizes. `delay_us` and `preferred` mean nothing
+    without `dynamic`, dynamic batching."""
+
+    max_batch_size: int = 0
+    dynamic: bool = False
+    preferred: tuple[int, ...] = ()
+    delay_us: int = 0
+    instances: int = 1
+
+    @staticmethod
+    def of(config: ModelConfig) -> Settings:
+        """Reads a normalised configuration. Raises UnsupportedError for a model whose batches are not made by the
+        dynamic batcher: a sequence model, an ensemble."""
+        if config.HasField("sequence_batching") or config.HasField("ensemble_scheduling"):
+            kind = "a sequence model" if config.HasField("sequence_batching") else "an ensemble"
+            raise UnsupportedError(f"'{config.name}' is {kind}: only the dynamic batcher's batches can be replayed")
+        groups = [group for group in config.instance_group if not group.passive]
+        batching = config.dynamic_batching
+        preferred = tuple(sorted(set(batching.preferred_batch_size)))
+        if preferred == (config.max_batch_size,):
+            preferred = ()  # which is what no preferred sizes mean
+        return Settings(
+            config.max_batch_size,
+            config.HasField("dynamic_batching") and config.max_batch_size > 0,
+            preferred,
+            batching.max_queue_delay_microseconds,
+            sum(group.count * max(len(group.gpus), 1) for group in groups) or 1,
+        )
+
+    def changed(
+        self,
+        max_queue_delay_microseconds: int | None = None,
+        preferred_batch_size: Sequence[int] | int | None = None,
+        max_batch_size: int | None = None,
+        instances: int | None = None,
+    ) -> Settings:
+        """Returns the settings with others in them; a delay or preferred sizes bring dynamic batching. Raises
+        InvalidArgumentError for what no configuration can say."""
+        largest = self.max_batch_size if max_batch_size is None else max_batch_size
+        if largest < (1 if self.max_batch_size else 0) or (largest and not self.max_batch_size):
+            raise InvalidArgumentError("whether a model batches at all is not a setting: its tensors would change")
+        if isinstance(preferred_batch_size, int):
+            preferred_batch_size = (preferred_batch_size,)
+        preferred = self.preferred if preferred_batch_size is None else tuple(sorted(set(preferred_batch_size)))
+        if preferred_batch_size is None and max_batch_size is not None:
+            preferred = tuple(size for size in preferred if size <= largest)
+        batches = max_queue_delay_microseconds is not None or preferred_batch_size is not None
+        made = replace(
+            self,
+            max_batch_size=largest,
+            dynamic=self.dynamic or (batches and largest > 0),
+            preferred=preferred,
+            delay_us=self.delay_us if max_queue_delay_microseconds is None else max_queue_delay_microseconds,
+            instances=self.instances if instances is None else instances,
+        )
+        if made.delay_us < 0 or made.instances < 1:
+            raise InvalidArgumentError("the delay is 0 microseconds or more, and there is 1 instance or more")
+        if batches and not largest:
+            raise InvalidArgumentError("the model does not batch (max_batch_size is 0): only its instances can change")
+        if any(not 0 < size <= largest for size in preferred):
+            raise InvalidArgumentError(f"preferred sizes are from 1 to max_batch_size, {largest}: {list(preferred)}")
+        return made
+
+    def written(self, config: ModelConfig) -> ModelConfig:
+        """Returns a copy of a configuration that says these settings. Raises UnsupportedError if the number of
+        instances differs and there are several instance groups, because nobody knows which one is meant."""
+        copy = ModelConfig()
+        copy.CopyFrom(config)
+        copy.max_batch_size = self.max_batch_size
+        if self.dynamic:
+            copy.dynamic_batching.SetInParent()
+            copy.dynamic_batching.max_queue_delay_microseconds = self.delay_us
+            del copy.dynamic_batching.preferred_batch_size[:]
+            copy.dynamic_batching.preferred_batch_size.extend(self.preferred)
+        else:
+            copy.ClearField("dynamic_batching")
+        if self.instances != (Settings.of(config).instances if config.instance_group else 1):
+            if len(config.instance_group) > 1:
+                raise UnsupportedError(
+                    f"'{config.name}' has several instance groups: change their counts in its config"
+                )
+            group = copy.instance_group[0] if copy.instance_group else copy.instance_group.add()
+            group.count = max(self.instances // max(len(group.gpus), 1), 1)
+        return copy
+
+    def batch_config(self, config: ModelConfig) -> BatchConfig:
+        """Returns the rules of the batcher that serves a normalised configuration with these settings."""
+        return BatchConfig.of(self.written(config))
+
+    def pbtxt(self, config: ModelConfig) -> str:
+        """Returns the lines of config.pbtxt that say these settings of the model with this configuration."""
+        written, lines = self.written(config), ModelConfig()
+        lines.max_batch_size = written.max_batch_size
+        if self.dynamic:
+            lines.dynamic_batching.CopyFrom(written.dynamic_batching)
+            lines.dynamic_batching.SetInParent()
+        # a normalised group also has a name, and says what is so anyway
+        for group in written.instance_group:
+            lines.instance_group.add(count=group.count, kind=group.kind, gpus=group.gpus)
+        if not lines.instance_group and self.instances > 1:
+            lines.instance_group.add(count=self.instances)
+        return print_pbtxt(lines)
+
+    def to_dict(self) -> dict[str, int | list[int] | bool]:
+        """Returns JSON under the names of config.pbtxt."""
+        return {
+            "max_batch_size": self.max_batch_size,
+            "dynamic_batching": self.dynamic,
+            "preferred_batch_size": list(self.preferred),
+            "max_queue_delay_microseconds": self.delay_us,
+            "instances": self.instances,
+        }
+
+    def __str__(self) -> str:
+        words = [f"{self.instances} instance{'s' * (self.instances > 1)}"]
+        if self.max_batch_size:
+            words.append(f"batches up to {self.max_batch_size}" if self.dynamic else "no dynamic batching")
+        if self.dynamic:
+            words.append(f"delay {self.delay_us:,} us")
+            if self.preferred:
+                words.append(f"preferred {', '.join(map(str, self.preferred))}")
+        return ", ".join(words)
