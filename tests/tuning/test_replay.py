@@ -63,11 +63,8 @@ def configs(draw: Any) -> ModelConfig:
     if draw(st.booleans()):
         action = draw(st.sampled_from(["DELAY", "REJECT"]))
         timeout, size = draw(st.integers(0, 12)), draw(st.integers(0, 6))
-        text += " default_queue_policy { timeout_action: %s default_timeout_microseconds: %d max_queue_size: %d }" % (
-            action,
-            timeout,
-            size,
-        )
+        limits = f"default_timeout_microseconds: {timeout} max_queue_size: {size}"
+        text += f" default_queue_policy {{ timeout_action: {action} {limits} }}"
     return config_of(f"max_batch_size: {largest} {INPUT} dynamic_batching {{ {text} }}")
 
 
@@ -135,8 +132,8 @@ def test_what_the_server_needs_between_executions_is_in_the_replay() -> None:
     moved[:, columns.index("start")] += 20_000  # from the decision to the start
     bench.record.batches.restore(len(moved), moved)
     past = Past(bench.record)
-    execution = past.execution(config)
-    assert (execution.lead, execution.turnaround) == (20_000, 0)
+    pace = past.pace(config)
+    assert (pace.lead, pace.turnaround) == (20_000, 0)
     assert past.replay(config).numbers() == past.numbers
 
 

@@ -13,7 +13,7 @@ from ..core.model_config import ModelConfig
 from ..profile.model_record import BATCHES, EXTRAS, REQUESTS, ModelRecord
 from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.policy_queue import QueuePolicies
-from .replay import Arrival, Execution, Ghosts, Given, Numbers, replay
+from .replay import ReplayedRequest, Pace, Ghosts, Given, Numbers, replay
 from .service_times import ServiceTimes
 from .settings import Settings
 
@@ -89,7 +89,7 @@ class Past:
         return Numbers.of(ends - self.asked("arrived"), self.asked("arrived"), ends, self.executed("size"))
 
     @cached_property
-    def arrivals(self) -> list[Arrival]:
+    def arrivals(self) -> list[ReplayedRequest]:
         sizes = self.batches[self._batch, BATCHES.index("size")].astype(int)
         took = self.batches[self._batch, BATCHES.index("end")] - self.batches[self._batch, BATCHES.index("start")]
         known = {size: self.times(size) for size in set(sizes.tolist())}
@@ -102,7 +102,7 @@ class Past:
             base,
             strict=True,
         )
-        made = [Arrival(number, *facts) for number, facts in enumerate(columns)]
+        made = [ReplayedRequest(number, *facts) for number, facts in enumerate(columns)]
         shapes = [{name: _Shape(tuple(dims)) for name, dims in shape} for shape in self._words["shapes"]]
         for arrival, number in zip(made, self.asked("shapes").astype(int).tolist(), strict=True):
             arrival.inputs = shapes[number] if number >= 0 else {}
@@ -110,9 +110,9 @@ class Past:
             made[place].priority = priority
         return made
 
-    def execution(self, config: ModelConfig, times: ServiceTimes | None = None) -> Execution:
+    def pace(self, config: ModelConfig, times: ServiceTimes | None = None) -> Pace:
         """Returns how long executions take, with what the server itself needed before and between them."""
-        return Execution(times or self.times, *self._overheads(BatchConfig.of(config)))
+        return Pace(times or self.times, *self._overheads(BatchConfig.of(config)))
 
     def replay(
         self,
@@ -130,7 +130,7 @@ class Past:
             begin, end = np.searchsorted(self.asked("queued"), window)
             arrivals = arrivals[begin:end]
         rules, policies = settings.batch_config(config), QueuePolicies.of(written)
-        return replay(Given(arrivals), rules, policies, settings.instances, self.execution(config), stop)
+        return replay(Given(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
     def _overheads(self, batching: BatchConfig) -> tuple[int, int]:
         """Measures how long after the decision an execution began, and how long after its end the next decision was, if

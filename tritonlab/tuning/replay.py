@@ -1,7 +1,7 @@
 """`replay` runs arrivals through the batcher that serves, `dynamic_batch_scheduler.decide`, in simulated time.
 
 The queue, its policies, the instances' roster and every decision are those of the server; only what an execution does
-is left out: an instance is busy for as long as `Execution.took` says. At one and the same nanosecond instances become
+is left out: an instance is busy for as long as `Pace.took` says. At one and the same nanosecond instances become
 idle first, then requests arrive, then a delay ends.
 """
 
@@ -26,7 +26,7 @@ from ..schedulers.policy_queue import ArrivalQueue, PolicyQueue, QueuePolicies
 NEVER = 1 << 62
 
 
-class Arrival:
+class ReplayedRequest:
     """Is a request as far as `decide` looks at it. Times are nanoseconds.
 
     `arrived`: when its client's wait began. `took`, `base`: how long the execution took that it was the first of, or
@@ -56,11 +56,11 @@ class Source(Protocol):
     #: when the next request comes, nanoseconds; NEVER if none does
     due: int
 
-    def take(self) -> Arrival:
+    def take(self) -> ReplayedRequest:
         """Returns the request that is due."""
         ...
 
-    def answered(self, requests: Sequence[Arrival], at: int) -> None:
+    def answered(self, requests: Sequence[ReplayedRequest], at: int) -> None:
         """Hears, when their execution begins, that these requests will be answered at a time."""
         ...
 
@@ -68,21 +68,21 @@ class Source(Protocol):
 class Given:
     """Is a source of arrivals that do not depend on the answers: recorded ones, or some at a rate."""
 
-    def __init__(self, arrivals: Sequence[Arrival]) -> None:
+    def __init__(self, arrivals: Sequence[ReplayedRequest]) -> None:
         self._left = list(reversed(arrivals))
         self.due = self._left[-1].queue_start if self._left else NEVER
 
-    def take(self) -> Arrival:
+    def take(self) -> ReplayedRequest:
         taken = self._left.pop()
         self.due = self._left[-1].queue_start if self._left else NEVER
         return taken
 
-    def answered(self, requests: Sequence[Arrival], at: int) -> None:
+    def answered(self, requests: Sequence[ReplayedRequest], at: int) -> None:
         pass
 
 
 @dataclass(frozen=True)
-class Execution:
+class Pace:
     """Says how long executions take: `time` by batch size; `lead` from the decision to the start, and `turnaround` from
     the end until the instance can take its next batch, nanoseconds."""
 
@@ -90,7 +90,7 @@ class Execution:
     lead: int = 0
     turnaround: int = 0
 
-    def took(self, first: Arrival, size: int) -> int:
+    def took(self, first: ReplayedRequest, size: int) -> int:
         """Returns how long a batch takes: what was special about the execution of its first request stays so."""
         return round(first.took * (self.time(size) / first.base))
 
@@ -104,7 +104,7 @@ class Ghosts:
     lane: list[int] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
     reason: list[str] = field(default_factory=list)
-    requests: list[list[Arrival]] = field(default_factory=list)
+    requests: list[list[ReplayedRequest]] = field(default_factory=list)
     #: requests that the queue's policy refused, or whose time was up
     refused: int = 0
 
@@ -162,7 +162,7 @@ def replay(
     config: BatchConfig,
     policies: QueuePolicies | None,
     lanes: int,
-    execution: Execution,
+    pace: Pace,
     stop: Callable[[], bool] = lambda: False,
 ) -> Ghosts:
     """Returns the batches that these arrivals would have formed on so many instances. `stop` is asked now and then, and
@@ -188,14 +188,14 @@ def replay(
                 ghosts.refused += 1
         work, wake = decide(queue, roster, config, now)
         for instance, taken, batch in work:
-            requests = cast(list[Arrival], taken)
+            requests = cast(list[ReplayedRequest], taken)
             if instance is None:
                 ghosts.refused += len(requests)
                 continue
             lane = cast(_Lane, instance)
-            start = now + execution.lead
-            end = start + execution.took(requests[0], batch.size)
-            heapq.heappush(busy, (end + execution.turnaround, len(ghosts.start), lane))
+            start = now + pace.lead
+            end = start + pace.took(requests[0], batch.size)
+            heapq.heappush(busy, (end + pace.turnaround, len(ghosts.start), lane))
             ghosts.start.append(start)
             ghosts.end.append(end)
             ghosts.lane.append(lane.number)
