@@ -13,7 +13,7 @@ from ..core.model_config import ModelConfig
 from ..profile.model_record import BATCHES, EXTRAS, REQUESTS, ModelRecord
 from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.policy_queue import QueuePolicies
-from .replay import ReplayedRequest, Pace, Ghosts, Given, Numbers, replay
+from .replay import Ghosts, Given, Numbers, Pace, ReplayedRequest, replay
 from .service_times import ServiceTimes
 from .settings import Settings
 
