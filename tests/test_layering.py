@@ -34,6 +34,7 @@ LEVELS: list[list[str]] = [
     ["frontends.http", "frontends.grpc"],
     ["frontends"],
     ["frontends.cli"],
+    ["load"],
     ["clients", "export", "profile"],
     ["tuning"],
     ["notebook.authoring"],

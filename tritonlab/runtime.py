@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .core.scratch_directory import ScratchDirectory
+from .load.load_model import load_model
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
@@ -153,6 +154,7 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
 
 
 Model.viewer = staticmethod(open_view)
+Model.load_tester = staticmethod(load_model)
 
 
 def playground(model: Model) -> Playground:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .metric_record import MetricRecord
 from .model_record import EVENTS, Mark, ModelRecord
@@ -42,6 +43,19 @@ class Recording:
             with self._lock:
                 record = self.records.setdefault(name, ModelRecord(name, self.events))
         return record
+
+    def arrivals(self, model: str) -> NDArray[np.float64]:
+        """Returns when the requests of a model came, in seconds after the first of those that are kept. One that
+        executed more than once came once.
+        """
+        record = self.model(model)
+        with record.lock:
+            rows = record.requests.rows()
+        serial, arrived = (record.requests.columns.index(name) for name in ("serial", "arrived"))
+        first = np.unique(rows[:, serial], return_index=True)[1]
+        times = np.sort(rows[first, arrived])
+        seconds: NDArray[np.float64] = (times - times[:1]) / 1e9
+        return seconds
 
     def clear(self) -> None:
         """Forgets everything so far."""

@@ -11,6 +11,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.status import InternalError, UnsupportedError
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
+from .load_tested import LoadTested
 from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
 from .request_check import check_said
 from .request_maker import RequestFields, make_request, make_tensors
@@ -20,7 +21,7 @@ from .served_model import ServedModel
 _Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
-class Model(ServedModel):
+class Model(ServedModel, LoadTested):
     """A handle on a model of a server is cheap: it looks the model up at each use, so it follows reloads."""
 
     __signature__ = SignatureOfModel()

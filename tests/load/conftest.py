@@ -1,0 +1,3 @@
+from tests.serving import lab, script
+
+__all__ = ["lab", "script"]

@@ -1,0 +1,54 @@
+"""This module says when the requests of an open loop are due, whatever the server does meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.status import InvalidArgumentError
+
+#: How requests of a rate are spaced.
+DISTRIBUTIONS = ("poisson", "constant")
+_BLOCK = 1024
+
+
+class HasArrivals(Protocol):
+    """Names the part of `Recording` that tells when requests came, in seconds after the first one."""
+
+    def arrivals(self, model: str) -> NDArray[np.float64]: ...
+
+
+def due_times(rate: float, distribution: str = "poisson", seed: int = 0) -> Iterator[int]:
+    """Yields, without end, the nanoseconds after the start at which requests are due: `rate` requests per second."""
+    if rate <= 0:
+        raise InvalidArgumentError(f"a request rate is more than 0, not {rate:g}")
+    if distribution == "constant":
+        return (round(number * 1e9 / rate) for number in itertools.count())
+    if distribution == "poisson":
+        return _poisson(rate, seed)
+    raise InvalidArgumentError(f"there is no distribution '{distribution}': {', '.join(DISTRIBUTIONS)}")
+
+
+def _poisson(rate: float, seed: int) -> Iterator[int]:
+    random, now = np.random.default_rng(seed), 0.0
+    while True:
+        for gap in random.exponential(1e9 / rate, _BLOCK).tolist():
+            now += gap
+            yield int(now)
+
+
+def given_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int]:
+    """Returns the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
+    `model` came in a recording. Raises InvalidArgumentError if there are none.
+    """
+    seconds = arrivals if isinstance(arrivals, (Sequence, np.ndarray)) else arrivals.arrivals(model)
+    times = np.sort(np.asarray(seconds, np.float64))
+    if not len(times):
+        raise InvalidArgumentError(f"no arrivals: nothing came to model '{model}'")
+    if not np.isfinite(times).all():
+        raise InvalidArgumentError("arrivals are finite numbers of seconds")
+    return [round(time * 1e9) for time in (times - times[0]).tolist()]

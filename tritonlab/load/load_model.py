@@ -1,0 +1,36 @@
+"""This module tests models of servers in this process under load: what `Model.load_test` calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..server.api.model import Model
+from .kernel_target import KernelTarget
+from .load_plan import LoadPlan
+from .load_result import LoadResult
+from .load_run import LoadTest
+from .load_target import LoadTarget
+
+
+def load_model(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
+    """Runs a load test of a model of a server in this process."""
+    return load_target(model.name, model.version, KernelTarget(model), options)
+
+
+def load_target(name: str, version: int, target: LoadTarget, options: Mapping[str, Any]) -> LoadResult | LoadTest:
+    """Runs a load test and returns its result; with `wait=False` it returns the test, which runs. `progress`: whether a
+    notebook shows how far it is meanwhile. The other options are those of LoadPlan.
+    """
+    said = {key: value for key, value in options.items() if key not in ("wait", "progress")}
+    test = LoadTest(name, version, target, LoadPlan.of(said, name))
+    if not options.get("wait", True):
+        return test.start()
+    try:
+        test.start()
+        if options.get("progress", True) and LoadTest.viewer is not None:
+            LoadTest.viewer(test)
+        return test.wait()
+    except KeyboardInterrupt:  # it came before the wait
+        test.stop("interrupted")
+        return test.wait()

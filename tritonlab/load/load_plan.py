@@ -1,0 +1,102 @@
+"""This module reads the options of a load test: which levels of load, one row of the result each, and how long each is
+measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..core.status import InvalidArgumentError
+from .arrival_times import DISTRIBUTIONS, given_times
+from .load_windows import STABILITY, STABLE_WINDOWS
+from .request_mix import ModelInputs, RequestMix
+
+#: The kinds of load, and perf_analyzer's word for each.
+CONCURRENCY, REQUEST_RATE, ARRIVALS = "concurrency", "request_rate", "arrivals"
+
+#: The options that say what the requests are, which are those of RequestMix.
+_MIX = ("inputs", "weights", "shapes", "batch", "parameters", "priority", "timeout", "sequence_length", "seed")
+#: The options that this module reads, with their defaults.
+_DEFAULTS: dict[str, Any] = {
+    "distribution": "poisson",
+    "duration": None,
+    "window": 1.0,
+    "max_trials": 10,
+    "warmup": 0.5,
+    "percentile": None,
+    "stability": STABILITY,
+    "sequences": 4,
+    "seed": 0,
+    "max_outstanding": 10_000,
+}
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """Says what a load test does. Times are seconds; `times`: when the requests are due, for given arrivals."""
+
+    mode: str
+    levels: tuple[float, ...]
+    distribution: str
+    duration: float | None
+    window: float
+    max_trials: int
+    warmup: float
+    percentile: float | None
+    stability: float
+    sequences: int
+    seed: int
+    max_outstanding: int
+    times: tuple[int, ...] = ()
+    mix: Mapping[str, Any] = field(default_factory=dict)
+
+    def requests(self, model: ModelInputs, version: int) -> RequestMix:
+        return RequestMix(model, version, **self.mix)
+
+    @staticmethod
+    def of(options: Mapping[str, Any], model: str) -> LoadPlan:
+        """Reads options. Raises InvalidArgumentError for what makes no sense, TypeError for an unknown name."""
+        known = {*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}
+        if unknown := sorted(set(options) - known):
+            raise TypeError(f"load_test() has no option '{unknown[0]}': {', '.join(sorted(known))}")
+        modes = [mode for mode in (CONCURRENCY, REQUEST_RATE, ARRIVALS) if options.get(mode) is not None]
+        if len(modes) > 1:
+            raise InvalidArgumentError(f"say one of {' and '.join(modes)}, not both")
+        mode = modes[0] if modes else CONCURRENCY
+        told = {name: options.get(name, default) for name, default in _DEFAULTS.items()}
+        mix = {name: options[name] for name in _MIX if name in options}
+        plan = LoadPlan(mode, (), **told, mix=mix)
+        if mode == ARRIVALS:
+            times = tuple(given_times(options[ARRIVALS], model))
+            span = max(times[-1] / 1e9, 1e-9)
+            plan = replace(plan, times=times, levels=(len(times) / span,))
+        else:
+            plan = replace(plan, levels=_levels(mode, options.get(mode, 1)))
+        return plan._checked()
+
+    def _checked(self) -> LoadPlan:
+        if self.distribution not in DISTRIBUTIONS:
+            raise InvalidArgumentError(f"there is no distribution '{self.distribution}': {', '.join(DISTRIBUTIONS)}")
+        for name in ("duration", "window", "max_outstanding", "sequences"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InvalidArgumentError(f"{name} is more than 0, not {value}")
+        if self.max_trials < STABLE_WINDOWS:
+            raise InvalidArgumentError(f"max_trials is {STABLE_WINDOWS} at least, as so many windows have to agree")
+        if self.percentile is not None and not 0 < self.percentile < 100:
+            raise InvalidArgumentError(f"percentile is between 0 and 100, not {self.percentile}")
+        return self
+
+
+def _levels(mode: str, said: Any) -> tuple[float, ...]:
+    """Returns the levels of load: of a number, or of several of them."""
+    try:
+        levels = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else (said,)
+        if not levels or not all(level > 0 for level in levels):
+            raise InvalidArgumentError(f"{mode} is more than 0, or a list of such numbers, not {said!r}")
+        if mode == CONCURRENCY and any(int(level) != level for level in levels):
+            raise InvalidArgumentError(f"concurrency is a whole number, not {said!r}")
+    except TypeError:
+        raise InvalidArgumentError(f"{mode} is a number or a list of numbers, not {said!r}") from None
+    return levels

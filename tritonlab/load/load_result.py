@@ -1,0 +1,88 @@
+"""This module holds the result of a load test: a row for each level of load, as text, HTML, JSON and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from .load_figure import load_figure
+from .load_row import LoadRow
+from .load_text import cells, heads, notes, table_lines
+from .perf_csv import csv_text
+
+#: The most rows, and the most sentences after them, that the text shows: 40 lines in all.
+_ROWS, _NOTES = 24, 12
+
+
+class LoadResult:
+    """Holds the rows of a load test. `place`: where the model was; `mode`: `concurrency`, `request_rate` or `arrivals`;
+    `stopped`: why the test ended before its time, `interrupted` for example, else empty.
+    """
+
+    def __init__(self, model: str, place: str, mode: str, rows: Sequence[LoadRow], stopped: str = "") -> None:
+        self.model = model
+        self.place = place
+        self.mode = mode
+        self.rows = tuple(rows)
+        self.stopped = stopped
+
+    @property
+    def best(self) -> LoadRow | None:
+        """Returns the row with the highest throughput; None if nothing was measured."""
+        return max(self.rows, key=lambda row: row.inferences_per_s, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the result as JSON values: `model`, `place`, `mode`, `stopped`, and `rows` as `LoadRow.to_dict`
+        gives them.
+        """
+        rows = [row.to_dict() for row in self.rows]
+        return {"model": self.model, "place": self.place, "mode": self.mode, "stopped": self.stopped, "rows": rows}
+
+    def to_csv(self, path: str | PathLike[str]) -> Path:
+        """Writes the columns of perf_analyzer's `-f`: inferences per second, times in microseconds. Columns that the
+        server does not tell are empty. Raises OSError.
+        """
+        Path(path).write_text(csv_text(self.mode, self.rows), encoding="utf-8")
+        return Path(path)
+
+    def text(self) -> str:
+        """Returns the facts in words, 40 lines at most."""
+        lines = [self._title()]
+        if self.rows:
+            lines += table_lines(self.mode, self.rows[:_ROWS])
+        if len(self.rows) > _ROWS:
+            lines.append(f"… {len(self.rows) - _ROWS} more rows: to_dict(), to_csv(path)")
+        told = notes(self.mode, self.rows)
+        lines += told[:_NOTES]
+        if len(told) > _NOTES:
+            lines.append(f"… {len(told) - _NOTES} more such sentences: to_dict()")
+        return "\n".join(lines)
+
+    def _title(self) -> str:
+        stopped = f" ({self.stopped})" if self.stopped else ""
+        return f"Load test of {self.model}, {self.place}{stopped}" + ("" if self.rows else ": nothing was measured")
+
+    def figure(self) -> str:
+        """Returns the latency against the throughput as SVG text; empty for less than two rows."""
+        return load_figure(self.model, self.rows)
+
+    def html(self) -> str:
+        """Returns table and figure. It uses classes of `theme.css`, and reads well without any style, too."""
+        columns = heads(self.mode, self.rows) if self.rows else []
+        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in cells(self.mode, row, columns))}</tr>"
+            for row in self.rows
+        )
+        table = f"<table class='tl-table'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if head else ""
+        told = "".join(f"<div class='tl-bad'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES])
+        return f"<div class='tl-panel'><b>{escape(self._title())}</b>{table}{told}{self.figure()}</div>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self.text()

@@ -1,0 +1,249 @@
+"""This module runs a load test: it offers each level of load, measures windows until they agree, and can be stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Any, ClassVar
+
+from .arrival_times import due_times
+from .call_log import BATCH, DONE, DUE, ERROR, CallLog, Rows
+from .load_plan import ARRIVALS, CONCURRENCY, LoadPlan
+from .load_result import LoadResult
+from .load_row import LoadRow, Percentiles, row_of
+from .load_target import LoadTarget
+from .load_windows import STABLE_WINDOWS, LoadWindow, is_stable, measure
+from .open_loop import fire
+from .request_mix import Lane, RequestMix
+
+#: Seconds that requests may still take after a row has been measured, before they are cancelled: those of a closed
+#: loop, and those of given arrivals, of which none may be missing.
+_DRAIN, _DRAIN_ARRIVALS = 2.0, 30.0
+#: A window goes on until it has so many requests, for so many windows' time at most: a slow model has none in some.
+_LEAST, _LONGEST = 10, 10
+#: Seconds between two looks at what is under way.
+_LOOK = 0.02
+#: The nanoseconds of which the progress tells.
+_LATELY = 1_000_000_000
+
+
+class LoadTest:
+    """Runs a load test on a thread of its own, from `start` on.
+
+    Guarantees: everything may be called from any thread. `stop` ends the test at once: what was measured is the result.
+    """
+
+    #: shows the progress of a test that is waited for; handed in by `runtime`, as notebooks are above this
+    viewer: ClassVar[Callable[[LoadTest], None] | None] = None
+
+    def __init__(self, name: str, version: int, target: LoadTarget, plan: LoadPlan) -> None:
+        self.name = name
+        self.plan = plan
+        self.place = target.place
+        self._target = target
+        self._mix = plan.requests(target.inputs, version)
+        self._stop = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"load test {name}", daemon=True)
+        self._started = 0
+        # written by the thread, read by any: each is replaced, never changed
+        self._rows: tuple[LoadRow, ...] = ()
+        self._row: _RowUnderWay | None = None
+        self._problem: BaseException | None = None
+        self._why = ""
+
+    def start(self) -> LoadTest:
+        self._started = monotonic_ns()
+        self._thread.start()
+        return self
+
+    def stop(self, why: str = "stopped") -> None:
+        """Ends the test now. Requests under way are cancelled."""
+        if not self._ended.is_set():
+            self._why = self._why or why
+        self._stop.set()
+
+    @property
+    def finished(self) -> bool:
+        return self._ended.is_set()
+
+    def wait(self, timeout: float | None = None) -> LoadResult:
+        """Waits until the test has ended, or for `timeout` seconds, and returns what was measured until then. An
+        interrupt stops the test."""
+        try:
+            self._ended.wait(timeout)
+        except KeyboardInterrupt:
+            self.stop("interrupted")
+            self._ended.wait()
+        if self._problem is not None:
+            raise self._problem
+        return self.result()
+
+    def result(self) -> LoadResult:
+        """Returns what was measured so far."""
+        return LoadResult(self.name, self.place, self.plan.mode, self._rows, self._why)
+
+    def progress(self) -> dict[str, Any]:
+        """Returns how far the test is, as JSON values: `row` of `rows`, `level`, `trial` of `trials`, `share` of the
+        row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of the last second
+        `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
+        """
+        row, seconds = self._row, (monotonic_ns() - self._started) / 1e9
+        told: dict[str, Any] = {"rows": len(self.plan.levels), "row": len(self._rows), "seconds": seconds}
+        told |= {"finished": self.finished, "mode": self.plan.mode}
+        return told | (row.progress() if row is not None and not self.finished else {})
+
+    # -- the thread
+
+    def _run(self) -> None:
+        try:
+            for level in self.plan.levels:
+                self._row = row = _RowUnderWay(self._target, self._mix, self.plan, level, self._stop)
+                measured = row.run()
+                if measured is not None:
+                    self._rows = (*self._rows, measured)
+                if self._stop.is_set():
+                    break
+        except BaseException as problem:
+            self._problem = problem
+        finally:
+            self._ended.set()
+
+    def __repr__(self) -> str:
+        state = "ended" if self.finished else f"row {len(self._rows) + 1} of {len(self.plan.levels)}"
+        return f"<LoadTest {self.name} {self.place} [{state}]>"
+
+
+class _RowUnderWay:
+    """Measures one level of load."""
+
+    def __init__(
+        self, target: LoadTarget, mix: RequestMix, plan: LoadPlan, level: float, stop: threading.Event
+    ) -> None:
+        self._target, self._mix, self._plan, self._level, self._stop = target, mix, plan, level, stop
+        self._log = CallLog()
+        self._halt = threading.Event()
+        self._windows: list[LoadWindow] = []
+        #: Triton's statistics at the beginning of each window and at the end of the last one
+        self._counted: list[Any] = []
+        self._begin = monotonic_ns()
+        self._sender_problem: BaseException | None = None
+
+    def run(self) -> LoadRow | None:
+        """Runs the row; returns None if it was stopped before anything was measured."""
+        plan, target = self._plan, self._target
+        target.open(self._log)
+        sender = threading.Thread(target=self._send, name="load test sender", daemon=True)
+        self._counted.append(target.statistics())
+        self._begin = monotonic_ns()
+        sender.start()
+        try:
+            if plan.mode == ARRIVALS:
+                self._whole(sender)
+            else:
+                self._stop.wait(plan.warmup)
+                self._until_stable()
+        finally:
+            self._halt.set()
+        left = self._drain(sender, _DRAIN)
+        if self._sender_problem is not None:
+            raise self._sender_problem
+        if not self._windows:
+            return None
+        kept = self._windows if plan.duration or plan.mode == ARRIVALS else self._windows[-STABLE_WINDOWS:]
+        counted = self._counted[-len(kept) - 1], self._counted[-1]
+        stable = None if plan.mode == ARRIVALS else is_stable(self._windows, plan.stability)
+        open_loop, decoupled = plan.mode != CONCURRENCY, target.inputs.decoupled
+        times = self._windows, len(kept)
+        return row_of(self._level, self._log, times, counted, open_loop, decoupled, stable, left)
+
+    def _send(self) -> None:
+        plan, target, mix = self._plan, self._target, self._mix
+        try:
+            if plan.mode == CONCURRENCY:
+                target.keep([Lane(number) for number in range(int(self._level))], mix, self._halt)
+                return
+            lanes = [Lane(number) for number in range(plan.sequences)]
+            times = plan.times or due_times(self._level, plan.distribution, plan.seed)
+            fire(times, lanes, target, mix, self._halt, plan.max_outstanding)
+        except BaseException as problem:  # a function that makes inputs raised
+            self._sender_problem = problem
+            self._stop.set()
+
+    def _until_stable(self) -> None:
+        plan = self._plan
+        if plan.duration is not None:  # so long, and not longer
+            for _ in range(STABLE_WINDOWS):
+                self._window(plan.duration / STABLE_WINDOWS, 0)
+            return
+        while len(self._windows) < plan.max_trials and not self._stop.is_set():
+            self._window(plan.window, _LEAST)
+            if is_stable(self._windows, plan.stability) or self._windows[-1].hopeless:
+                return
+
+    def _window(self, seconds: float, least: int) -> None:
+        """Measures one window; it goes on until it has `least` requests, if that does not take too long."""
+        if self._stop.is_set():
+            return
+        if not self._windows:
+            self._counted = [self._target.statistics()]
+        begin = self._windows[-1].end if self._windows else monotonic_ns()
+        end = begin + int(seconds * 1e9)
+        self._stop.wait(max(end - monotonic_ns(), 0) / 1e9)
+        while not self._stop.is_set() and monotonic_ns() < begin + _LONGEST * seconds * 1e9:
+            end = monotonic_ns()
+            if len(self._log.rows(begin)) >= least:
+                break
+            self._stop.wait(_LOOK)
+        self._close_window(begin, monotonic_ns())
+
+    def _close_window(self, begin: int, end: int) -> None:
+        rows = self._log.rows(begin, end)
+        self._windows.append(measure(rows, begin, end, self._plan.percentile))
+        self._counted.append(self._target.statistics())
+
+    def _whole(self, sender: threading.Thread) -> None:
+        """Measures all given arrivals, to the last answer."""
+        while sender.is_alive() and not self._stop.wait(_LOOK):
+            pass
+        self._wait_for_answers(sender, _DRAIN_ARRIVALS)
+        rows = self._log.rows()
+        self._close_window(self._begin, max([self._begin, *rows[:, DONE].tolist()]))
+
+    def _drain(self, sender: threading.Thread, seconds: float) -> int:
+        """Waits for what is under way, and cancels what then is left. Returns how much that was."""
+        self._wait_for_answers(sender, seconds)
+        return self._target.abandon()
+
+    def _wait_for_answers(self, sender: threading.Thread, seconds: float) -> None:
+        end = monotonic_ns() + int(seconds * 1e9)
+        while (sender.is_alive() or self._target.outstanding()) and monotonic_ns() < end:
+            if self._stop.wait(_LOOK):
+                return
+
+    def progress(self) -> dict[str, Any]:
+        plan, now = self._plan, monotonic_ns()
+        windows = list(self._windows)
+        begin = self._begin
+        rows = self._log.rows(max(begin, now - _LATELY))
+        if plan.mode == ARRIVALS:
+            whole = plan.times[-1] / 1e9
+        else:
+            whole = plan.warmup + (plan.duration or plan.window * STABLE_WINDOWS)
+        trials = 1 if plan.mode == ARRIVALS else STABLE_WINDOWS if plan.duration else plan.max_trials
+        told = {"level": self._level, "trial": len(windows) + 1, "trials": trials}
+        told |= {"share": min((now - self._begin) / 1e9 / max(whole, 1e-3), 1.0)}
+        told |= {"outstanding": self._target.outstanding(), "errors": sum(window.failed for window in windows)}
+        return told | _lately(rows, now, begin)
+
+
+def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
+    """Returns throughput and percentiles of the last second, as JSON values."""
+    good = rows[rows[:, ERROR] == 0]
+    seconds = max((now - max(begin, now - _LATELY)) / 1e9, 1e-3)
+    found = Percentiles.of(good[:, DONE] - good[:, DUE])
+    told: dict[str, Any] = {"inferences_per_s": float(good[:, BATCH].sum()) / seconds}
+    for name in ("p50", "p95", "p99"):
+        told[f"{name}_us"] = getattr(found, name) if found is not None else None
+    return told

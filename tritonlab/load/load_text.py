@@ -1,0 +1,105 @@
+"""This module says in words what a load test has measured: a table, and what a reader must not overlook."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .load_plan import ARRIVALS, CONCURRENCY, REQUEST_RATE
+from .load_row import LoadRow
+
+#: Where less than this share of a rate was sent, the text says so.
+_KEPT_UP = 0.95
+#: A mean lag of sending above this share of the mean latency is told.
+_LATE = 0.1
+_TEXTS, _LETTERS = 5, 160
+
+HEADS = {CONCURRENCY: "concurrency", REQUEST_RATE: "requests/s", ARRIVALS: "arrivals/s"}
+
+
+def time_text(us: float | None) -> str:
+    """Returns microseconds with the unit that reads best."""
+    if us is None:
+        return "-"
+    for size, unit in ((1e6, "s"), (1e3, "ms")):
+        if us >= size:
+            return f"{us / size:.3g} {unit}" if us < 1e3 * size else f"{us / size:,.0f} {unit}"
+    return f"{us:.0f} us"
+
+
+def number_text(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:
+    """Returns the heads of the table's columns."""
+    found = [HEADS[mode], "inferences/s", "p50", "p90", "p95", "p99"]
+    if any(row.first_response is not None for row in rows):
+        found += ["responses/s", "first p50", "first p99"]
+    if any(row.server is not None for row in rows):
+        found += ["queue", "input", "infer", "output", "batch"]
+    found += ["send lag p99"] if mode != CONCURRENCY else []
+    return [*found, "failed", "stable"]
+
+
+def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
+    """Returns the row's texts, for `columns` as `heads` gives them."""
+    latency, first, server, lag = row.latency, row.first_response, row.server, row.lag
+    known = {
+        HEADS[mode]: number_text(row.level),
+        "inferences/s": number_text(row.inferences_per_s),
+        **{name: time_text(getattr(latency, name, None)) for name in ("p50", "p90", "p95", "p99")},
+        "responses/s": number_text(row.responses_per_s),
+        "first p50": time_text(first.p50 if first else None),
+        "first p99": time_text(first.p99 if first else None),
+        "queue": time_text(server.queue_us if server else None),
+        "input": time_text(server.compute_input_us if server else None),
+        "infer": time_text(server.compute_infer_us if server else None),
+        "output": time_text(server.compute_output_us if server else None),
+        "batch": f"{server.batch_size:.2g}" if server else "-",
+        "send lag p99": time_text(lag.p99 if lag else None),
+        "failed": f"{row.failed:,}",
+        "stable": {True: "yes", False: "no", None: "-"}[row.stable],
+    }
+    return [known[name] for name in columns]
+
+
+def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
+    """Returns the table as lines of text."""
+    columns = heads(mode, rows)
+    table = [columns, *(cells(mode, row, columns) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in table]
+
+
+def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
+    """Returns sentences on what went wrong: errors, answers that never came, a rate that was not reached."""
+    found = []
+    for row in rows:
+        at = f"at {HEADS[mode]} {number_text(row.level)}: "
+        texts = list(row.errors.items())
+        found += [f"{at}{count:,} failed: {_cut(text)}" for text, count in texts[:_TEXTS]]
+        if len(texts) > _TEXTS:
+            found.append(f"{at}{sum(count for _, count in texts[_TEXTS:]):,} failed with other errors: to_dict()")
+        if row.unanswered:
+            found.append(f"{at}{row.unanswered:,} were still under way at the end, and were cancelled")
+        if mode == REQUEST_RATE and _fell_behind(row):
+            found.append(
+                f"{at}only {number_text(row.sent_per_s)}/s could be sent; latency counts from when each was due"
+            )
+        elif row.lag is not None and row.latency is not None and row.lag.avg > _LATE * row.latency.avg:
+            found.append(
+                f"{at}requests were sent {time_text(row.lag.avg)} late in the mean, which their latency includes"
+            )
+    return found
+
+
+def _fell_behind(row: LoadRow) -> bool:
+    """Tells whether fewer requests were sent than chance explains: random arrivals are seldom three deviations less."""
+    due = row.level * row.seconds
+    return row.sent_per_s * row.seconds < min(_KEPT_UP * due, due - 3 * math.sqrt(due))
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LETTERS else line[:_LETTERS] + "…"

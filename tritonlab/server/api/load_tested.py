@@ -1,0 +1,75 @@
+"""This module has the method `load_test` of models, those here and those of servers elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any, ClassVar, TypedDict, Unpack
+
+from ...core.infer_response import ParameterValue
+from ...core.status import UnsupportedError
+from .model_signature import spelt_out
+
+
+class LoadOptions(TypedDict, total=False):
+    """Names the options of `load_test`, which says what each means."""
+
+    concurrency: int | Iterable[int]
+    request_rate: float | Iterable[float]
+    arrivals: Sequence[float] | str | PathLike[str] | Any
+    distribution: str
+    duration: float
+    window: float
+    max_trials: int
+    warmup: float
+    percentile: float
+    stability: float
+    inputs: Mapping[str, Any] | Sequence[Any] | Callable[[int], Any]
+    weights: Sequence[float]
+    shapes: Mapping[str, Sequence[int]]
+    batch: int
+    parameters: dict[str, ParameterValue]
+    priority: int
+    timeout: int
+    sequence_length: int
+    sequences: int
+    seed: int
+    max_outstanding: int
+    progress: bool
+    wait: bool
+
+
+class LoadTested:
+    """Gives a model its `load_test`."""
+
+    #: runs the test; handed in, as load tests are above this
+    load_tester: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
+
+    @spelt_out(LoadOptions)
+    def load_test(self, **options: Unpack[LoadOptions]) -> Any:
+        """Offers the model load and returns the `LoadResult`: throughput, latency percentiles, errors, and the server's
+        own times, a row for each level of load. It has `to_csv(path)` in perf_analyzer's columns. An interrupt ends it
+        with what was measured so far.
+
+        The load is one of: `concurrency` (so many clients, each sends when it has its answer; 1 by default),
+        `request_rate` (per second, whatever the server does; `distribution` is "poisson" or "constant"), and
+        `arrivals` (seconds, or a `Recording`, whose requests are sent again at the times they came). The first two may
+        be lists or ranges: one row each. With a rate or arrivals, latency counts from when a request was due.
+
+        Times are seconds. Each row warms up for `warmup` (0.5), and measures windows of `window` (1) until the last
+        three agree within `stability` (0.1) in throughput and latency, the mean or `percentile`; at most `max_trials`
+        (10). `duration`: measure so long instead. `max_outstanding` (10000) bounds the requests of an open loop.
+
+        `inputs` is a dict, a list of them (in turn, or by chance with `weights`), or a function of the request's
+        number; by default random values of the config's datatypes and shapes, with `seed`, and `shapes` for dimensions
+        of any size. `batch`: rows of each request. `parameters`, `priority`, `timeout` (microseconds) go with each.
+        Sequence models get sequences of `sequence_length` (20) requests, one per client; `sequences` (4) at once with a
+        rate. `progress=False` shows nothing meanwhile; `wait=False` returns the running `LoadTest`, with `progress()`,
+        `stop()` and `wait()`.
+
+        Raises InvalidArgumentError for options that make no sense, TypeError for unknown ones.
+        """
+        tester = type(self).load_tester
+        if tester is None:
+            raise UnsupportedError("load tests need `import tritonlab`")
+        return tester(self, options)
