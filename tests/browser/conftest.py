@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +174,30 @@ class Lab:
             scroll_to.scroll_into_view_if_needed()
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: Any, jupyter: JupyterServer) -> str:
+    jupyter.theme(request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def view_of(lab: Lab, theme: str) -> Iterator[Callable[..., Any]]:
+    """Opens a notebook of these cells; the first makes a model and the second shows a view, which is returned."""
+
+    def opened(kind: str, *cells: str) -> Any:
+        name = f"{kind}_{theme}.ipynb"
+        lab.jupyter.write(name, ["%load_ext tritonlab", *cells])
+        lab.open(name)
+        lab.run(0)
+        lab.run(1)
+        view = lab.run(2).locator(".tl-view")
+        view.locator("canvas, .tl-graph").first.wait_for()
+        return view
+
+    yield opened
+    assert (lab.foreign, lab.errors) == ([], [])
 
 
 @pytest.fixture

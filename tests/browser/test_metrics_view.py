@@ -42,21 +42,9 @@ for n in range(300):
 print("scored")"""
 
 
-@pytest.fixture(params=["light", "dark"])
-def theme(request: Any, jupyter: Any) -> str:
-    jupyter.theme(request.param)
-    return str(request.param)
-
-
-def test_metrics_move(lab: Any, theme: str) -> None:
-    cells = ["%load_ext tritonlab", MODEL, "%triton view scorer metrics", LOAD]
-    lab.jupyter.write(f"metrics_{theme}.ipynb", cells)
-    lab.open(f"metrics_{theme}.ipynb")
-    lab.run(0)
-    lab.run(1)
-    view = lab.run(2).locator(".tl-view")
+def test_metrics_move(lab: Any, theme: str, view_of: Any) -> None:
+    view = view_of("metrics", MODEL, "%triton view scorer metrics", LOAD)
     canvas = view.locator("canvas")
-    canvas.wait_for()
     lab.run(3)
     lab.page.wait_for_function("c => +c.dataset.series >= 9 && +c.dataset.kept > 600", arg=canvas.element_handle())
     lab.wait_text(view.locator(".tl-facts"), "scored_rows_total {part=low}")
@@ -65,5 +53,3 @@ def test_metrics_move(lab: Any, theme: str) -> None:
     lab.wait_text(view.locator(".tl-twin"), "nv_inference_exec_count")
     lab.shot(f"metrics_{theme}", view)
     assert "score: 300 observed" in canvas.get_attribute("aria-label")
-    assert lab.foreign == []
-    assert lab.errors == []

@@ -32,24 +32,13 @@ answers = [list(one) for one in sent]
 print(len(answers), "answered")"""
 
 
-@pytest.fixture(params=["light", "dark"])
-def theme(request: Any, jupyter: Any) -> str:
-    jupyter.theme(request.param)
-    return str(request.param)
-
-
 def wait(lab: Any, canvas: Any, condition: str) -> None:
     lab.page.wait_for_function(f"canvas => {condition}", arg=canvas.element_handle(), timeout=30_000)
 
 
-def test_the_timeline_moves_and_says_why(lab: Any, theme: str) -> None:
-    lab.jupyter.write(f"timeline_{theme}.ipynb", ["%load_ext tritonlab", MODEL, "embed.view()", LOAD])
-    lab.open(f"timeline_{theme}.ipynb")
-    lab.run(0)
-    lab.run(1)
-    view = lab.run(2).locator(".tl-view")
+def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> None:
+    view = view_of("timeline", MODEL, "embed.view()", LOAD)
     canvas = view.locator("canvas")
-    canvas.wait_for()
     lab.wait_text(view, "Batch sizes")
     lab.start(3)
     wait(lab, canvas, "+canvas.dataset.batches > 5 && +canvas.dataset.frames > 20")
@@ -73,5 +62,3 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str) -> None:
     lab.wait_text(view.locator(".tl-twin"), "longest wait")
     lab.shot(f"timeline_selected_{theme}", view)
     assert "Timeline of embed. " in canvas.get_attribute("aria-label")
-    assert lab.foreign == []
-    assert lab.errors == []

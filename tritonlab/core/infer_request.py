@@ -209,10 +209,11 @@ class NullRequest(InferenceRequest):
 class StepRequest(InferenceRequest):
     """Is the request an ensemble makes of a composing model: its client's request with other inputs (rule 5.7.9).
 
-    `on_executed` is called with the times of the execution, which also count for the ensemble.
+    `on_executed` is called with the times of the execution, which also count for the ensemble. `step` is the step's
+    number in the ensemble.
     """
 
-    __slots__ = ("on_executed", "parent")
+    __slots__ = ("on_executed", "parent", "step")
 
     def __init__(
         self,
@@ -223,6 +224,7 @@ class StepRequest(InferenceRequest):
         requested_outputs: Sequence[str],
         on_response: ResponseCallback,
         on_executed: Callable[[ExecuteTimes], None],
+        step: int = 0,
     ) -> None:
         super().__init__(
             model_name,
@@ -241,3 +243,4 @@ class StepRequest(InferenceRequest):
         self.trace = parent.trace.child() if parent.trace is not None else None
         self.parent = parent
         self.on_executed = on_executed
+        self.step = step

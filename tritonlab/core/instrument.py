@@ -52,7 +52,8 @@ class Instrument:
     ) -> None:
         """An execution has ended; this one call has all that a recorder needs. `requests` leaves out null requests;
         `size` and `reason` are as in `batch_formed`; `times` says how long `execute` took; `failed` is True if the
-        whole batch failed. Requests that the model reschedules still have the times of this execution."""
+        whole batch failed. Requests that the model reschedules still have the times of this execution. Each request of
+        an ensemble counts as an execution of its own, by an `instance` of the ensemble's name."""
 
     def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """One response went to the client."""

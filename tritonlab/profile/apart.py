@@ -31,7 +31,7 @@ def _place(record: ModelRecord, row: int, batched: bool) -> BatchPlace | None:
     batch = dict(zip(record.batches.columns, batches[0].tolist(), strict=True))
     words = record.words.lists()
     extras = record.extras.rows()
-    extra = next((e for e in extras[::-1].tolist() if e[0] == row), [row, 0, 0, -1, -1, -1])
+    extra = next((e for e in extras[::-1].tolist() if e[0] == row), [row, 0, 0, -1, -1, -1, -1])
     name = next((text for at, text in record.ids_since(row) if at == row), "")
     shapes = dict(words["shapes"][int(request["shapes"])]) if request["shapes"] >= 0 else {}
     return BatchPlace(

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core.infer_request import InferenceRequest
+from ..schedulers.sequence_batch_scheduler import SequenceBatchScheduler
+from ..schedulers.sequence_occupancy import Occupancy
 from ..server.models.model_lifecycle import ModelVersion
 
 #: The most waiting requests that are listed one by one.
@@ -48,3 +50,8 @@ def open_requests(versions: Iterable[ModelVersion]) -> list[tuple[InferenceReque
         for instance in (*version.instances, *version.leaving)
         for request in list(instance.inflight.values())
     ]
+
+
+def occupancies(versions: Iterable[ModelVersion]) -> list[Occupancy]:
+    """Returns the slots of the sequence batchers."""
+    return [one.scheduler.occupancy() for one in versions if isinstance(one.scheduler, SequenceBatchScheduler)]

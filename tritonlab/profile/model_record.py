@@ -27,9 +27,10 @@ BATCHES = ["start", "end", "instance", "batch_id", "version", "size", "count", "
 BATCHES += ["compute_input", "compute_infer", "compute_output", "failed", "first"]
 #: A row is one execution of one request; `batch` is its row of BATCHES.
 REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
-#: Facts of few requests, by their row of REQUESTS. `parent`: for an ensemble's step the serial of the
-#: ensemble's request, else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
-EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch"]
+#: Facts of few requests, by their row of REQUESTS. `sequence`: the correlation id, or -1 - its number among the words
+#: if it is text. `parent`, `step`: for an ensemble's step the serial of the ensemble's request, and the step's number,
+#: else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
+EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch", "step"]
 #: A row is one response of a stream. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
 RESPONSES = ["serial", "time", "number", "kind", "shapes"]
 #: A row is a request that got a stream and has ended. `polls`: how often its model asked whether it is cancelled;
@@ -76,7 +77,7 @@ class Words:
     """Holds lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, dict[Any, int]] = {"instance": {}, "reason": {}, "shapes": {}}
+        self._numbers: dict[str, dict[Any, int]] = {"instance": {}, "reason": {}, "shapes": {}, "sequence": {}}
 
     def known(self, kind: str) -> Mapping[Any, int]:
         """Returns the words of a kind so far, each with its number, to look at."""
@@ -90,6 +91,10 @@ class Words:
             if len(known) < _WORDS:
                 number = known[word] = len(known)
         return number
+
+    def word(self, kind: str, number: float) -> Any:
+        """Returns the word of a number; an empty text if it has none."""
+        return next(itertools.islice(self._numbers[kind], int(number), None), "") if number >= 0 else ""
 
     def since(self, counts: Mapping[str, int]) -> dict[str, tuple[int, list[Any]]]:
         """Returns, for each kind that has more than `counts` words, how many it had and those after them."""
@@ -125,6 +130,8 @@ class ModelRecord:
         self.responses = Ring(RESPONSES, events)
         self.streams = Ring(STREAMS, events)
         self.words = Words()
+        #: the datatype of each input, by its name
+        self.datatypes: dict[str, str] = {}
         self.marks: deque[Mark] = deque(maxlen=MARKS)
         self.mark_count = 0
         #: (row of REQUESTS, what its client called it), for those that have an id
@@ -166,6 +173,12 @@ class ModelRecord:
         span = stream.arrived, stream.executed, stream.first, stream.last, now
         told = cancelling.polls, cancelling.asked, cancelling.noticed
         self.streams.add((serial, *span, stream.count, kind, *told))
+
+    def name_of(self, row: int) -> str:
+        """Returns what people call the request of a row: what its client called it, or its number."""
+        named = next((text for at, text in self.ids_since(row) if at == row), "")
+        found = self.requests.row(row)
+        return named or f"request {int(found['serial']) if found else '?'}"
 
     def shapes(self, tensors: Mapping[str, Tensor]) -> int:
         """Returns the number that stands for the tensors' names and shapes."""

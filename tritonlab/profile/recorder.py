@@ -71,6 +71,7 @@ class Recorder(Instrument):
                 number = shapes_known.get(shapes)
                 if number is None:
                     number = words.number("shapes", shapes)
+                    record.datatypes |= {name: tensor.datatype.name for name, tensor in request.inputs.items()}
                 start, queued = request.request_start, request.queue_start
                 rows += (request.serial, start, queued, batch, request.batch_size, number)
                 extra = request.request_id or request.correlation_id or request.priority or calls
@@ -154,16 +155,9 @@ class Recorder(Instrument):
         if request.request_id:
             record.ids.append((row, request.request_id))
         sequence = request.correlation_id
-        number = sequence if isinstance(sequence, int) else _number_of(sequence)
-        parent = request.parent.serial if isinstance(request, StepRequest) else -1
+        number = sequence if isinstance(sequence, int) else -1 - record.words.number("sequence", sequence)
+        parent, step = (request.parent.serial, request.step) if isinstance(request, StepRequest) else (-1, -1)
         called = self._calls.pop(id(request), None) if self._calls else None
         caller, batch = (-1, -1) if called is None else (record.words.number("instance", called[1]), called[2])
         if request.priority or number or parent >= 0 or called is not None:
-            record.extras.add((row, request.priority, number, parent, caller, batch))
-
-
-def _number_of(sequence: str) -> int:
-    """Returns a number that stands for a correlation id that is text: equal for equal texts, below 2**53 as a double
-    holds no more.
-    """
-    return hash(sequence) & 0x1F_FFFF_FFFF_FFFF
+            record.extras.add((row, request.priority, number, parent, caller, batch, step))

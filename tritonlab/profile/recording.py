@@ -75,6 +75,7 @@ class Recording:
                     {
                         "name": record.name,
                         "words": record.words.lists(),
+                        "datatypes": record.datatypes,
                         "marks": list(record.marks),
                         "mark_count": record.mark_count,
                         "ids": list(record.ids),
@@ -129,6 +130,7 @@ def _restored(about: dict[str, Any], arrays: Any) -> Recording:
     for index, entry in enumerate(about["models"]):
         record = recording.model(entry["name"])
         record.words.restore(entry["words"])
+        record.datatypes = entry["datatypes"]
         record.marks.extend(Mark(*mark) for mark in entry["marks"])
         record.mark_count = entry["mark_count"]
         record.ids.extend((int(row), str(text)) for row, text in entry["ids"])

@@ -73,6 +73,11 @@ class Ring:
         """Returns the rows kept from `row` on, one column per name."""
         return np.frombuffer(self.since(row)[1], np.float64).reshape(-1, len(self.columns))
 
+    def row(self, number: int) -> dict[str, float] | None:
+        """Returns one row, None if it is not kept."""
+        first, data = self.since(number, 1)
+        return dict(zip(self.columns, array("d", data), strict=True)) if data and first == number else None
+
     def restore(self, total: int, rows: NDArray[np.float64]) -> None:
         """Puts back what `rows` returned of a ring to which `total` rows had been added. Raises ValueError for another
         shape.

@@ -25,6 +25,9 @@ from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING
 from .step_limits import StepLimits
 
+#: Why a "batch" of an ensemble closed, for those who listen: each request of an ensemble is one.
+ENSEMBLE = "ensembles do not batch"
+
 
 class EnsembleScheduler:
     """Schedules one version of an ensemble; no request waits in it, and it has no instances.
@@ -189,6 +192,7 @@ class EnsembleRun:
             step.requested,
             lambda request, response: self._on_response(run, request, response),
             self.executed,
+            step.number,
         )
         with self._lock:
             stale = self._over
@@ -288,6 +292,11 @@ class EnsembleRun:
         """Counts the request as rule 5.7.13 says. Triton counts a failed one twice."""
         request, scheduler = self.request, self._scheduler
         now = scheduler.clock.now()
+        hook = scheduler.instruments.batch_executed
+        if hook is not None:
+            where = scheduler.name, scheduler.version, scheduler.name, 0
+            failed = response.error is not None
+            hook(*where, [request], request.batch_size, ENSEMBLE, self._times, failed, now)
         if response.error is not None:
             if isinstance(response.error, EnsembleError) and response.error.reason:
                 scheduler.warn(f"{response.error.message} ({response.error.reason})")

@@ -17,6 +17,11 @@ STOPPING = "Server is stopping, scheduler for model has stopped accepting new in
 class Instance(Protocol):
     """Executes payloads for a scheduler."""
 
+    @property
+    def name(self) -> str:
+        """Returns what people know it by."""
+        ...
+
     def execute(self, payload: Payload) -> None:
         """Starts to execute a payload; must not block. The scheduler calls it without a lock held, and once for each
         `instance_idle`."""

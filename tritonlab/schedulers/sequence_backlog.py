@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..core.infer_request import SEQUENCE_END, InferenceRequest
 
@@ -40,6 +40,9 @@ class SequenceBacklog:
 
     def __len__(self) -> int:
         return len(self._sequences)
+
+    def __iter__(self) -> Iterator[Backlogged]:
+        return iter(self._sequences)
 
     def __contains__(self, ident: Id) -> bool:
         return ident in self._open

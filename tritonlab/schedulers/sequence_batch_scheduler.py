@@ -21,6 +21,7 @@ from .scheduler import STOPPING, Instance, WakeUp
 from .sequence_config import SequenceConfig
 from .sequence_hosts import SequenceHosts, SequenceWork
 from .sequence_inputs import SequenceInputs
+from .sequence_occupancy import Occupancy
 from .sequence_table import SequenceTable, Slot
 
 
@@ -94,11 +95,14 @@ class SequenceBatchScheduler:
         with self._lock:
             return self._hosts.waiting()
 
+    def occupancy(self) -> Occupancy:
+        """Returns who has which slot now, for views."""
+        with self._lock:
+            return self._hosts.occupancy(self._clock.now())
+
     def withdraw(self, request: InferenceRequest) -> bool:
         """Returns False: a sequence cannot do without one of its requests."""
         return False
-
-    # -- requests
 
     def enqueue(self, request: InferenceRequest) -> None:
         """Takes a checked request. Raises InvalidArgumentError for one that fits no sequence (rule 5.6.1),
@@ -158,8 +162,6 @@ class SequenceBatchScheduler:
             self._settled.notify_all()
         return work
 
-    # -- instances
-
     def instance_ready(self, instance: Instance) -> None:
         """Lets an instance take part, with slots of its own, that is new or was gone."""
         with self._deciding() as (work, now):
@@ -202,8 +204,6 @@ class SequenceBatchScheduler:
             if not self._hosts:
                 self._refusal = self._refusal or error
 
-    # -- time
-
     def wake(self) -> None:
         """Handles idle sequences, timeouts and delays that are due; the timer calls it, and tests do."""
         with self._deciding() as (work, now):
@@ -230,8 +230,6 @@ class SequenceBatchScheduler:
                 self._settled.wait()
             self._hosts.clear()  # the timer may still hold a deadline, which would keep the stubs' memory
 
-    # -- after the lock
-
     def _do(self, work: SequenceWork, now: int, queued: InferenceRequest | None = None) -> None:
         if queued is not None and self._instruments.request_queued is not None:
             self._instruments.request_queued(queued, now)
@@ -240,8 +238,8 @@ class SequenceBatchScheduler:
         for instance, payload in work.payloads:
             hook = self._instruments.batch_formed
             if hook is not None:
-                requests = [request for request in payload.requests if not request.null]
-                hook(self.name, self.version, requests, payload.size, payload.reason, now)
+                real = [request for request in payload.requests if not request.null]
+                hook(self.name, self.version, real, payload.size, payload.reason, now)
             instance.execute(payload)
 
     def __repr__(self) -> str:

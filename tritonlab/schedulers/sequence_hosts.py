@@ -20,6 +20,7 @@ from .response_order import ResponseOrder
 from .scheduler import Instance
 from .sequence_config import SequenceConfig
 from .sequence_inputs import SequenceInputs
+from .sequence_occupancy import Occupancy, SlotUse, WaitingSequence
 from .sequence_table import Failures, SequenceTable, Slot
 
 _D = TypeVar("_D", Batch, SlotBatch)
@@ -108,6 +109,17 @@ class SequenceHosts:
     def settled(self) -> bool:
         """Returns whether nothing waits and nothing executes."""
         return not self._hosts or (not self.queued and all(h.idle or h.away for h in self._hosts.values()))
+
+    def occupancy(self, now: int) -> Occupancy:
+        """Returns who has which slot now."""
+        table, idle = self._table, self._config.max_idle
+        backlog = [
+            WaitingSequence(one.sequence, len(one.queue), now - one.queue[0].queue_start) for one in table.backlog
+        ]
+        instances = [
+            (host.instance.name, _uses(host, table.slots(host.index), now - idle)) for host in self._hosts.values()
+        ]
+        return Occupancy(self._config.slots, idle, instances, backlog)
 
     # -- instances come, execute and go
 
@@ -249,3 +261,19 @@ class SequenceHosts:
         waiting = f"{table.active} of {len(hosts) * self._config.slots} slots | {table.backlogged} backlogged"
         busy = sum(not host.idle for host in hosts)
         return f"{'direct' if self._config.direct else 'oldest'} | {waiting} | {self.queued} queued | {busy} busy"
+
+
+def _uses(host: SequenceHost, slots: list[Slot], oldest: int) -> list[SlotUse]:
+    """Returns what the slots of `host` have. A sequence that had its last request before `oldest` is idle."""
+    executing, candidates = list(host.executing.values()), [candidate.slot for candidate in host.candidates]
+    return [
+        SlotUse(
+            slot.number,
+            slot.sequence,
+            len(slot.queue) + candidates.count(slot),
+            slot in executing,
+            slot.last_seen - oldest if slot.open else None,
+        )
+        for slot in slots
+        if slot.sequence is not None
+    ]

@@ -65,7 +65,7 @@ class SequenceTable:
         #: free slots as (number, host): low numbers first over all instances, which keeps direct batches dense
         self._free: list[tuple[int, int]] = []
         self._by_id: dict[Id, Slot] = {}
-        self._backlog = SequenceBacklog()
+        self.backlog = SequenceBacklog()
         self._next_id = itertools.count(1)
 
     # -- instances
@@ -101,7 +101,7 @@ class SequenceTable:
             failures += [(request, error) for request in slot.queue]
             self._close(slot)
         if not self._slots:
-            failures += [(request, error) for request in self._backlog.clear()]
+            failures += [(request, error) for request in self.backlog.clear()]
         return failures
 
     # -- requests
@@ -109,7 +109,7 @@ class SequenceTable:
     def waiting(self) -> list[InferenceRequest]:
         """Returns the requests that wait: those in slots, then the backlog."""
         in_slots = [request for slots in self._slots.values() for slot in slots for request in slot.queue]
-        return in_slots + self._backlog.requests()
+        return in_slots + self.backlog.requests()
 
     def admit(self, request: InferenceRequest, now: int) -> Slot | None:
         """Queues a request at its sequence's slot, which is returned, or in the backlog (None).
@@ -119,11 +119,11 @@ class SequenceTable:
         """
         _check(request, self._model, self.config.iterative)
         if not request.correlation_id:
-            request.correlation_id = next(n for n in self._next_id if n not in self._by_id and n not in self._backlog)
+            request.correlation_id = next(n for n in self._next_id if n not in self._by_id and n not in self.backlog)
             request.flags |= SEQUENCE_START
         ident = request.correlation_id
         slot = self._by_id.get(ident)
-        if slot is None and ident not in self._backlog:
+        if slot is None and ident not in self.backlog:
             if not request.flags & SEQUENCE_START:
                 raise _no_start(ident, self._model)
             if self._free:
@@ -132,7 +132,7 @@ class SequenceTable:
                 slot.sequence, slot.open = ident, True
                 self._by_id[ident] = slot
         if slot is None:
-            self._backlog.add(request, now)
+            self.backlog.add(request, now)
             return None
         slot.queue.append(request)
         slot.last_seen = now
@@ -144,7 +144,7 @@ class SequenceTable:
         """Returns a warning if the request starts a sequence while one of the same id has not ended (rule 5.6.2); else
         an empty text."""
         ident = request.correlation_id
-        conflict = request.flags & SEQUENCE_START and (ident in self._by_id or ident in self._backlog)
+        conflict = request.flags & SEQUENCE_START and (ident in self._by_id or ident in self.backlog)
         return _CONFLICT.format(ident, self._model) if conflict else ""
 
     def taken(self, slot: Slot, now: int) -> InferenceRequest:
@@ -204,10 +204,10 @@ class SequenceTable:
     def _vacate(self, slot: Slot, now: int) -> None:
         """Gives the slot to the oldest backlogged sequence, if there is one."""
         slot.sequence, slot.open = None, False
-        if not self._backlog:
+        if not self.backlog:
             heapq.heappush(self._free, (slot.number, slot.host))
             return
-        entry, slot.open = self._backlog.pop()
+        entry, slot.open = self.backlog.pop()
         slot.queue, slot.sequence = entry.queue, entry.sequence
         if slot.open:
             self._by_id[entry.sequence] = slot
@@ -219,7 +219,7 @@ class SequenceTable:
     def deadline(self) -> int | None:
         """Returns the earliest time at which `reap` has something to do; None if there is none."""
         idle = (slot.last_seen + self.config.max_idle for slot in self._by_id.values())
-        return min((*idle, *self._backlog.deadlines()), default=None)
+        return min((*idle, *self.backlog.deadlines()), default=None)
 
     def reap(self, now: int) -> Failures:
         """Ends sequences that were idle too long, even while they execute; their waiting requests still run (rule
@@ -228,13 +228,13 @@ class SequenceTable:
             self._close(slot)
             self._vacate_if_over(slot, now)
         error = UnavailableError("timeout of the corresponding sequence has been expired")
-        return [(request, error) for request in self._backlog.expire(now)]
+        return [(request, error) for request in self.backlog.expire(now)]
 
     def end_idle(self, now: int) -> None:
         """Ends the sequences that wait for a request, since none will come, so that the backlog gets its turn."""
         if self.config.iterative:
             return  # iterative sequences end by themselves
-        self._backlog.close()
+        self.backlog.close()
         for slot in list(self._by_id.values()):
             self._close(slot)
             self._vacate_if_over(slot, now)
@@ -254,7 +254,7 @@ class SequenceTable:
     @property
     def backlogged(self) -> int:
         """Returns how many sequences wait for a slot."""
-        return len(self._backlog)
+        return len(self.backlog)
 
 
 def _check(request: InferenceRequest, model: str, iterative: bool) -> None:

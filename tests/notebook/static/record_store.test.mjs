@@ -36,7 +36,7 @@ test("a message that was lost is seen, one that comes twice is not", () => {
   assert.equal(store.apply(...part(0, 5)), true);
   assert.equal(store.apply(...part(0, 5)), true);
   assert.equal(store.apply(...part(9, 12)), false);
-  assert.deepEqual(store.known, { epoch: 1, rows: { requests: 5 }, marks: 0, words: { instance: 0, reason: 0, shapes: 0 } });
+  assert.deepEqual(store.known, { epoch: 1, rows: { requests: 5 }, marks: 0, words: { instance: 0, reason: 0, shapes: 0, sequence: 0 } });
   assert.equal(store.apply(...part(9, 12, 9)), true); // the kernel does not have it any more either
   assert.equal(store.tables.requests.oldest, 9);
 });
@@ -59,7 +59,7 @@ test("a model that was recorded anew begins again", () => {
   const store = new RecordStore({ requests: ["serial", "other"] }, 10);
   store.apply(message({ rows: [{ table: "requests", at: 0, oldest: 0 }], words: { reason: [0, ["full"]] } }), [rows(0, 5).buffer]);
   store.apply({ ...message({}), epoch: 2 }, []);
-  assert.deepEqual(store.known, { epoch: 2, rows: { requests: 0 }, marks: 0, words: { instance: 0, reason: 0, shapes: 0 } });
+  assert.deepEqual(store.known, { epoch: 2, rows: { requests: 0 }, marks: 0, words: { instance: 0, reason: 0, shapes: 0, sequence: 0 } });
 });
 
 test("numbers are read wherever they lie", () => {

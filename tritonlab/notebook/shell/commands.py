@@ -315,7 +315,7 @@ COMMANDS = {
     "view": _command(
         "view",
         _view,
-        "what a model does, live: its batches and why each closed, its streams, its metrics, its memory",
+        "what a model does, live: its batches and why each closed, its streams, its metrics, its memory, its calls",
         _name(nargs="?"),
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),

@@ -72,7 +72,7 @@ export class RecordStore {
 
   clear() {
     for (const table of Object.values(this.tables)) table.clear();
-    this.words = { instance: [], reason: [], shapes: [] };
+    this.words = { instance: [], reason: [], shapes: [], sequence: [] };
     this.ids = new Map();
     this.marks = [];
     this.markCount = 0;

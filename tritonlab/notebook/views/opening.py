@@ -6,14 +6,17 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
+from ...core.ensemble_graph import EnsembleGraph
 from ...core.status import InvalidArgumentError
-from ...profile.live_state import live_state, open_requests
+from ...profile.live_state import live_state, occupancies, open_requests
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
 from ...profile.triton_trace import read_trace
 from ...schedulers.dynamic_batch import BatchConfig
+from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...server.api.model import Model
 from ...server.models.model_lifecycle import ModelVersion
+from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
 from .record_view import RecordView
@@ -69,6 +72,8 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
 
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
+    if kind == "graph":
+        return Graph(recording, name, lambda: _ensemble(versions()), lambda: occupancies(versions()))
     if kind == "memory":
         return Memory(recording, name, versions)
     if kind == "metrics":
@@ -76,10 +81,17 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
     return Timeline(recording, name, lambda: live_state(versions()), lambda: BatchConfig.of(core.find(name).config))
 
 
+def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:
+    """Returns the graph of the latest version, if it is an ensemble."""
+    scheduler = max(versions, key=lambda one: one.version).scheduler if versions else None
+    return scheduler.graph if isinstance(scheduler, EnsembleScheduler) else None
+
+
 _VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
     "timeline": Timeline,
     "streams": Streams,
     "metrics": Metrics,
+    "graph": Graph,
 }
 #: The kinds of views; `memory` needs a model that runs.
 KINDS = (*_VIEWS, "memory")

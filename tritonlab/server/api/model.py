@@ -31,8 +31,9 @@ class Model(ServedModel, LoadTested):
 
     def view(self, kind: str = "timeline") -> Any:
         """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they
-        closed), `streams` (the responses of a decoupled one, and what has not ended), `metrics`
-        or `memory` (of its instances, and the --shm-size that Triton needs for the same).
+        closed), `streams` (the responses of a decoupled one, and what has not ended), `metrics`, `memory` (of its
+        instances, and the --shm-size that Triton needs for the same) or `graph` (what a request made other models do:
+        steps of an ensemble, BLS calls; and the slots of sequences).
 
         It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG."""
         if Model.viewer is None:
