@@ -13,6 +13,7 @@ from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.views import live_card, widget
+from tritonlab.notebook.views.graph import Graph
 from tritonlab.notebook.views.live_card import LiveCard
 from tritonlab.notebook.views.model_states import ModelStates
 from tritonlab.notebook.views.streams import Streams
@@ -84,8 +85,10 @@ def test_it_follows_what_anybody_does(card: LiveCard, workspace: Workspace, bund
 
 def test_its_view_opens_below_it_and_closes(card: LiveCard) -> None:
     card.press("view")
-    view = card._record_view()
-    assert isinstance(view, Timeline) and card._panel.children == (view.widget,)
+    panel = card._view_panel()
+    assert isinstance(panel.view, Timeline) and card._panel.children == (panel.widget,)
+    panel.choice.value = "graph"
+    assert isinstance(panel.view, Graph) and panel.widget.children[1] is panel.view.widget
     card.press("view")
     assert card._panel.children == () and card.state["said"] == ""
 
@@ -94,7 +97,7 @@ def test_of_a_decoupled_model_the_streams_are_its_view(card: LiveCard, workspace
     workspace.write_config("m", "model_transaction_policy { decoupled: true }")
     workspace.load("m", SOURCE)
     card.press("view")
-    assert isinstance(card._record_view(), Streams)
+    assert isinstance(card._view_panel().view, Streams)
 
 
 def test_a_death_is_on_it(card: LiveCard, workspace: Workspace) -> None:

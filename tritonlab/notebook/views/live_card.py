@@ -25,14 +25,13 @@ from .card import card_body, card_text, still_html
 from .export_panel import ExportPanel
 from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
-from .opening import open_view
 from .playground import DescribeError, Playground
-from .record_view import RecordView
+from .view_panel import ViewPanel
 from .widget import LiveView, in_kernel
 
 #: What the buttons are called, and what they do, by the state of the model.
 _PLAYGROUND = ("playground", "Playground", "a form for sending requests")
-_VIEW = ("view", "View", "its batches as they form and why each closed; of a decoupled model its streams")
+_VIEW = ("view", "View", "what it does, live: its batches and why each closed, streams, metrics, memory, calls")
 _EXPORT = ("export", "Export…", "write a model repository for a real server")
 _UNLOAD = ("unload", "Unload", "take the model out of service")
 _LOAD = ("load", "Load", "load the model as it was written last")
@@ -83,7 +82,7 @@ class LiveCard(LiveView):
         self._since = time.time()
         self._asked, self._stacks = -_STACKS_EVERY, ""
         self._exporting: ExportPanel | None = None
-        self._view: RecordView | None = None
+        self._viewing: ViewPanel | None = None
         self._actions: dict[str, Callable[[], object]] = {
             "playground": lambda: self._toggle("playground"),
             "view": lambda: self._toggle("view"),
@@ -211,7 +210,7 @@ class LiveCard(LiveView):
         if self.facts.state in ("READY", "NOT READY", "LOADING") and self._opened:
             forms: dict[str, Callable[[], Any]] = {
                 "playground": self.playground,
-                "view": self._record_view,
+                "view": self._view_panel,
                 "export": self._export,
             }
             form = forms[self._opened]().widget
@@ -224,12 +223,10 @@ class LiveCard(LiveView):
             self._exporting = ExportPanel(self._workspace.server.model(self.name))
         return self._exporting
 
-    def _record_view(self) -> RecordView:
-        if self._view is None:
-            model = self._workspace.server.model(self.name)
-            decoupled = model.config().get("model_transaction_policy", {}).get("decoupled")
-            self._view = open_view(model, "streams" if decoupled else "timeline")
-        return self._view
+    def _view_panel(self) -> ViewPanel:
+        if self._viewing is None:
+            self._viewing = ViewPanel(self._workspace.server.model(self.name))
+        return self._viewing
 
     def playground(self) -> Playground:
         """Returns the model's form, the same in all its cards. If the config asks for other fields it is a new one,

@@ -1,0 +1,46 @@
+"""The view panel is what a card's View button opens: one of the model's views, and a choice of the others."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ...server.api.model import Model
+from .opening import KINDS, open_view
+from .record_view import RecordView
+
+
+class ViewPanel:
+    """Shows at first what tells most of the model: streams of a decoupled one, the graph of an ensemble."""
+
+    def __init__(self, model: Model) -> None:
+        widgets = importlib.import_module("ipywidgets")
+        self._model = model
+        self._views: dict[str, RecordView] = {}
+        self.choice = widgets.Dropdown(
+            options=[(kind.capitalize(), kind) for kind in KINDS],
+            value=_first(model.config()),
+            description="View",
+            layout=widgets.Layout(width="130px"),
+        )
+        self.choice.add_class("tl-quiet")
+        self.widget = widgets.VBox([self.choice, self.view.widget])
+        self.widget.add_class("tl-form")
+        self.choice.observe(lambda change: self._show(), names="value")
+
+    @property
+    def view(self) -> RecordView:
+        """Returns the view that is shown."""
+        kind = self.choice.value
+        if kind not in self._views:
+            self._views[kind] = open_view(self._model, kind)
+        return self._views[kind]
+
+    def _show(self) -> None:
+        self.widget.children = (self.choice, self.view.widget)
+
+
+def _first(config: dict[str, Any]) -> str:
+    if config.get("model_transaction_policy", {}).get("decoupled"):
+        return "streams"
+    return "graph" if config.get("ensemble_scheduling") else "timeline"
