@@ -152,6 +152,7 @@ class _Lane:
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.name = f"lane {number}"
 
     def execute(self, payload: Payload) -> None:
         raise AssertionError("nothing is executed in a replay")
