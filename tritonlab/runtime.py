@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from .clients.golden import GoldenSet
 from .clients.sending import asks_of
+from .clients.snippets import failure_test
 from .core.scratch_directory import ScratchDirectory
 from .load.load_model import load_model
 from .notebook.authoring.config_options import ConfigOptions
@@ -48,6 +49,7 @@ from .notebook.views.playground import Playground
 from .notebook.views.record_view import RecordView
 from .profile.recorder import Recorder
 from .profile.recording import Recording
+from .server.api.failures import KeptFailure
 from .server.api.model import Model
 from .server.api.server import Server
 from .server.options import Options
@@ -155,6 +157,7 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
 
 Model.viewer = staticmethod(open_view)
 Model.load_tester = staticmethod(load_model)
+KeptFailure.writer = staticmethod(failure_test)
 
 
 def playground(model: Model) -> Playground:

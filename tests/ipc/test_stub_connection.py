@@ -292,7 +292,7 @@ def test_a_stub_that_lies_loses_its_link_and_nothing_else(stub: FakeStub, lie: s
     listen(stub)
     lost: list[str] = []
     stub.link.on_lost = lost.append
-    answer = stub.link.ask(Initialize({}, [], False))
+    answer = stub.link.ask(Initialize({}, [], False, False))
     stub.link.region.allocate(1)
     if reader == "a leader":
         leader = threading.Thread(target=lambda: stub.link.lead(answer.done), daemon=True)

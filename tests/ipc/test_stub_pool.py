@@ -19,7 +19,7 @@ from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.ipc.remembered_imports import RememberedImports
 from tritonlab.ipc.stub_launcher import StubProcess
 from tritonlab.ipc.stub_pool import StubPool
-from tritonlab.stub._pb_stub.wire.message_bodies import ImportStep
+from tritonlab.stub._pb_stub.wire.fork_bodies import ImportStep
 
 Started = Callable[[], list[psutil.Process]]
 

@@ -40,6 +40,7 @@ class StubSide:
         self.context = ModelContext(self.bridge, "/backend")
         self.context.model_path = "/repository/m/1/model.py"
         self.loop = MainLoop(self.bridge, self.context, Connection(self._sockets[2]))
+        self.tells_failures = False
         #: what RAISED has said, as (file, line, text)
         self.raised: list[tuple[str, int, str]] = []
         self.logged: list[tuple[int, str, int, str]] = []
@@ -50,7 +51,7 @@ class StubSide:
         """What IMPORT and INITIALIZE would have done."""
         args = {"model_name": "m", "model_version": "3", "model_instance_name": "m_0_0"}
         self.context._module = type("Module", (), {"TritonPythonModel": lambda: model})
-        self.loop._initialize(Initialize(args, list(outputs), decoupled))
+        self.loop._initialize(Initialize(args, list(outputs), decoupled, self.tells_failures))
 
     def entry(self, handle: int, *inputs: tuple[str, np.ndarray[Any, Any]], **more: Any) -> Entry:
         """A request of an EXECUTE, its tensors still as wires."""

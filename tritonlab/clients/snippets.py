@@ -84,12 +84,20 @@ def copy_as(
 
     Raises NotSendable, or TooLarge for tensors that do not fit into the text of a program.
     """
-    outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
-    decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
-    asked = Asked(request, address or Address(), decoupled, config["max_batch_size"] > 0, outputs, responses)
     if kind not in KINDS:
         raise ValueError(f"'{kind}' is none of {', '.join(KINDS)}")
-    return KINDS[kind](asked)
+    return KINDS[kind](_asked(request, config, responses, address))
+
+
+def _asked(
+    request: InferenceRequest,
+    config: Mapping[str, Any],
+    responses: Sequence[InferenceResponse] = (),
+    address: Address | None = None,
+) -> Asked:
+    outputs = {output["name"]: DataType.from_config_name(output["data_type"]) for output in config["output"]}
+    decoupled = bool(config.get("model_transaction_policy", {}).get("decoupled"))
+    return Asked(request, address or Address(), decoupled, config["max_batch_size"] > 0, outputs, responses)
 
 
 def _http(asked: Asked) -> Snippet:
@@ -152,32 +160,78 @@ def _pytest(asked: Asked) -> Snippet:
     return Snippet(f"{name}.py", _test_text(asked, name, wanted), {f"{name}.npz": file.getvalue()})
 
 
-def _test_text(asked: Asked, name: str, wanted: Sequence[InferenceResponse]) -> str:
-    loaded = {key: f'DATA["input.{key}"]' for key in asked.request.inputs}
-    for key, tensor in asked.request.inputs.items():
+def failure_test(requests: Sequence[InferenceRequest], config: Mapping[str, Any], error: str) -> Snippet:
+    """Returns a test that fails as long as the model of that `config` does not answer each of the requests, which has
+    failed with `error`.
+    """
+    model = requests[0].model_name
+    name = f"test_{model}_failure"
+    several = len(requests) > 1
+    kept: dict[str, Any] = {}
+    tests = ""
+    for number, request in enumerate(requests):
+        asked = _asked(request, config)
+        prefix = f"input.{number}." if several else "input."
+        kept |= {prefix + key: _stored(tensor) for key, tensor in request.inputs.items()}
+        tests += (
+            f"\n\ndef {_identifier(name)}{f'_{number}' * several}():\n"
+            + f"    # it failed with {error!r}\n"
+            + _inputs(asked, _loaded(request, prefix), "    ").rstrip("\n")
+            + "\n    with tritonclient.InferenceServerClient(SERVER) as client:\n"
+            + _test_asks(asked)
+        )
+        if not asked.decoupled:
+            tests += "    assert answers\n"
+    file = io.BytesIO()
+    np.savez_compressed(file, **kept)
+    every = {f"{n}.{key}": tensor for n, request in enumerate(requests) for key, tensor in request.inputs.items()}
+    head = _test_head(_asked(InferenceRequest(model, every), config), name)
+    return Snippet(f"{name}.py", head + tests, {f"{name}.npz": file.getvalue()})
+
+
+def _test_head(asked: Asked, name: str, wanted: Sequence[InferenceResponse] = ()) -> str:
+    return (
+        _imports("grpc", asked, more=("os", "pathlib"), responses=wanted, queue=False)
+        + f'DATA = np.load(pathlib.Path(__file__).with_name("{name}.npz"))\n'
+        + f'SERVER = os.environ.get("TRITON_GRPC", "{asked.address.grpc}")\n'
+    )
+
+
+def _identifier(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_")
+
+
+def _loaded(request: InferenceRequest, prefix: str) -> dict[str, str]:
+    """Returns for each input the expression that reads it from the `.npz`."""
+    loaded = {key: f'DATA["{prefix}{key}"]' for key in request.inputs}
+    for key, tensor in request.inputs.items():
         if tensor.datatype is DataType.BYTES:
             loaded[key] = f"deserialize_bytes_tensor({loaded[key]}.tobytes()).reshape({list(tensor.shape)})"
         elif tensor.datatype is DataType.BF16:
             loaded[key] += ".view(ml_dtypes.bfloat16)"
-    ask = f"        answers = [client.infer({_arguments(asked, headers=True)})]\n"
-    if asked.decoupled:
-        collect = "            if message.outputs:\n                found.append(answer)\n"
-        ask = "        answers, found = queue.Queue(), []\n" + _stream(asked, "        ", collect)
-        ask += "        client.stop_stream()\n        answers = found\n"
+    return loaded
+
+
+def _test_asks(asked: Asked) -> str:
+    if not asked.decoupled:
+        return f"        answers = [client.infer({_arguments(asked, headers=True)})]\n"
+    collect = "            if message.outputs:\n                found.append(answer)\n"
+    ask = "        answers, found = queue.Queue(), []\n" + _stream(asked, "        ", collect)
+    return ask + "        client.stop_stream()\n        answers = found\n"
+
+
+def _test_text(asked: Asked, name: str, wanted: Sequence[InferenceResponse]) -> str:
     checks = [f"    assert len(answers) == {len(wanted)}\n"]
     for number, response in enumerate(wanted):
         for key, tensor in response.outputs.items():
             checks.append(f"    {_check(number, key, tensor)}\n")
-    imports = _imports("grpc", asked, more=("os", "pathlib"), responses=wanted, queue=False)
-    inputs = _inputs(asked, loaded, "    ").rstrip("\n") + "\n"
+    inputs = _inputs(asked, _loaded(asked.request, "input."), "    ").rstrip("\n") + "\n"
     return (
-        imports
-        + f'DATA = np.load(pathlib.Path(__file__).with_name("{name}.npz"))\n'
-        + f'SERVER = os.environ.get("TRITON_GRPC", "{asked.address.grpc}")\n\n\n'
-        + f"def {name.replace('-', '_').replace('.', '_')}():\n"
+        _test_head(asked, name, wanted)
+        + f"\n\ndef {_identifier(name)}():\n"
         + inputs
         + "    with tritonclient.InferenceServerClient(SERVER) as client:\n"
-        + ask
+        + _test_asks(asked)
         + "".join(checks)
     )
 

@@ -51,6 +51,12 @@ class InputRule:
         variable = iter([size for size, wanted in zip(shape, self.dims, strict=True) if wanted == -1])
         return tuple(next(variable) if size == -1 else size for size in self.reshape)
 
+    def before(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of which `reshaped` made this one."""
+        assert self.reshape is not None
+        variable = iter([size for size, wanted in zip(shape, self.reshape, strict=False) if wanted == -1])
+        return tuple(next(variable, 1) if size == -1 else size for size in self.dims)
+
 
 class RequestExamination:
     """Does the checks of one model version, one after the other in Triton's order.

@@ -10,7 +10,7 @@ like for any unknown name (rule 5.6.5).
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -46,6 +46,7 @@ class RequestRules:
         )
         # Triton's backend reads the batch size from the first input. A sequence's control inputs count too.
         added = config.sequence_batching.control_input or config.sequence_batching.state
+        self._adds_inputs = bool(added)
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
         self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
         self._platform: str = config.platform or config.backend
@@ -119,6 +120,20 @@ class RequestRules:
             shape = rule.reshaped(tensor.shape[1:] if batched else tensor.shape)
             inputs[name] = _with_shape(tensor, (tensor.shape[0], *shape) if batched else shape)
         request.inputs = inputs
+
+    def as_sent(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns inputs that a model has seen as its client sent them: the reverse of `_reshape`, without those that
+        the scheduler has added."""
+        sent = {}
+        for name, tensor in inputs.items():
+            rule = self._rules.get(name)
+            if rule is None and self._adds_inputs:
+                continue
+            if rule is not None and rule.reshape is not None:
+                first = tensor.shape[: bool(self.max_batch_size)]
+                tensor = _with_shape(tensor, (*first, *rule.before(tensor.shape[len(first) :])))
+            sent[name] = tensor
+        return sent
 
     def refusal_of_single(self, who: str, instead: str = "") -> UnsupportedError:
         """Returns the error for a request to a decoupled model by way of `who`, which can take only one response (rule

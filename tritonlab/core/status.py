@@ -181,8 +181,11 @@ class ModelError(TritonError):
 
     `code` is Triton's, INTERNAL by default; the error is also an instance of that code's class. `exception` is the
     Python exception, if there was one. `reason` says what happened if Triton's text does not (the signal that killed
-    the stub). `log` has the model's last output lines.
+    the stub). `log` has the model's last output lines. `capsule` is the `FailureCapsule` that was kept of it, if one
+    was.
     """
+
+    capsule: Any = None  # its type builds on this module
 
     _default_code: ClassVar[Code] = Code.INTERNAL
 

@@ -16,11 +16,12 @@ from ..ipc.spin import SPIN_US, STUB_SPIN_US
 from ..ipc.stub_link import RESCHEDULED, Executed, PackedBatch, SharedMemoryError, StubLink
 from .answer_lead import AnswerLead
 from .execution_record import ExecutionRecord
+from .failure_keeper import FailureKeeper
 from .inflight_requests import InflightRequests
 from .instance_plan import BoundEvents, InstancePlan, InstanceServices
 from .model_stub import ModelStub
 from .payload import Payload
-from .response_factory import build_response, failure_of
+from .response_factory import build_response
 
 
 class Execution:
@@ -83,6 +84,7 @@ class StubExecutor:
         self._running: Execution | None = None
         self._closed = False
         self._worked = False
+        self.keeper = FailureKeeper(stub, self.inflight, services.clock, services.failures, lambda: self.batch_id)
         stub.link.on_executed(self._on_executed)
 
     # -- payloads to the stub
@@ -157,7 +159,7 @@ class StubExecutor:
         self.lead.quick = executed.infer_ns < SPIN_US * 1000
         times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
         if executed.failure is not None:
-            self._fail(execution, failure_of(executed.failure, self.stub.last_lines()), times)
+            self._fail(execution, self.keeper.error_of(executed.failure, execution.payload.requests), times)
             return
         requests, outputs = execution.payload.requests, executed.outputs
         again = RESCHEDULED in outputs
@@ -165,7 +167,7 @@ class StubExecutor:
         if recorded:
             # Before `idle`, so that they join the next batch (rule 3.9.3); after the record, as their times start anew.
             execution.ended(times, failed=False)
-            self._give_back(requests, outputs)
+            self.inflight.give_back_released(requests, outputs)
         released = self._release(execution)
         reader = BlockReader(self.stub.link, executed.block)
         version, reshapes = self._plan.source.version, self._plan.reshapes
@@ -176,16 +178,13 @@ class StubExecutor:
         ]
         reader.finish()
         if again and not recorded:
-            self._give_back(requests, outputs)
+            self.inflight.give_back_released(requests, outputs)
         if released and not recorded:
             execution.ended(times, failed=False)
         for request, response in answered:
+            if response.error is not None:
+                self.keeper.answered_with_error()
             self.inflight.respond(request, response)
-
-    def _give_back(self, requests: Sequence[InferenceRequest], outputs: Sequence[Any]) -> None:
-        for request, output in zip(requests, outputs, strict=True):
-            if output == RESCHEDULED:
-                self.inflight.give_back(request)
 
     def _release(self, execution: Execution) -> bool:
         """Lets the stub take the next batch. Returns False if it was found dead meanwhile."""
@@ -242,6 +241,7 @@ class StubExecutor:
         """Fails what was in flight when the stub died."""
         if death.execution is not None:
             death.execution.ended(ExecuteTimes(0, 0, 0), failed=True)
+        self.keeper.keep_death(error, death.requests, death.execution.batch_id if death.execution is not None else 0)
         self.inflight.fail(death.requests, error)
         self.inflight.drained.set()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ..core.clock import Clock
 from ..core.delivery import deliver, error_response
@@ -11,6 +12,7 @@ from ..core.infer_request import InferenceRequest, RequestEvent
 from ..core.infer_response import InferenceResponse
 from ..core.instrument import Instruments
 from ..core.status import ModelError, TritonError
+from ..ipc.stub_link import RESCHEDULED
 
 
 class InflightRequests(dict[int, InferenceRequest]):
@@ -55,6 +57,12 @@ class InflightRequests(dict[int, InferenceRequest]):
         """Ends those of the requests that are still open with the error."""
         for request in requests:
             self.respond(request, error_response(request, self._version, error))
+
+    def give_back_released(self, requests: Sequence[InferenceRequest], outputs: Sequence[Any]) -> None:
+        """Gives back those of a batch's requests that were released with RESCHEDULE."""
+        for request, output in zip(requests, outputs, strict=True):
+            if output == RESCHEDULED:
+                self.give_back(request)
 
     def give_back(self, request: InferenceRequest) -> None:
         """Gives a request released with RESCHEDULE back to its scheduler; if that does not take it the request

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..core.clock import Clock
+from ..core.failure_capsule import FailureBook
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
 from ..core.output_reshape import OutputReshapes
@@ -57,6 +58,7 @@ class InstanceServices(Generic[InstanceT]):
     on_link_end: Callable[[StubLink], None]
     #: calls a function, which must not block, after that many nanoseconds
     later: Callable[[int, Callable[[], None]], None]
+    failures: FailureBook
 
 
 @dataclass

@@ -68,7 +68,7 @@ class ModelInstance:
             stub = stub or ModelStub(self._services.pool, plan.source, plan.name, self._services.log)
             executor = self._adopt(stub)
             stub.await_import()
-            stub.initialize(plan.args, plan.outputs, plan.decoupled)
+            stub.initialize(plan.args, plan.outputs, plan.decoupled, self._services.failures.kept > 0)
             if plan.warmup is not None:
                 clock, stats = self._services.clock, self._record.stats
                 WarmupRun(plan.warmup, plan.name, clock, stats, executor.execute_warmup, stub.died).run()
@@ -97,7 +97,9 @@ class ModelInstance:
             self._executor = executor
             if self.stopped:
                 raise self._stopped_while_starting()
-        StubMessages(stub, self.plan, executor.inflight, services, partial(services.on_call, self)).hear_all()
+        StubMessages(
+            stub, self.plan, executor.inflight, services, executor.keeper, partial(services.on_call, self)
+        ).hear_all()
         stub.on_end = partial(services.on_link_end, stub.link)
         return executor
 

@@ -142,8 +142,8 @@ class ModelStub:
         returned = self._outcome(self.link.auto_complete(config))
         return None if returned is None else json.loads(returned)
 
-    def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool) -> None:
-        self._outcome(self.link.initialize(args, outputs, decoupled))
+    def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool, tells_failures: bool) -> None:
+        self._outcome(self.link.initialize(args, outputs, decoupled, tells_failures))
 
     def _outcome(self, answer: Answer) -> Any:
         try:

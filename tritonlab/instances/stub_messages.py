@@ -9,6 +9,7 @@ from typing import Any
 from ..core.status import ModelError
 from ..ipc.block_reader import BlockReader
 from ..ipc.stub_link import Log, Raised, Response, StubLink
+from .failure_keeper import FailureKeeper
 from .inflight_requests import InflightRequests
 from .instance_plan import InstancePlan, InstanceServices
 from .model_stub import ModelStub
@@ -26,12 +27,14 @@ class StubMessages:
         plan: InstancePlan,
         inflight: InflightRequests,
         services: InstanceServices[Any],
+        keeper: FailureKeeper,
         on_call: Callable[[StubLink, int, Any], None],
     ) -> None:
         self._stub = stub
         self._plan = plan
         self._inflight = inflight
         self._services = services
+        self._keeper = keeper
         self._on_call = on_call
         stub.link.region.on_grow = partial(self._on_grow, "kernel")
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
@@ -62,6 +65,9 @@ class StubMessages:
             response.empty = sent.error is None and sent.block is None and not sent.tensors and final
             if isinstance(response.error, ModelError):
                 response.error.log = stub.last_lines()
+                self._keeper.attach(response.error, [request])
+            elif response.error is not None:
+                self._keeper.answered_with_error()
             self._inflight.respond(request, response)
             if link is not stub.link:  # the caller may be reading the stub's own link, where this did not come
                 stub.process.monitor.wake()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib.util import resolve_name
 from pathlib import Path
 
-from ..stub._pb_stub.wire.message_bodies import ImportStep
+from ..stub._pb_stub.wire.fork_bodies import ImportStep
 
 #: The modules that every stub has imported.
 _OURS = frozenset({"numpy", "triton_python_backend_utils", "c_python_backend_utils"})

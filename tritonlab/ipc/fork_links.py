@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from ..stub._pb_stub.wire.message_bodies import ForkLink
+from ..stub._pb_stub.wire.fork_bodies import ForkLink
 from ..stub._pb_stub.wire.serialization import encode_body
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
 from .link_reader import LinkReader

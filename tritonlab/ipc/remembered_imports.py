@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from ..stub._pb_stub.wire.message_bodies import ImportStep
+from ..stub._pb_stub.wire.fork_bodies import ImportStep
 from .zygotes import Steps
 
 #: How many sets of imports are kept at most: each costs every later kernel a process.

@@ -15,8 +15,10 @@ from ..stub._pb_stub.wire.message_bodies import (
     Awake,
     DumpStacks,
     Executed,
+    Failed,
     Failure,
     Finalize,
+    FrameState,
     GiveBack,
     Import,
     Infer,
@@ -51,7 +53,9 @@ from .stub_connection import Answer, StubConnection
 __all__ = [
     "RESCHEDULED",
     "Executed",
+    "Failed",
     "Failure",
+    "FrameState",
     "Infer",
     "InferCancel",
     "IsCancelled",
@@ -110,9 +114,11 @@ class StubLink(StubConnection):
         such method."""
         return self.ask(AutoComplete(config))
 
-    def initialize(self, args: dict[str, str], outputs: Sequence[str], decoupled: bool) -> Answer:
-        """Asks the stub to construct and initialize the model."""
-        return self.ask(Initialize(args, list(outputs), decoupled))
+    def initialize(
+        self, args: dict[str, str], outputs: Sequence[str], decoupled: bool, tells_failures: bool = False
+    ) -> Answer:
+        """Asks the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too."""
+        return self.ask(Initialize(args, list(outputs), decoupled, tells_failures))
 
     def finalize(self) -> Answer:
         """Asks the stub to finalize the model; then the process ends."""
@@ -212,6 +218,10 @@ class StubLink(StubConnection):
     def on_raised(self, handler: Callable[[int, Raised], None]) -> None:
         """Calls `handler(0, raised)` for each exception that the stub reports."""
         self._hear(Raised, handler)
+
+    def on_failed(self, handler: Callable[[int, Failed], None]) -> None:
+        """Calls `handler(0, failed)` for each failure of the author's code, before its requests end for it."""
+        self._hear(Failed, handler)
 
     def on_calls(self, handler: Callable[[int, Any], None]) -> None:
         """Calls `handler(id, call)` for every kind of call; the call has to be answered."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from ..stub._pb_stub.wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER_OF
-from ..stub._pb_stub.wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..stub._pb_stub.wire.serialization import WireError, decode_body, encode_body
 from .child_process import ChildProcess
 from .child_subreaper import inheriting

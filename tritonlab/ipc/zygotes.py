@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ..stub._pb_stub.wire.message_bodies import ImportStep
+from ..stub._pb_stub.wire.fork_bodies import ImportStep
 from .interpreter import Interpreter
 from .link_reader import LinkReader
 from .out_of_memory import memory_limit

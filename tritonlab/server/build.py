@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..core.clock import Clock, SystemClock
+from ..core.failure_capsule import FailureBook
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
 from ..core.log_settings import LogSetting, LogSettings
@@ -69,6 +70,7 @@ class Parts(NamedTuple):
     clock: Clock
     instruments: Instruments
     log: LogBook
+    failures: FailureBook
     metrics: MetricRegistry
     server_metrics: ServerMetrics
     trace_settings: TraceSettings
@@ -101,7 +103,7 @@ def build(
     server_metrics = ServerMetrics(options.metrics_config or MetricsConfig(), metrics, clock)
     if options.metrics_config is not None and options.metrics_config.histogram_latencies:
         instruments.add(FirstResponses(server.find))
-    spin, timer = SpinBudget(), Timer(clock)
+    spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
     link_reader = LinkReader(spin)
     pool = StubPool(link_reader, warm=options.warm, shm=shm)
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
@@ -111,7 +113,7 @@ def build(
     calls = StubCalls(metrics, executor, server, announcer.polled)
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(
-        InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later),
+        InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later, failures),
         timer,
         backends,
         infer,
@@ -130,6 +132,7 @@ def build(
         clock,
         instruments,
         announcer.log,
+        failures,
         metrics,
         server_metrics,
         trace_settings,

@@ -61,6 +61,7 @@ class InferenceServer:
         self.instruments = parts.instruments
         self.metrics = parts.metrics
         self.log = parts.log
+        self.failures = parts.failures
         self.trace_settings = parts.trace_settings
         self.log_settings = parts.log_settings
         self.repository = parts.repository

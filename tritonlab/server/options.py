@@ -59,6 +59,8 @@ class Options:
     warm: int | None = None
     #: how long a request may wait before a warning in `logs()` says what for (0: for ever)
     watchdog_seconds: float = 10.0
+    #: how many failures of each model are kept, with their requests and variables, for `model.failures`
+    kept_failures: int = 10
     #: how long a version that a reload has replaced may go on with its last requests before it is killed; None
     #: is for ever, as in Triton
     drain_seconds: float | None = None

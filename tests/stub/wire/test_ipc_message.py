@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections.abc
 import json
+import sys
 import typing
 from typing import Any, get_type_hints
 
 import pytest
 
-from tritonlab.stub._pb_stub.wire import message_bodies
+from tritonlab.stub._pb_stub.wire import fork_bodies, message_bodies
 from tritonlab.stub._pb_stub.wire.ipc_message import (
     BY_NUMBER,
     CALLS,
@@ -46,11 +47,15 @@ def is_body(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
+def hints_of(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, vars(sys.modules[kind.__module__]))
+
+
 def example(kind: Any, *, full: bool) -> Any:
     """A value of the type, with all that may be there (`full`) or as little as may be."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if is_body(kind):
-        hints = get_type_hints(kind, vars(message_bodies))
+        hints = hints_of(kind)
         return kind(*[example(hints[name], full=full) for name in kind._fields])
     if origin is typing.Union:
         return example(arguments[0], full=full) if full or type(None) not in arguments else None
@@ -120,7 +125,7 @@ def test_other_layouts_are_refused(row: CommandRow) -> None:
 
 @pytest.mark.parametrize("row", ROWS)
 def test_lies_inside_a_body_are_refused(row: CommandRow) -> None:
-    hints = get_type_hints(row.body, vars(message_bodies))
+    hints = hints_of(row.body)
     for place, name in enumerate(row.body._fields):
         if not any(is_body(kind) for kind in (hints[name], *typing.get_args(hints[name]))):
             continue
@@ -141,11 +146,14 @@ def test_the_table_is_one_to_one() -> None:
 
 def test_every_message_type_has_a_row_or_is_part_of_one() -> None:
     kinds = {
-        kind for kind in vars(message_bodies).values() if is_body(kind) and kind.__module__ == message_bodies.__name__
+        kind
+        for module in (message_bodies, fork_bodies)
+        for kind in vars(module).values()
+        if is_body(kind) and kind.__module__ == module.__name__
     }
 
     def parts(kind: Any) -> set[Any]:
-        hints = get_type_hints(kind, vars(message_bodies))
+        hints = hints_of(kind)
         inner = {part for hint in hints.values() for part in (hint, *typing.get_args(hint)) if is_body(part)}
         return inner.union(*[parts(part) for part in inner])
 

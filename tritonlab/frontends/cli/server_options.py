@@ -45,7 +45,7 @@ class ServerOptions:
 
     def make_server(self) -> InferenceServer:
         """Makes the server, with nothing loaded yet. Raises TritonError."""
-        settings = dict(self.server)
+        settings = {"kept_failures": 0, **self.server}  # nobody could read them
         return InferenceServer(settings.pop("repositories"), Options(**settings), load_models=False)
 
 

@@ -11,6 +11,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.status import InternalError, UnsupportedError
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
+from .failures import ModelFailures
 from .load_tested import LoadTested
 from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
 from .request_check import check_said
@@ -28,6 +29,13 @@ class Model(ServedModel, LoadTested):
     __doc__ = HelpOfModel(__doc__)
     #: opens a view of a model; handed in by `runtime`, as notebooks are above this
     viewer: ClassVar[Callable[[Any, str], Any] | None] = None
+
+    @property
+    def failures(self) -> ModelFailures:
+        """Returns the last failures of the model's code, with what was sent and where it failed:
+        `failures[-1].replay()` sends it again.
+        """
+        return ModelFailures(self, *self._core.failures.of(self.name))
 
     def view(self, kind: str = "timeline") -> Any:
         """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they

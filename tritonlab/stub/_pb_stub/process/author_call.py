@@ -6,11 +6,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any, Callable, NoReturn, Optional
+from typing import Any, Callable, NoReturn, Optional, Sequence
 
-from ..wire.message_bodies import Failure, Result
+from ..wire.message_bodies import Failed, Failure, Finalize, Initialize, Result
 from ..wire.serialization import bounded
 from .author_error import failure_of, traceback_text
+from .frame_states import frame_states
 from .model_context import ModelFailure
 from .stub_bridge import StubBridge
 
@@ -23,10 +24,22 @@ def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> R
         result = Result(None, Failure(bounded(str(failure))))
     except BaseException as error:  # SystemExit too: Triton reports it like any other (rule 2.5.5)
         result = Result(None, failure_of(error))
+        if type(body) in (Initialize, Finalize):
+            tell_failure(bridge, result.failure, error)
     if bridge.abandoned:
         leave_fork(None)
     flush_prints()
     return result
+
+
+def tell_failure(
+    bridge: StubBridge, failure: Optional[Failure], error: Optional[BaseException], handles: Sequence[int] = ()
+) -> None:
+    """Tells the kernel, if it wants to know, of a failure that ends the requests `handles`, and where the exception
+    came from."""
+    if bridge.tells_failures and failure is not None and not bridge.abandoned:
+        frames = [] if error is None else frame_states(error)
+        bridge.tell(Failed(list(handles), bridge.phase, failure, frames))
 
 
 def leave_fork(error: Optional[BaseException]) -> NoReturn:

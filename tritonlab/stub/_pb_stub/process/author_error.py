@@ -132,7 +132,12 @@ def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Option
 
 
 def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSummary]:
-    return [f for f in frames if not _is_ours(f.filename) and not f.filename.startswith("<frozen importlib")]
+    return [frame for frame in frames if is_authors(frame.filename)]
+
+
+def is_authors(file: str) -> bool:
+    """Tells whether a frame of this file is told to authors: it is neither ours nor importlib's."""
+    return not _is_ours(file) and not file.startswith("<frozen importlib")
 
 
 _SYNTAX_DETAIL = ("msg", "filename", "lineno", "offset", "text", "end_lineno", "end_offset")

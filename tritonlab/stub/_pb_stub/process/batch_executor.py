@@ -17,7 +17,7 @@ from ..wire.ipc_message import NUMBER
 from ..wire.message_bodies import Execute, Failure, Initialize, Raised, Response, ResponseError, Row
 from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError
-from .author_call import flush_prints, leave_fork
+from .author_call import flush_prints, leave_fork, tell_failure
 from .author_error import failure_of, log_text, place_of, traceback_text, triton_text
 from .model_context import ModelContext, ModelFailure
 from .region_tensors import Sent, keep_sent, received_tensors
@@ -53,14 +53,14 @@ class BatchExecutor:
             requests = self._receive_requests(body.block, body.entries)
             given = requests.copy()
             called = time.perf_counter_ns()
-            error, returned = self._call_model(requests, given)
+            error, returned = self._call_model(body, requests, given)
             finished = time.perf_counter_ns()
             if error is None:
                 packed, outputs, sent = pack_returned(self._bridge, requests, given, returned, self._decoupled)
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
-            error = self._broke_a_rule(failure)
+            error = self._broke_a_rule(failure, body)
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
-            error = self._raised(failure)
+            error = self._raised(failure, body)
         for index, (handle, *_) in enumerate(body.entries):
             # what stays open is answered later, through its sender
             if error is not None or outputs[index] is not None:
@@ -107,7 +107,7 @@ class BatchExecutor:
         return requests
 
     def _call_model(
-        self, requests: List[InferenceRequest], given: List[InferenceRequest]
+        self, body: Execute, requests: List[InferenceRequest], given: List[InferenceRequest]
     ) -> Tuple[Optional[Failure], Any]:
         """Calls the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
         bridge = self._bridge
@@ -123,9 +123,9 @@ class BatchExecutor:
                     leave_fork(sys.exc_info()[1])
             return None, returned
         except ModelFailure as failure:
-            return self._broke_a_rule(failure), None
+            return self._broke_a_rule(failure, body), None
         except BaseException as error:
-            return self._raised(error), None
+            return self._raised(error, body), None
 
     # -- async def execute
 
@@ -155,6 +155,7 @@ class BatchExecutor:
                 return  # the author gives up what the client has given up
             self._log(error, traceback_text(error))
             failure = failure_of(error, self._failed(triton_text(error)))
+            tell_failure(self._bridge, failure, error, [h for h in handles if h in self._bridge.open_requests])
             response = Response(_FINAL, None, [], ResponseError(None, failure.text, failure.exception), "")
             for handle in handles:
                 if self._bridge.open_requests.pop(handle, None) is not None:
@@ -165,17 +166,20 @@ class BatchExecutor:
 
     # -- failures
 
-    def _raised(self, error: BaseException) -> Failure:
+    def _raised(self, error: BaseException, body: Execute) -> Failure:
         """Logs that `execute` raised (rule 3.5.4), and returns what the clients read."""
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
-        return failure_of(error, text)
+        failure = failure_of(error, text)
+        tell_failure(self._bridge, failure, error, [entry[0] for entry in body.entries])
+        return failure
 
-    def _broke_a_rule(self, failure: Exception) -> Failure:
+    def _broke_a_rule(self, error: Exception, body: Execute) -> Failure:
         """Logs that `execute` did what Triton refuses, and returns what the clients read."""
-        text = self._failed(str(failure))
-        self._log(failure, text)
-        return Failure(text)
+        failure = Failure(self._failed(str(error)))
+        self._log(error, failure.text)
+        tell_failure(self._bridge, failure, None, [entry[0] for entry in body.entries])
+        return failure
 
     def _log(self, error: BaseException, text: str) -> None:
         if not self._bridge.abandoned:

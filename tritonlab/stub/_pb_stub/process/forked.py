@@ -22,8 +22,8 @@ from ..api.bridge import Bridge, BridgeError
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..wire.connection import Connection
+from ..wire.fork_bodies import ForkLink, Knock
 from ..wire.ipc_message import ROW
-from ..wire.message_bodies import ForkLink, Knock
 from ..wire.serialization import decode_body, encode_body
 from ..wire.shm_manager import Region, RegionReader
 from .stub_bridge import StubBridge

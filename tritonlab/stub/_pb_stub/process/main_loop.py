@@ -80,6 +80,7 @@ class MainLoop:
         self._executor = BatchExecutor(self._bridge, self._context, body)
         self._bridge.declared = set(body.outputs)
         self._bridge.instance_name = body.args["model_instance_name"]
+        self._bridge.tells_failures = body.tells_failures
         self._context.initialize(body.args)
 
     def _finalize(self, body: Finalize) -> None:

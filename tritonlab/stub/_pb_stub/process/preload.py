@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from ..wire.message_bodies import ImportStep
+from ..wire.fork_bodies import ImportStep
 
 #: Seconds that threads which were ended have to be gone.
 _THREADS_END = 0.2

@@ -54,6 +54,8 @@ class StubBridge(Bridge):
         self.shared_requests: Set[int] = set()
         #: outputs of the config, and others that were warned of already; None where there are no warnings
         self.declared: Optional[Set[str]] = None
+        #: whether the kernel wants to know more of a failure than its text
+        self.tells_failures = False
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
         self.errands = Errands()

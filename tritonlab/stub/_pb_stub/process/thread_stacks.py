@@ -76,6 +76,11 @@ def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.Fr
     return own, "exec" if not own and "exec" in called else ""
 
 
+def is_library(file: str) -> bool:
+    """Tells whether a frame of this file is of a library, and not of the author's own files."""
+    return _is_around(file) or any(packages in file for packages in _PACKAGES)
+
+
 def _is_around(file: str) -> bool:
     """Tells whether a frame of this file is ours or the standard library's."""
     if file.startswith((_OURS, "<frozen ")):

@@ -19,8 +19,8 @@ import sys
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
-from ..wire.message_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.serialization import decode_body, encode_body
 from .preload import Bearings, LeftOut, Preload
 

@@ -18,6 +18,7 @@ import signal
 import struct
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
+from . import fork_bodies
 from . import message_bodies as bodies
 from .serialization import WireError
 
@@ -79,8 +80,9 @@ _READERS: Dict[Type[Any], Read] = {
     bodies.InferResponse: _reader(bodies.InferResponse, error=_error),
     bodies.Result: _reader(bodies.Result, failure=_failure),
     bodies.Reply: _reader(bodies.Reply, failure=_failure),
+    bodies.Failed: _reader(bodies.Failed, failure=_failure, frames=_each(_reader(bodies.FrameState))),
     bodies.Needs: _reader(bodies.Needs, calls=_each(_reader(bodies.NeededCall))),
-    bodies.Grow: _reader(bodies.Grow, steps=_each(_reader(bodies.ImportStep))),
+    fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),
 }
 
 
@@ -135,6 +137,7 @@ COMMANDS = (
     _row(36, "LOG", TO_KERNEL, CONTROL, bodies.Log),
     _row(37, "AWAKE", TO_KERNEL, CONTROL, bodies.Awake),
     _row(38, "RAISED", TO_KERNEL, CONTROL, bodies.Raised),
+    _row(39, "FAILED", TO_KERNEL, CONTROL, bodies.Failed),
     # calls of the stub and of what it forked; each is answered by REPLY with the same id
     _row(48, "IS_CANCELLED", TO_KERNEL, CONTROL, bodies.IsCancelled, bool),
     _row(49, "METRIC_FAMILY_NEW", TO_KERNEL, CONTROL, bodies.MetricFamilyNew, int),
@@ -148,15 +151,15 @@ COMMANDS = (
     _row(56, "INFER", TO_KERNEL, CONTROL, bodies.Infer, bodies.InferResponse),
     _row(57, "INFER_CANCEL", TO_KERNEL, CONTROL, bodies.InferCancel),
     # the door: with descriptors
-    _row(64, "KNOCK", TO_KERNEL, DOOR, bodies.Knock, bodies.ForkLink),
-    _row(65, "FORK_LINK", TO_STUB, DOOR, bodies.ForkLink),
+    _row(64, "KNOCK", TO_KERNEL, DOOR, fork_bodies.Knock, fork_bodies.ForkLink),
+    _row(65, "FORK_LINK", TO_STUB, DOOR, fork_bodies.ForkLink),
     # the number is not that of the signal, which differs between systems
     _row(72, "STACKS", TO_STUB, SIGNAL, bodies.Stacks, str),
     # with descriptors; a new zygote says GROWN over its own socket
-    _row(80, "GROW", TO_STUB, ZYGOTE, bodies.Grow, bodies.Forked),
-    _row(81, "FORK", TO_STUB, ZYGOTE, bodies.Fork, bodies.Forked),
-    _row(82, "GROWN", TO_KERNEL, ZYGOTE, bodies.Grown),
-    _row(83, "FORKED", TO_KERNEL, ZYGOTE, bodies.Forked),
+    _row(80, "GROW", TO_STUB, ZYGOTE, fork_bodies.Grow, fork_bodies.Forked),
+    _row(81, "FORK", TO_STUB, ZYGOTE, fork_bodies.Fork, fork_bodies.Forked),
+    _row(82, "GROWN", TO_KERNEL, ZYGOTE, fork_bodies.Grown),
+    _row(83, "FORKED", TO_KERNEL, ZYGOTE, fork_bodies.Forked),
 )
 
 BY_NUMBER: Dict[int, CommandRow] = {command.number: command for command in COMMANDS}

@@ -6,7 +6,7 @@ the list of its fields.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 #: How warnings begin of outputs that Triton passes on without a word though they do not fit the config.
 UNCHECKED = "Triton checks no outputs: "
@@ -38,6 +38,18 @@ class Failure(NamedTuple):
     text: str
     code: int = 1
     exception: Optional[Dict[str, Any]] = None
+
+
+class FrameState(NamedTuple):
+    """A call of the author's code when an exception passed it. `source`: the lines around `line`, the first of which is
+    `start`. `variables`: name and text of each."""
+
+    file: str
+    line: int
+    function: str
+    start: int
+    source: List[str]
+    variables: List[List[str]]
 
 
 class ResponseError(NamedTuple):
@@ -131,11 +143,12 @@ class AutoComplete(NamedTuple):
 
 
 class Initialize(NamedTuple):
-    """Construct the model and call its `initialize` with `args`."""
+    """Construct the model and call its `initialize` with `args`. `tells_failures`: send FAILED."""
 
     args: Dict[str, str]
     outputs: List[str]
     decoupled: bool
+    tells_failures: bool
 
 
 class Finalize(NamedTuple):
@@ -250,6 +263,16 @@ class Raised(NamedTuple):
     text: str
 
 
+class Failed(NamedTuple):
+    """The author's code failed, in this phase of its life; `handles` are the requests that an EXECUTED or a RESPONSE
+    ends for this. `frames`: outermost first."""
+
+    handles: List[int]
+    phase: str
+    failure: Failure
+    frames: List[FrameState]
+
+
 class IsCancelled(NamedTuple):
     """Tell whether the client of that request has given it up."""
 
@@ -321,66 +344,6 @@ class Infer(NamedTuple):
 
 class InferCancel(NamedTuple):
     """Cancel the INFER of this id."""
-
-
-class Knock(NamedTuple):
-    """Ask for a link for a process that the model forked; one end of a socket pair comes with it."""
-
-    pid: int
-
-
-class ForkLink(NamedTuple):
-    """Give a forked process its link; the descriptors of its regions come with it. `limit` 0: none."""
-
-    size: int
-    growth: int
-    limit: int
-
-
-class ImportStep(NamedTuple):
-    """An import that a model makes before anything else: `import module`, or `from module import names`. `optional`: it
-    goes on if there is no such module. `own`: a file of the author's, whose imports are steps themselves."""
-
-    module: str
-    names: Sequence[str]
-    optional: bool
-    own: bool
-
-
-class Grow(NamedTuple):
-    """Fork a zygote that makes these imports, with these environment variables and working directory; its end of a
-    socket and its life pipe go with this."""
-
-    steps: List[ImportStep]
-    environment: Dict[str, str]
-    directory: str
-
-
-class Grown(NamedTuple):
-    """A zygote is up, having made so many of its imports; fewer than all: it has ended, for this reason. `peak`: the
-    most memory it had, in bytes."""
-
-    steps: int
-    left_out: str
-    peak: int
-
-
-class Fork(NamedTuple):
-    """Fork a stub; its descriptors go with this. `paths` are its model's, as in IMPORT; `limit` 0: none."""
-
-    size: int
-    growth: int
-    limit: int
-    paths: List[str]
-
-
-class Forked(NamedTuple):
-    """The process that was forked, which is the kernel's child, or 0 and why there is none. `stale`: the zygote will
-    never fork again."""
-
-    pid: int
-    refused: str
-    stale: bool
 
 
 class Stacks(NamedTuple):

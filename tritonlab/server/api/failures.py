@@ -1,0 +1,204 @@
+"""This module shows what is kept of a model's failures, and sends the requests that failed once more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, overload
+
+from ...core.failure_capsule import FailureCapsule, KeptRequest
+from ...core.infer_request import InferenceRequest
+from ...core.infer_response import InferenceResponse
+from ...core.status import UnsupportedError
+
+#: Lines of a text: frames, variables of the innermost one, requests.
+_FRAMES, _VARIABLES, _REQUESTS = 6, 10, 5
+
+
+class AskedAgain(Protocol):
+    """Names the part of `Model` that a failure needs."""
+
+    name: str
+    version: int
+
+    @property
+    def server(self) -> Any: ...
+
+    def config(self) -> dict[str, Any]: ...
+
+    def infer(self, request: InferenceRequest) -> Iterator[InferenceResponse]: ...
+
+
+class KeptFailure:
+    """Is one failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
+
+    #: shows a failure in a notebook, and writes the test of it; handed in by `runtime`, as both are above this
+    viewer: ClassVar[Callable[[KeptFailure], Any] | None] = None
+    writer: ClassVar[Callable[[Sequence[InferenceRequest], dict[str, Any], str], Any] | None] = None
+
+    def __init__(self, model: AskedAgain, capsule: FailureCapsule) -> None:
+        """`model` is the model as it is now, `capsule` what is kept."""
+        self.model = model
+        self.capsule = capsule
+
+    @property
+    def text(self) -> str:
+        """Returns the error as a client reads it."""
+        return self.capsule.text
+
+    @property
+    def request_ids(self) -> list[str]:
+        """Returns the ids of the requests that failed, in their order in the batch."""
+        return [request.request_id for request in self.capsule.requests]
+
+    def replay(self) -> Any:
+        """Sends the requests again, to the model as it is now, and returns the answer as `model(…)` does: a dict of
+        arrays, or a list of these for a decoupled model. Several requests of a batch are sent together, and their
+        answers are a list.
+
+        Raises what the model raises; UnsupportedError if an input was too large to be kept, or there was no request.
+        """
+        started = [self.model.infer(request) for request in self.requests()]
+        decoupled = self.model.config().get("model_transaction_policy", {}).get("decoupled", False)
+        answers: list[Any] = []
+        for responses in started:
+            found = [{name: tensor.numpy() for name, tensor in each.outputs.items()} for each in responses]
+            answers.append(found if decoupled or len(found) != 1 else found[0])
+        return answers[0] if len(answers) == 1 else answers
+
+    def requests(self) -> list[InferenceRequest]:
+        """Returns the requests anew, for `model.infer`. Raises UnsupportedError as `replay` does."""
+        capsule = self.capsule
+        if not capsule.requests:
+            raise UnsupportedError(f"'{capsule.model}' failed in {capsule.phase}, without a request: load it again")
+        if capsule.left_out:
+            raise UnsupportedError(f"{capsule.left_out} of the requests of this batch were not kept")
+        return [self._request(request) for request in capsule.requests]
+
+    def _request(self, kept: KeptRequest) -> InferenceRequest:
+        if kept.cut:
+            size = sum(kept.inputs[name].byte_size for name in kept.cut)
+            names = ", ".join(f"'{name}'" for name in kept.cut)
+            raise UnsupportedError(
+                f"the request cannot be sent again: {names} ({size:,} bytes) was too large to be kept; "
+                "send it with an array of your own"
+            )
+        tensors = {name: each.tensor for name, each in kept.inputs.items() if each.tensor is not None}
+        return InferenceRequest(
+            self.model.name,
+            self.model.server.core.find(self.model.name, self.model.version).rules.as_sent(tensors),
+            model_version=self.model.version,
+            request_id=kept.request_id,
+            correlation_id=kept.correlation_id,
+            flags=kept.flags,
+            priority=kept.priority,
+            timeout=kept.timeout,
+            requested_outputs=kept.requested_outputs,
+            parameters=dict(kept.parameters) or None,
+        )
+
+    def to_pytest(self, path: str | Path | None = None) -> Any:
+        """Returns a pytest that asks a server the same over gRPC, with the tensors in a `.npz` beside it, and fails as
+        long as the model does. `path`: the directory to write both to.
+        """
+        if KeptFailure.writer is None:
+            raise UnsupportedError("the test needs `import tritonlab`")
+        snippet = KeptFailure.writer(self.requests(), self.model.config(), self.capsule.headline)
+        if path is not None:
+            snippet.save(path)
+        return snippet
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all that is kept, as JSON can hold it; tensors by their first elements."""
+        return self.capsule.to_dict()
+
+    def __repr__(self) -> str:
+        capsule = self.capsule
+        at = time.strftime("%H:%M:%S", time.localtime(capsule.time_ns / 1e9))
+        where = f"execution {capsule.batch_id} of {capsule.instance}" if capsule.batch_id else capsule.instance
+        lines = [f"{capsule.headline}", f"  in {capsule.phase}, {where} (process {capsule.pid}), at {at}"]
+        for frame in capsule.frames[-_FRAMES:]:
+            source = frame.source[frame.line - frame.start].strip() if frame.source else ""
+            lines += [f'  File "{frame.file}", line {frame.line}, in {frame.function}'] + [f"    {source}"] * bool(
+                source
+            )
+        place = capsule.place
+        for name, text in place.variables[:_VARIABLES] if place is not None else ():
+            lines.append(f"    {name} = {text}")
+        return "\n".join(lines + _request_lines(capsule))
+
+    def _repr_html_(self) -> str | None:
+        return str(KeptFailure.viewer(self)._bundle()["text/html"]) if KeptFailure.viewer is not None else None
+
+    def _ipython_display_(self) -> None:
+        if KeptFailure.viewer is None:
+            print(self)
+        else:
+            KeptFailure.viewer(self).show()
+
+
+def _request_lines(capsule: FailureCapsule) -> list[str]:
+    lines = []
+    for place, request in enumerate(capsule.requests[:_REQUESTS]):
+        name = f"request {request.serial}" + (f" (id '{request.request_id}')" if request.request_id else "")
+        of = (
+            f", {place + 1} of {len(capsule.requests) + capsule.left_out} in the batch"
+            if len(capsule.requests) > 1
+            else ""
+        )
+        inputs = "; ".join(
+            f"{key} {each.shown}" + " [cut]" * (each.tensor is None) for key, each in request.inputs.items()
+        )
+        lines.append(f"  {name}{of}: {inputs or 'no inputs'}")
+    more = len(capsule.requests) + capsule.left_out - len(lines)
+    return lines + ([f"  and {more} more requests"] if more else [])
+
+
+class ModelFailures(Sequence[KeptFailure]):
+    """Lists the last failures of a model, oldest first: `model.failures[-1]` is the last one. They outlive reloads.
+
+    `total` counts all failures of the author's code, `answered_with_error` the responses that carried a
+    `pb_utils.TritonError`, of which nothing is kept: they are answers.
+    """
+
+    def __init__(
+        self, model: AskedAgain, capsules: Sequence[FailureCapsule], total: int, answered_with_error: int
+    ) -> None:
+        self._failures = [KeptFailure(model, capsule) for capsule in capsules]
+        self._model = model
+        self.total = total
+        self.answered_with_error = answered_with_error
+
+    def __len__(self) -> int:
+        return len(self._failures)
+
+    @overload
+    def __getitem__(self, index: int) -> KeptFailure: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[KeptFailure]: ...
+    def __getitem__(self, index: int | slice) -> KeptFailure | list[KeptFailure]:
+        if not self._failures and isinstance(index, int):
+            raise IndexError(f"'{self._model.name}' has not failed")
+        return self._failures[index]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self._model.name,
+            "total": self.total,
+            "answered_with_error": self.answered_with_error,
+            "failures": [failure.to_dict() for failure in self],
+        }
+
+    def __repr__(self) -> str:
+        count, errors = self.total, self.answered_with_error
+        head = f"{count} failure{'s' * (count != 1)} of '{self._model.name}'"
+        head += f", the last {len(self)} kept" * (count > len(self))
+        head += f"; {errors} response{'s' * (errors != 1)} with an error of the model's own making" * (errors > 0)
+        lines = [head]
+        for index, failure in enumerate(self):
+            capsule = failure.capsule
+            at = time.strftime("%H:%M:%S", time.localtime(capsule.time_ns / 1e9))
+            ids = ", ".join(filter(None, failure.request_ids[:_REQUESTS]))
+            lines.append(f"[{index - len(self)}] {at}  {capsule.headline}" + (f"  (id {ids})" if ids else ""))
+        return "\n".join(lines)
