@@ -158,7 +158,7 @@ class FakeStub:
         self.link = StubLink(ours, kernel_region, RegionReader(self._fds[1]), link_reader)
         self.kernel_region = RegionReader(self._fds[0])
         self._socket = theirs
-        self.connection = Connection(theirs, on_freed=self.region.free)
+        self.connection = Connection(theirs, on_freed=self.region.free, unpacks=True)
 
     def receive(self, timeout: float = 5.0) -> Message:
         """Returns the kernel's next message as (command number, id, body). Raises TimeoutError after

@@ -33,7 +33,7 @@ class StubSide:
         self.reader = RegionReader(self._fds[1])
         self.kernel = Connection(self._sockets[0], on_freed=self.region.free)
         stub_region = Region(self._fds[1], MIB, MIB, stub_limit)
-        connection = Connection(self._sockets[1], on_freed=stub_region.free)
+        connection = Connection(self._sockets[1], on_freed=stub_region.free, unpacks=True)
         self.bridge = StubBridge(connection, stub_region, RegionReader(self._fds[0]))
         self.bridge.instance_name = "m_0_0"
         self.bridge.phase = "execute"

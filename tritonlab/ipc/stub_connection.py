@@ -119,10 +119,11 @@ class StubConnection:
 
     # -- sending
 
-    def post(self, command: int, ident: int, body: Any) -> None:
-        """Sends a message without blocking. A lost link is reported through `on_lost`, not here."""
+    def post(self, command: int, ident: int, body: Any, *, packed: bool = False) -> None:
+        """Sends a message without blocking, `packed` if it can be. A lost link is reported through `on_lost`, not
+        here."""
         try:
-            if not self._connection.post(command, ident, body):
+            if not self._connection.post(command, ident, body, packed=packed):
                 self._arm()
         except LinkClosed as error:
             self._lose(str(error))

@@ -81,6 +81,7 @@ __all__ = [
 
 M = TypeVar("M")
 _EXECUTE = NUMBER["EXECUTE"]
+_INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 
 
 class PackedBatch(NamedTuple):
@@ -168,7 +169,7 @@ class StubLink(StubConnection):
         """Sends the batch of number `batch`, which an EXECUTED of that number answers. Raises the error of any field
         that has no wire form; then nothing was sent."""
         try:
-            self.post(_EXECUTE, batch, [spin_us, packed.block, packed.entries])  # the row of an Execute
+            self.post(_EXECUTE, batch, [spin_us, packed.block, packed.entries], packed=True)  # the row of an Execute
         except Exception:
             self.drop(packed)
             raise
@@ -193,7 +194,8 @@ class StubLink(StubConnection):
         sent."""
         wires: list[Wire] = [(name, int(t.datatype), t.shape, t.data) for name, t in outputs.items()]
         block, headers = pack_tensors(self.region, wires)
-        self.tell(InferResponse(final, block, headers, None, encode_parameters(parameters)), infer)
+        response = [final, block, headers, None, encode_parameters(parameters)]  # the row of an InferResponse
+        self.post(_INFER_RESPONSE, infer, response, packed=True)
 
     def fail(self, infer: int, final: bool, code: int, text: str) -> None:
         """Sends an error to an INFER."""

@@ -3,16 +3,24 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.serving import eventually
 from tritonlab.stub._pb_stub.wire.connection import Connection, LinkClosed, Message
 from tritonlab.stub._pb_stub.wire.ipc_message import HEADER, MAX_FREED, NUMBER
 from tritonlab.stub._pb_stub.wire.serialization import WIRE_VERSION, WireError, encode_body
 
 LOG = NUMBER["LOG"]
+
+
+class Row(NamedTuple):
+    """A body that is a type of its own."""
+
+    a: int
 
 
 class Pair:
@@ -22,7 +30,7 @@ class Pair:
         self.sockets = socket.socketpair()
         self.freed: list[int] = []
         self.a = Connection(self.sockets[0])
-        self.b = Connection(self.sockets[1], on_freed=self.freed.append)
+        self.b = Connection(self.sockets[1], on_freed=self.freed.append, unpacks=True)
 
 
 @pytest.fixture
@@ -52,6 +60,30 @@ def test_a_message_arrives_as_it_was_sent(pair: Pair, body: object) -> None:
     sender.start()
     assert pair.b.receive(timeout=5) == (LOG, (1 << 64) - 1, body)
     sender.join()
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_packed_message_arrives_as_it_was_sent(pair: Pair, body: object) -> None:
+    whole = pair.a.post(LOG, (1 << 64) - 1, body, packed=True)
+    sender = threading.Thread(target=lambda: whole or eventually(pair.a.flush))
+    sender.start()
+    assert pair.b.receive(timeout=5) == (LOG, (1 << 64) - 1, body)
+    sender.join()
+
+
+def test_what_cannot_be_packed_is_sent_as_json(pair: Pair) -> None:
+    class Text(str):
+        __slots__ = ()
+
+    pair.a.post(LOG, 1, [Text("a"), Row(1)], packed=True)
+    assert pair.b.receive(timeout=5) == (LOG, 1, ["a", [1]])
+
+
+def test_a_kernel_unpacks_nothing(pair: Pair) -> None:
+    """It reads what a stub sends, whatever has become of that."""
+    pair.b.post(LOG, 1, [1], packed=True)
+    with pytest.raises(WireError, match="no such message: command 164 with"):
+        pair.a.receive(timeout=5)
 
 
 def test_nothing_there_is_none(pair: Pair) -> None:
@@ -231,8 +263,8 @@ def test_shutdown_wakes_both_sides(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        ((WIRE_VERSION + 1, LOG, 0, 0, 0), "wire version 2, expected 1"),
-        ((WIRE_VERSION, 255, 0, 0, 0), "no such message: command 255 with 0 bytes"),
+        ((WIRE_VERSION + 1, LOG, 0, 0, 0), f"wire version {WIRE_VERSION + 1}, expected {WIRE_VERSION}"),
+        ((WIRE_VERSION, 127, 0, 0, 0), "no such message: command 127 with 0 bytes"),
         ((WIRE_VERSION, LOG, 0, (1 << 30) + 1, 0), "no such message: command 36 with 1073741825 bytes"),
     ],
 )

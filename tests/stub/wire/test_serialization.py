@@ -19,6 +19,8 @@ from tritonlab.stub._pb_stub.wire.serialization import (
     encode_body,
     encode_bytes_tensor,
     encode_parameters,
+    pack_body,
+    unpack_body,
 )
 
 JSON = st.recursive(
@@ -177,3 +179,25 @@ def test_element_dtypes_are_those_of_the_protocol() -> None:
             assert ELEMENT_DTYPES[int(datatype)] == datatype.numpy
     assert ELEMENT_DTYPES[int(DataType.BYTES)] is None
     assert ELEMENT_DTYPES[int(DataType.BF16)] == np.uint16
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists))
+def test_packed_bodies_come_back_as_they_were(body: Any) -> None:
+    packed = pack_body(body)
+    assert packed is not None
+    assert unpack_body(packed) == body
+
+
+class _Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("body", [object(), [_Text("a")], {"a": iter([])}])
+def test_what_is_no_plain_data_is_not_packed(body: Any) -> None:
+    assert pack_body(body) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"[\x02\x00\x00\x00N", b"[\xff\xff\xff\xffN"])
+def test_what_pack_body_does_not_write_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError):
+        unpack_body(data)

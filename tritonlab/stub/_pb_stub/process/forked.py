@@ -78,7 +78,7 @@ class ForkedBridge(Bridge):
         kernel_fd, stub_fd = array.array("i", ancillary[0][2])
         sizes: ForkLink = ROW[ForkLink].read(decode_body(answer))
         region = Region(stub_fd, sizes.size, sizes.growth, sizes.limit or None)
-        child = _ChildBridge(Connection(ours, on_freed=region.free), region, RegionReader(kernel_fd))
+        child = _ChildBridge(Connection(ours, on_freed=region.free, unpacks=True), region, RegionReader(kernel_fd))
         child.phase, child.instance_name, child.model_dir = self.phase, self.instance_name, self.model_dir
         child.open_requests = self.open_requests
         return child

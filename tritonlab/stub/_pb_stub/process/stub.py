@@ -27,7 +27,7 @@ def serve(given: StubArguments, backend_directory: str) -> None:
     for fd in (given.control, given.monitor, given.kernel_region, given.stub_region, given.life, given.door):
         os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
     region = Region(given.stub_region, given.size, given.growth, given.limit or None)
-    control = Connection(socket.socket(fileno=given.control), on_freed=region.free)
+    control = Connection(socket.socket(fileno=given.control), on_freed=region.free, unpacks=True)
     monitor = Connection(socket.socket(fileno=given.monitor))
     stub = StubBridge(control, region, RegionReader(given.kernel_region))
     bridge.install(stub)

@@ -21,8 +21,8 @@ import threading
 import time
 from typing import Any, Callable, List, Optional, Tuple
 
-from .ipc_message import BY_NUMBER, FREED, HEADER, MAX_BODY, MAX_FREED
-from .serialization import WIRE_VERSION, WireError, decode_body, encode_body
+from .ipc_message import BY_NUMBER, FREED, HEADER, MAX_BODY, MAX_FREED, PACKED
+from .serialization import WIRE_VERSION, WireError, decode_body, encode_body, pack_body, unpack_body
 
 #: (command number, id, decoded body)
 Message = Tuple[int, int, Any]
@@ -46,8 +46,12 @@ class LinkClosed(Exception):
 class Connection:
     """A framed, thread-safe sender and single-threaded receiver over a connected stream socket."""
 
-    def __init__(self, sock: socket.socket, on_freed: Optional[Callable[[int], None]] = None) -> None:
+    def __init__(
+        self, sock: socket.socket, on_freed: Optional[Callable[[int], None]] = None, *, unpacks: bool = False
+    ) -> None:
+        """`unpacks`: whether it takes packed bodies (`serialization.pack_body`)."""
         self._sock = sock
+        self._unpacks = unpacks
         self._fd = sock.fileno()
         self._on_freed = on_freed
         self._send_lock = threading.Lock()  # guards writes to the socket and _outbox
@@ -75,19 +79,19 @@ class Connection:
             except OSError as error:
                 raise LinkClosed(str(error)) from None
 
-    def post(self, command: int, ident: int, body: Any = None) -> bool:
+    def post(self, command: int, ident: int, body: Any = None, *, packed: bool = False) -> bool:
         """Sends one message without blocking. What the socket does not take is kept; then it returns False, and the
-        caller must call `flush` when the socket is writable. Raises LinkClosed."""
-        data = self._frame(command, ident, encode_body(body))
+        caller must call `flush` when the socket is writable. `packed`: the body is packed if it can be, for a receiver
+        that unpacks. Raises LinkClosed."""
+        short = pack_body(body) if packed else None
+        if short is not None:
+            command |= PACKED
+        data = self._frame(command, ident, encode_body(body) if short is None else short)
         with self._send_lock:
-            if self._outbox:
-                self._outbox += data
-                return False
-            sent = self._try_write(data)
-            if sent == len(data):
-                return True
-            self._outbox += memoryview(data)[sent:]
-            return False
+            sent = 0 if self._outbox else self._try_write(data)
+            if sent < len(data):
+                self._outbox += memoryview(data)[sent:]
+            return not self._outbox
 
     def flush(self) -> bool:
         """Writes as much as possible of what `post` kept; returns True if nothing is left. Raises LinkClosed."""
@@ -208,6 +212,8 @@ class Connection:
         version, command, freed, length, ident = HEADER.unpack_from(self._buffer, self._start)
         if version != WIRE_VERSION:
             raise WireError("wire version %d, expected %d" % (version, WIRE_VERSION))
+        packed = self._unpacks and command & PACKED
+        command -= packed
         if command not in BY_NUMBER or length > MAX_BODY:
             raise WireError("no such message: command %d with %d bytes" % (command, length))
         total = _HEADER_SIZE + freed * 8 + length
@@ -220,7 +226,7 @@ class Connection:
             if self._on_freed is not None:
                 self._on_freed(FREED.unpack_from(self._buffer, position)[0])
             position += 8
-        body = decode_body(self._view[position : position + length])
+        body = (unpack_body if packed else decode_body)(self._view[position : position + length])
         self._start += total
         return command, ident, body
 

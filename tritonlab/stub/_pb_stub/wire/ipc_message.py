@@ -29,6 +29,8 @@ STACKS_SIGNAL = getattr(signal, "SIGRTMAX", 0) - 1 if hasattr(signal, "SIGRTMAX"
 HEADER = struct.Struct("<BBHIQ")
 FREED = struct.Struct("<Q")
 MAX_FREED = 0xFFFF
+#: Added to the command of a message whose body is packed.
+PACKED = 0x80
 #: Bytes of a body at most. Bodies hold headers and texts; the largest is a LOAD_MODEL with files.
 MAX_BODY = 1 << 30
 

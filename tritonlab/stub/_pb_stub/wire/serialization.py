@@ -2,22 +2,28 @@
 elements.
 
 Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it,
-and nothing in it can run code. `ipc_message.py` says what is in them.
+and whatever a broken stub sends, reading it harms nobody. `ipc_message.py` says what is in them. What the kernel sends
+with every request is packed with `marshal`, which takes a quarter of that time on both sides: 3 of a request's 68 us.
+The stub's own messages are not, as `marshal` is not made for bytes that may be wrong, and the kernel must outlive them.
 """
 
 from __future__ import annotations
 
 import json
+import marshal
 import struct
-from typing import Any, Callable, List, Union
+from typing import Any, Callable, List, Optional, Union
 
 import numpy as np
 
 #: First byte of every message; a kernel and a stub of different releases refuse each other instead of misreading.
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 #: How many characters of the author's text cross at most (rule 3.5.5).
 MAX_TEXT = 1 << 20
+
+#: The marshal format that every interpreter from 3.8 on reads and writes alike.
+_MARSHAL_VERSION = 2
 
 MEMORY_CPU = 0
 MEMORY_CPU_PINNED = 1
@@ -71,6 +77,22 @@ def decode_body(data: Buffer) -> Any:
     if end != len(text):
         raise WireError("message body is longer than its JSON")
     return body
+
+
+def pack_body(body: Any) -> Optional[bytes]:
+    """Encodes a body of plain data in a quarter of the time; returns None for one of other types."""
+    try:
+        return marshal.dumps(body, _MARSHAL_VERSION)
+    except ValueError:
+        return None
+
+
+def unpack_body(data: Buffer) -> Any:
+    """Reverses pack_body. Raises WireError for what it does not write."""
+    try:
+        return marshal.loads(data)
+    except (EOFError, ValueError, TypeError, MemoryError) as error:
+        raise WireError("message body cannot be unpacked: %s" % error) from None
 
 
 _encode_parameters = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode

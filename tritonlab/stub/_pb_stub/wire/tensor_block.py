@@ -32,7 +32,7 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
     headers: List[Row] = []
     try:
         for (name, datatype, shape, data), size in zip(wires, sizes):
-            headers.append([name, datatype, shape, MEMORY_CPU, 0, position, size])
+            headers.append([name, datatype, list(shape), MEMORY_CPU, 0, position, size])
             if size:
                 region.write(position, data)
                 position += (size + 63) & -64
