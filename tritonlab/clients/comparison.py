@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.data_type import DataType
 from ..core.infer_response import InferenceResponse
+from ..core.plain_facts import few_lines, plain
 from ..core.tensor import Tensor
 from .literal import floats
 from .outcome import Outcome
@@ -81,17 +82,14 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the comparison as JSON values."""
-        return {
-            "same": self.same,
-            "errors": self.errors,
-            "responses": self.counts,
-            "tensors": [{**vars(diff), "first": list(diff.first) if diff.first else None} for diff in self.tensors],
-        }
+        found = {"same": self.same, "errors": self.errors, "responses": self.counts}
+        return {**found, "tensors": [plain(vars(diff)) for diff in self.tensors]}
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return few_lines(str(self))
 
 
 def compare(one: Outcome, other: Outcome) -> Comparison:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
+from ..core.plain_facts import few_lines
 from ..core.status import TritonError
 from .comparison import Comparison, compare
 from .golden_files import GoldenCase, read_case, said_of, write_case
@@ -81,7 +82,8 @@ class GoldenReport:
         """Returns the verdict, and the differences of the first case that failed."""
         return verdict_of(self.to_dict())
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return few_lines(str(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as JSON values."""
@@ -154,6 +156,10 @@ class GoldenSet:
     def _free_name(self, model: str) -> str:
         taken = {path.stem for path in (self.directory / model).glob("*.json")}
         return next(name for n in range(1, len(taken) + 2) if (name := f"{n:03d}") not in taken)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the directory and the files in it as JSON values."""
+        return {"directory": str(self.directory), "cases": sorted(map(str, self.directory.glob("*/*.json")))}
 
     def __repr__(self) -> str:
         return f"<GoldenSet {self.directory} [{len(list(self.directory.glob('*/*.json')))} cases]>"

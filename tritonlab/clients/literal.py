@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.data_type import DataType
+from ..core.explained import Explained
+from ..core.status import Code
 from ..core.tensor import Tensor
 
 #: The most elements that are written one by one, and the most bytes that fit into a program.
@@ -20,8 +22,10 @@ MOST_BYTES = 1_000_000
 _WIDTH = 110
 
 
-class TooLarge(ValueError):
+class TooLarge(Explained, ValueError):
     """A tensor is too large for the text of a program."""
+
+    code = Code.UNSUPPORTED
 
 
 def is_read(tensor: Tensor) -> bool:

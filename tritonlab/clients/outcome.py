@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
+from ..core.plain_facts import few_lines, plain
 from ..core.status import Code, TritonError
 from ..core.tensor import Tensor
 
@@ -61,9 +63,25 @@ class Outcome:
         """Returns the nanoseconds from the request to its last response so far."""
         return self.arrivals[-1].after_ns if self.arrivals else 0
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the outcome as JSON values; times in nanoseconds."""
+        ended = "cancelled" if self.cancelled else "failed" if self.failed else ""
+        return {
+            "model": self.request.model_name,
+            "state": ended or ("answered" if self.answered else "open"),
+            "error": plain(self.error),
+            "total_ns": self.total_ns,
+            "split_ns": vars(self.split) if self.split is not None else None,
+            "batch_size": self.batch_size,
+            "responses": [{"after_ns": one.after_ns, **one.response.to_dict()} for one in self.arrivals],
+        }
+
     def __repr__(self) -> str:
         what = type(self.error).__name__ if self.error is not None else ", ".join(self.outputs)
-        return f"<Outcome {self.request.model_name} [{len(self.arrivals)} responses | {what or 'no outputs'}]>"
+        lines = [f"<Outcome {self.request.model_name} [{len(self.arrivals)} responses | {what or 'no outputs'}]>"]
+        lines += [f"{self.error.code.name}: {self.error.message.strip()}"] if self.error is not None else []
+        lines += [f"{name}  {tensor!r}" for name, tensor in self.outputs.items()]
+        return few_lines("\n".join(lines))
 
     @property
     def outputs(self) -> dict[str, Tensor]:

@@ -8,13 +8,17 @@ import base64
 from typing import Any
 
 from ..core.data_type import DataType
+from ..core.explained import Explained
 from ..core.infer_request import InferenceRequest
+from ..core.status import Code
 from ..core.tensor import Tensor
 from .literal import MOST_BYTES, TooLarge
 
 
-class NotSendable(ValueError):
+class NotSendable(Explained, ValueError):
     """This kind of client cannot send the request."""
+
+    code = Code.UNSUPPORTED
 
 
 def perf_input(request: InferenceRequest, batching: bool) -> dict[str, Any]:

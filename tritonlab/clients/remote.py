@@ -74,6 +74,10 @@ class RemoteServer:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns where the server is as JSON values."""
+        return {"protocol": self.protocol, "address": self.address}
+
     def __repr__(self) -> str:
         return f"<RemoteServer {self.protocol} {self.address}>"
 
@@ -154,6 +158,11 @@ class RemoteModel:
             time.sleep(0.01)
             after = self._counted()
         return after
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what is asked, and where, as JSON values."""
+        version = self.version if self.version != -1 else None
+        return {"model": self.name, "version": version, "protocol": self._link.protocol, "address": self._link.address}
 
     def __repr__(self) -> str:
         return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..core.data_type import DataType
 from ..core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from ..core.infer_response import InferenceResponse
+from ..core.plain_facts import few_lines
 from ..core.tensor import Tensor
 from .comparison import tolerance
 from .curl import curl_command
@@ -54,8 +55,15 @@ class Snippet:
             path.write_bytes(data)
         return folder / self.name
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the program, and how many bytes each of its files has, as JSON values."""
+        return {"name": self.name, "text": self.text, "files": {name: len(data) for name, data in self.files.items()}}
+
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return few_lines(self.text)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from .execute_times import ExecuteTimes
 from .infer_response import InferenceResponse, ParameterValue
+from .plain_facts import plain
 from .status import TritonError
 from .tensor import Tensor
 from .trace import Trace
@@ -189,6 +190,12 @@ class InferenceRequest:
         self.cancelled = True
         if self.on_cancel is not None:
             self.on_cancel()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what the request says, and its state, as JSON values."""
+        said = ("model_name", "model_version", "request_id", "correlation_id", "flags", "priority", "timeout")
+        found = {name: plain(getattr(self, name)) for name in (*said, "inputs", "parameters", "requested_outputs")}
+        return {**found, "state": self.state.name, "batch_size": self.batch_size}
 
     def __repr__(self) -> str:
         state = f"{self.state.name.lower()} | batch {self.batch_size}"

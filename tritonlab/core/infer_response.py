@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from .plain_facts import plain
 from .status import TritonError
 from .tensor import Tensor
 
@@ -27,6 +28,11 @@ class InferenceResponse:
     final: bool = True
     #: True if this response carries nothing but the final flag
     empty: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the response as JSON values."""
+        found = {name: plain(getattr(self, name)) for name in ("model_name", "model_version", "request_id", "final")}
+        return {**found, **{name: plain(getattr(self, name)) for name in ("outputs", "parameters", "error")}}
 
     def __repr__(self) -> str:
         parts = [f"{self.model_name}/{self.model_version}"]

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, text_format
 
+from .explained import Explained
 from .status import Code
 
 if TYPE_CHECKING:
     ModelConfig = Any  # generated code has no types
 
 
-class ConfigError(ValueError):
+class ConfigError(Explained, ValueError):
     """Is raised for a configuration that the server refuses.
 
     `reason` is the text of tables 5.3.1 / 5.3.2. `detail` says where and why, if the reason does not (a parser's

@@ -22,9 +22,15 @@ The core knows codes only; each frontend maps them once to its own status (`fron
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
+
+from .explained import Explained
+
+#: The field that a text of Triton's names.
+_FIELD = re.compile(r"\b(?P<role>input|output)s? '(?P<name>[^']*)'")
 
 
 class Code(enum.IntEnum):
@@ -57,7 +63,7 @@ _CODE_TEXT = {
 }
 
 
-class TritonError(Exception):
+class TritonError(Explained, Exception):
     """Carries one of Triton's error codes and the text a client sees."""
 
     code: Code = Code.UNKNOWN  # one per class
@@ -69,6 +75,10 @@ class TritonError(Exception):
 
     def __str__(self) -> str:
         return self.message  # whatever else is in `args`
+
+    def place(self) -> str:
+        found = _FIELD.search(self.message)
+        return f"{found['role']} '{found['name']}'" if found else ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -142,6 +152,14 @@ class RemoteException:
     def __str__(self) -> str:
         return f"{self.type_name}: {self.text}" if self.text else self.type_name
 
+    @property
+    def place(self) -> str:
+        """Returns the line that raised it, or the one that is no Python, as Python writes it; "" if it has none."""
+        file, line = self.detail.get("filename"), self.detail.get("lineno")
+        if not file and self.frames:
+            file, line = self.frames[-1].file, self.frames[-1].line
+        return f'File "{file}", line {line}' if file and line else ""
+
     def to_wire(self) -> dict[str, Any]:
         return {
             "type": self.type_name,
@@ -167,13 +185,18 @@ class RemoteException:
         )
 
 
-class LoadInterrupted(KeyboardInterrupt):
+class LoadInterrupted(Explained, KeyboardInterrupt):
     """Is raised when an interrupt ends the wait for a model to load. `exception` shows where the model's code was; it
     is None if the stub did not say."""
+
+    code = Code.CANCELLED
 
     def __init__(self, text: str, exception: RemoteException | None = None) -> None:
         super().__init__(text)
         self.exception = exception
+
+    def place(self) -> str:
+        return self.exception.place if self.exception is not None else ""
 
 
 class ModelError(TritonError):
@@ -206,6 +229,12 @@ class ModelError(TritonError):
         self.reason = reason
         self.exception = exception
         self.log = log
+
+    def place(self) -> str:
+        return (self.exception.place if self.exception is not None else "") or super().place()
+
+    def symptom(self) -> str:
+        return str(self.exception if self.exception is not None else self)
 
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to them
@@ -273,3 +302,7 @@ class ModelLoadError(ModelError):
 class EnsembleError(ModelError):
     """Says that a step of an ensemble failed; the code is the step's. `reason` names the step and its tensors, which
     Triton's text leaves out."""
+
+    def symptom(self) -> str:
+        # no client sent what a step was given, so advice to send something else would not help
+        return str(self.exception) if self.exception is not None else ""

@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from ..stub._pb_stub.wire.serialization import decode_bytes_tensor, encode_bytes_tensor
 from .data_type import DataType
+from .plain_facts import plain
 from .status import InvalidArgumentError, UnsupportedError
 
 _DLPACK_CPU = 1
 #: How many elements a repr shows, and how many bytes of each.
 _SHOWN = 8
+#: The most bytes of a tensor whose elements are all told as JSON values.
+_MOST_PLAIN = 8192
 _SHOWN_BYTES = 40
 
 
@@ -122,6 +125,19 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"<Tensor {self.datatype.name} {list(self.shape)} {self._values()}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the tensor as JSON values. `values` are nested as the shape is; of a large tensor they are text, its
+        first elements only.
+        """
+        large = self.byte_size > _MOST_PLAIN
+        described = {"datatype": self.datatype.name, "shape": list(self.shape), "byte_size": self.byte_size}
+        if large:
+            return {**described, "values": self._values()}
+        if self.datatype is DataType.BF16:
+            bits = self.data.reshape(self.shape).astype(np.uint32) << 16
+            return {**described, "values": plain(bits.view(np.float32))}
+        return {**described, "values": plain(self.numpy())}
 
     def _values(self) -> str:
         """Returns the elements as text, only the first of many; the rest of the data is not read."""

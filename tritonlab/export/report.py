@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+
+from ..core.explained import Explained
+from ..core.plain_facts import MOST_LINES, few_lines
+from ..core.status import Code
 
 #: The container of the release that tritonlab is compared with (2.51).
 IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
@@ -40,6 +45,11 @@ class ExportPlan:
     def differs(self) -> bool:
         """Tells whether the export would change anything."""
         return bool(self.added or self.changed or self.removed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the plan as JSON values."""
+        kinds = ("added", "changed", "removed", "unchanged", "warnings")
+        return {"path": str(self.path), "differs": self.differs, **{kind: list(getattr(self, kind)) for kind in kinds}}
 
     def __str__(self) -> str:
         kinds = (("add", self.added), ("change", self.changed), ("remove", self.removed))
@@ -111,10 +121,32 @@ class ExportReport:
                 yield f"  The former directory is now {report.backup}"
 
     def __str__(self) -> str:
-        triton, here = self.commands()
-        return "\n".join([self.tree(), *self._notes(), f"Serve it with Triton:\n  {triton}\nor here:\n  {here}"])
+        return "\n".join([self.tree(), *self._notes(), self._how()])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        how = self._how()
+        return "\n".join([few_lines("\n".join([self.tree(), *self._notes()]), MOST_LINES - 1 - how.count("\n")), how])
+
+    def _how(self) -> str:
+        triton, here = self.commands()
+        return f"Serve it with Triton:\n  {triton}\nor here:\n  {here}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what was written as JSON values."""
+        return {
+            "repository": str(self.repository),
+            "models": [
+                {
+                    **report.plan.to_dict(),
+                    "name": report.path.name,
+                    "path": str(report.path),
+                    "files": list(report.plan.files),
+                    "backup": str(report.backup) if report.backup is not None else None,
+                }
+                for report in self.reports
+            ],
+            "commands": list(self.commands()),
+        }
 
     def _repr_html_(self) -> str:
         triton, here = self.commands()
@@ -134,6 +166,10 @@ class ExportArchive:
 
     path: Path
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the file and its size as JSON values."""
+        return {"path": str(self.path), "bytes": self.path.stat().st_size}
+
     def __str__(self) -> str:
         return f"{self.path} ({self.path.stat().st_size:,} bytes)"
 
@@ -150,8 +186,10 @@ class ExportArchive:
         return f"<div class='tl-export'>{link}</div>"
 
 
-class ExportConflict(FileExistsError):
+class ExportConflict(Explained, FileExistsError):
     """The directory holds something else already. `plan` says what an export with overwrite=True would do."""
+
+    code = Code.ALREADY_EXISTS
 
     def __init__(self, plan: ExportPlan) -> None:
         super().__init__(
@@ -159,6 +197,12 @@ class ExportConflict(FileExistsError):
             f"Nothing was written. overwrite=True does it and keeps the former directory as a backup."
         )
         self.plan = plan
+
+    def place(self) -> str:
+        return str(self.plan.path)
+
+    def remedy(self) -> str:
+        return "export with overwrite=True, which keeps the former directory as a backup, or elsewhere"
 
 
 def _attention(plan: ExportPlan) -> list[str]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..core.status import InvalidArgumentError, TritonError
 from ..server.api.server import Server
@@ -182,6 +182,10 @@ class Endpoints:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the addresses as JSON values, and whether clients need a token, but not the token."""
+        return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics, "token": bool(self._token)}
 
     def __repr__(self) -> str:
         """Shows one line per port, in the form that clients want."""

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.explained import Explained
+from ..core.status import Code
 from .metric_record import MetricRecord
 from .model_record import EVENTS, Mark, ModelRecord
 from .perfetto import trace_events
@@ -18,8 +20,10 @@ from .perfetto import trace_events
 FORMAT = 1
 
 
-class RecordingError(ValueError):
+class RecordingError(Explained, ValueError):
     """The file is no recording, or one that this version does not read."""
+
+    code = Code.INVALID_ARG
 
 
 class Recording:
@@ -114,6 +118,21 @@ class Recording:
         events = trace_events(list(self.records.values()))
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
         return Path(path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns how much is recorded of each model, and the families of custom metrics, as JSON values."""
+        return {
+            "models": {
+                record.name: {
+                    "batches": record.batches.total,
+                    "requests": record.requests.total,
+                    "dropped": record.dropped,
+                    "marks": [list(mark) for mark in list(record.marks)],
+                }
+                for record in list(self.records.values())
+            },
+            "metrics": {name: list(told) for name, told in self.metrics.families.items()},
+        }
 
     def __repr__(self) -> str:
         told = ", ".join(

@@ -43,4 +43,4 @@ def test_the_commands(notebook: Notebook, tmp_path: Path) -> None:
     lines = notebook.run("%triton metrics seen").text
     assert 'nv_inference_count{model="seen",version="1"} 1' in lines
     assert "nv_cpu_utilization" not in lines
-    assert "nv_cpu_utilization" in notebook.run("%triton metrics").text
+    assert "nv_cpu_utilization" in notebook.run("%triton metrics").result.text

@@ -86,7 +86,9 @@ class ConfigOptions:
                 raise OptionError(
                     f"{option} and {said.place(line)} both set {name}: keep one of them\n"
                     f"  the option means  {_one_line(part) or f'{name}: 0'}\n"
-                    f"  the config says   {_one_line(given) or f'{name}: 0'}"
+                    f"  the config says   {_one_line(given) or f'{name}: 0'}",
+                    field=f"{option} and {said.place(line)}".rstrip(","),
+                    fix="keep one of them",
                 )
             merged.ClearField(name)
             merged.MergeFrom(part)
@@ -133,7 +135,9 @@ def _merge_parameters(merged: ModelConfig, part: ModelConfig, source: str) -> No
         if key in merged.parameters and merged.parameters[key] != value:
             raise OptionError(
                 f"--param {key}={value.string_value} and {source} both set the parameter {key!r} "
-                f"(there: {merged.parameters[key].string_value!r}): keep one of them"
+                f"(there: {merged.parameters[key].string_value!r}): keep one of them",
+                field=f"--param {key} and {source}",
+                fix="keep one of them",
             )
         merged.parameters[key].CopyFrom(value)
 
@@ -144,7 +148,8 @@ def parse_tensor(spec: str) -> tuple[str, DataType, list[int], bool]:
     """
     found = _TENSOR.match(spec.strip())
     if not found:
-        raise OptionError(f"{spec!r} is not NAME:TYPE[DIMS], for example INPUT0:FP32[-1,4]")
+        form = "NAME:TYPE[DIMS], for example INPUT0:FP32[-1,4]"
+        raise OptionError(f"{spec!r} is not {form}", field=spec, fix=f"write {form}")
     word = found["type"].upper()
     try:
         datatype = DataType.BYTES if word == "STRING" else DataType.from_config_name(word)
@@ -152,11 +157,13 @@ def parse_tensor(spec: str) -> tuple[str, DataType, list[int], bool]:
             raise KeyError(word)
     except KeyError:
         names = ", ".join(t.name for t in DataType if t is not DataType.INVALID)
-        raise OptionError(f"{spec!r}: there is no datatype {found['type']!r}; there are {names}") from None
+        text = f"{spec!r}: there is no datatype {found['type']!r}; there are {names}"
+        raise OptionError(text, field=spec, fix=f"one of {names}") from None
     try:
         dims = [int(d) for d in found["dims"].split(",")] if found["dims"].strip() else []
     except ValueError:
-        raise OptionError(f"{spec!r}: the dims [{found['dims']}] are not integers with commas between") from None
+        text = f"{spec!r}: the dims [{found['dims']}] are not integers with commas between"
+        raise OptionError(text, field=spec) from None
     return found["name"], datatype, dims, bool(found["optional"])
 
 

@@ -79,9 +79,15 @@ class ConfigTextError(ConfigError):
             self.complaint = error.detail or error.reason
         self.advice = _advice(self.complaint)
 
+    def place(self) -> str:
+        line = f", line {self.line}" + (f":{self.column}" if self.column else "") if self.line else ""
+        return f"{self.said.source}{line}"
+
+    def remedy(self) -> str:
+        return self.advice
+
     def __str__(self) -> str:
-        place = f", line {self.line}" + (f":{self.column}" if self.column else "") if self.line else ""
-        return f"{self.said.source}{place}: {self.complaint}" + (f" {self.advice}" if self.advice else "")
+        return f"{self.place()}: {self.complaint}" + (f" {self.advice}" if self.advice else "")
 
     def excerpt(self, context: int = 2) -> list[str]:
         """Returns the lines around the complaint, with an arrow, as a traceback has them; empty if the complaint has no

@@ -153,7 +153,9 @@ class Draft:
         if self.cell_config.says_something and given.says_something:
             raise OptionError(
                 f"{self.cell_config.source} and {given.source} both give the whole config: keep one of them "
-                f"(%triton config NAME --clear takes the first back)"
+                f"(%triton config NAME --clear takes the first back)",
+                field=f"{self.cell_config.source} and {given.source}",
+                fix=f"keep one of them: %triton config {self.name} --clear takes the first back",
             )
         return replace(self, given_config=given)
 
@@ -167,7 +169,8 @@ def model_path(path: str, version: int) -> str:
     given = PurePosixPath(path.replace("\\", "/"))
     parts = os.path.normpath(f"{version}/{given}").split("/")
     if parts == [CONFIG_FILE]:
-        raise FileError(f"{CONFIG_FILE} is written from the model's config: use %%triton_config or config=")
+        fix = "use %%triton_config or config="
+        raise FileError(f"{CONFIG_FILE} is written from the model's config: {fix}", field=path, fix=fix)
     if given.is_absolute() or parts[0] == ".." or parts in ([str(version)], ["."]):
         raise FileError(f"{path!r} is not a file below the model's directory (paths start at the version's)")
     return "/".join(parts)

@@ -11,9 +11,27 @@ A config text that Triton would refuse is a `ConfigTextError` (`config_text.py`)
 
 from __future__ import annotations
 
+from ...core.explained import Explained
+from ...core.status import Code
 
-class NotebookError(ValueError):
-    """Is the base of the errors above. The text says what to do instead."""
+
+class NotebookError(Explained, ValueError):
+    """Is the base of the errors above. The text says what to do instead; `fix` is the part of it that does, `field` the
+    option, file or cell that is wrong.
+    """
+
+    code = Code.INVALID_ARG
+
+    def __init__(self, text: str, *, fix: str = "", field: str = "") -> None:
+        super().__init__(text)
+        self._fix = fix
+        self._field = field
+
+    def place(self) -> str:
+        return self._field
+
+    def remedy(self) -> str:
+        return self._fix
 
 
 class OptionError(NotebookError):

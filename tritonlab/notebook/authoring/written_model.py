@@ -59,9 +59,8 @@ class WrittenModel:
         Raises what `Workspace.load` does; a version that served before goes on serving then.
         """
         if not self.draft.loadable:
-            raise FileError(
-                f"there is no {MODEL_FILE} for {self.name!r} yet: run a %%triton_model {self.name} cell first"
-            )
+            fix = f"run a %%triton_model {self.name} cell first"
+            raise FileError(f"there is no {MODEL_FILE} for {self.name!r} yet: {fix}", fix=fix)
         files = self.draft.all_files()
         content = _content(files)
         before, ready_at = self.report, self.report.ready_at if self.report is not None else 0.0

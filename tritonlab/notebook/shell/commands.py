@@ -6,7 +6,7 @@ import argparse
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -16,17 +16,19 @@ from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
 from ..authoring.errors import FileError, OptionError
 from ..authoring.workspace import UNLOAD_SECONDS, Workspace
-from ..views.card_display import LoadingCard, show_card
+from ..views.card_display import LoadingCard, card_of
 from ..views.draining import draining_text
 from ..views.export_panel import DEFAULT_DIRECTORY
+from ..views.live_card import LiveCard
 from ..views.opening import KINDS, open_view
 from ..views.playground import Playground
 from ..views.record_view import RecordView
-from ..views.statistics_text import statistics_text
+from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
 from .golden_commands import golden, inputs_of
 from .logs import LogView, Places
 from .parsing import parse, unknown
+from .results import JsonFacts, Text, without_json
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
@@ -42,6 +44,8 @@ class Context:
     workspace: Workspace
     #: cites cells in a text about the models as they are now
     places: Places
+    #: the cell shows JSON, and nothing else
+    json: bool = False
 
     def model(self, name: str) -> Model:
         """Returns the loaded model. Raises the client's NotFoundError for one that is not loaded."""
@@ -57,8 +61,12 @@ def run(context: Context, line: str) -> Any:
     if command is None:
         raise unknown("%triton has no command", name, COMMANDS)
     if command.parser.get_default("raw"):
-        return command.run(context, argparse.Namespace(rest=rest))
-    return command.run(context, parse(command.parser, rest))
+        line, as_json = without_json(rest)
+        arguments = argparse.Namespace(rest=line, json=as_json)
+    else:
+        arguments = parse(command.parser, rest)
+    shown = command.run(replace(context, json=arguments.json), arguments)
+    return JsonFacts.of(shown) if arguments.json else shown
 
 
 @dataclass(frozen=True)
@@ -74,12 +82,16 @@ class Subcommand:
 def _status(context: Context, arguments: argparse.Namespace) -> Any:
     if arguments.name is None:
         return StatusView(context.workspace)
-    return show_card(context.workspace, context.model(arguments.name))
+    known = context.workspace.report(arguments.name)  # a failed load is told, too
+    if not (context.json and known is not None):
+        context.model(arguments.name)
+    return card_of(context.workspace, arguments.name)
 
 
-def _load(context: Context, arguments: argparse.Namespace) -> None:
-    with LoadingCard(context.workspace, arguments.name):
+def _load(context: Context, arguments: argparse.Namespace) -> LiveCard | None:
+    with LoadingCard(context.workspace, arguments.name, quiet=context.json):
         bind(context.shell, context.workspace.load(arguments.name, arguments.path, config=arguments.config))
+    return card_of(context.workspace, arguments.name) if context.json else None
 
 
 def _unload(context: Context, arguments: argparse.Namespace) -> Text | None:
@@ -93,7 +105,8 @@ def _unload(context: Context, arguments: argparse.Namespace) -> Text | None:
     end = time.monotonic() + _PATIENCE
     while (draining := server.draining(name)) and time.monotonic() < end:
         time.sleep(0.02)
-    return Text("\n".join(map(draining_text, draining))) if draining else None
+    facts = {"model": name, "draining": draining}
+    return Text("\n".join(map(draining_text, draining)), facts) if draining or context.json else None
 
 
 def _kill(context: Context, arguments: argparse.Namespace) -> Text:
@@ -103,13 +116,14 @@ def _kill(context: Context, arguments: argparse.Namespace) -> Text:
     killed = context.workspace.server.kill(name)
     if not killed:
         advice = f"%triton unload {name} --timeout 0 ends the one that serves"
-        raise OptionError(f"no old process of '{name}' is left to kill; {advice}")
+        raise OptionError(f"no old process of '{name}' is left to kill; {advice}", fix=advice)
     pids = ", ".join(str(pid) for each in killed for pid in each["pids"])
-    return Text(f"killed what was left of '{name}': process {pids}")
+    return Text(f"killed what was left of '{name}': process {pids}", {"model": name, "killed": killed})
 
 
 def _index(context: Context, arguments: argparse.Namespace) -> Text:
-    return Text("\n".join(map(_index_line, context.workspace.server.index(arguments.ready))) or "no models")
+    entries = context.workspace.server.index(arguments.ready)
+    return Text("\n".join(map(_index_line, entries)) or "no models", {"models": entries})
 
 
 def _index_line(entry: dict[str, str]) -> str:
@@ -136,7 +150,8 @@ def _config(context: Context, arguments: argparse.Namespace) -> Any:
     if arguments.clear:
         context.workspace.write_config(arguments.name, "")
         return None
-    return Text(context.model(arguments.name).config_pbtxt())
+    model = context.model(arguments.name)
+    return Text(model.config_pbtxt(), model.config())
 
 
 def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | ExportArchive:
@@ -145,19 +160,21 @@ def _export(context: Context, arguments: argparse.Namespace) -> ExportReport | E
     report = export(model, arguments.directory, overwrite=arguments.overwrite, alone=arguments.alone)
     if not arguments.zip:
         return report
-    display(report)
+    if not context.json:
+        display(report)
     return report.zip()
 
 
 def _infer(context: Context, arguments: argparse.Namespace) -> Any:
     name, _, rest = arguments.rest.strip().partition(" ")
     if not name:
-        raise OptionError("name a model: %triton infer NAME INPUT0=expression, INPUT1=expression")
+        usage = "%triton infer NAME INPUT0=expression, INPUT1=expression"
+        raise OptionError(f"name a model: {usage}", fix=usage)
     model = context.model(name)
-    responses = [
-        {name: tensor.numpy() for name, tensor in response.outputs.items()}
-        for response in model.infer(inputs=inputs_of(model, rest))
-    ]
+    answers = model.infer(inputs=inputs_of(model, rest))
+    if context.json:
+        return {"responses": list(answers)}
+    responses = [{name: tensor.numpy() for name, tensor in response.outputs.items()} for response in answers]
     decoupled = model.config().get("model_transaction_policy", {}).get("decoupled")
     return responses if decoupled or len(responses) != 1 else responses[0]
 
@@ -178,7 +195,8 @@ def _view(context: Context, arguments: argparse.Namespace) -> RecordView:
     if name is None:
         names = context.workspace.names()
         if len(names) != 1:
-            raise OptionError(f"name a model: {', '.join(names)}" if names else "no model is loaded")
+            fix = f"name a model: {', '.join(names)}" if names else ""
+            raise OptionError(fix or "no model is loaded", fix=fix)
         name = names[0]
     return open_view(context.model(name), kind or KINDS[0])
 
@@ -190,7 +208,7 @@ def _edit(context: Context, arguments: argparse.Namespace) -> None:
         context.shell.set_next_input(f"%%triton_config {arguments.name}\n{draft.config.text}")
         return
     if source is None:
-        raise FileError(f"this notebook has no source of {arguments.name!r}: load it first")
+        raise FileError(f"this notebook has no source of {arguments.name!r}: load it first", fix="load it first")
     context.shell.set_next_input(f"%%triton_model {arguments.name}\n{source.text()}")
 
 
@@ -207,7 +225,8 @@ def _trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | Non
     running, workspace.tracing = workspace.tracing, None
     if arguments.file is None:
         if running is None:
-            raise OptionError("nothing is traced; '%triton trace FILE' begins a trace")
+            advice = "'%triton trace FILE' begins a trace"
+            raise OptionError(f"nothing is traced; {advice}", fix=advice)
         running.stop()
         return running
     if running is not None:
@@ -221,13 +240,14 @@ def _metrics(context: Context, arguments: argparse.Namespace) -> Text:
     if arguments.name is not None:
         context.model(arguments.name)
         lines = [line for line in lines if f'model="{arguments.name}"' in line]
-    return Text("\n".join(lines))
+    return Text("\n".join(lines), {"metrics": samples(lines)} if context.json else None)
 
 
 def _statistics(context: Context, arguments: argparse.Namespace) -> Text:
     if arguments.name is not None:
         context.model(arguments.name)
-    return Text(statistics_text(context.workspace.server.statistics(arguments.name or "")))
+    statistics = context.workspace.server.statistics(arguments.name or "")
+    return Text(statistics_text(statistics), statistics)
 
 
 def _help(context: Context, arguments: argparse.Namespace) -> Text:
@@ -235,13 +255,15 @@ def _help(context: Context, arguments: argparse.Namespace) -> Text:
         if arguments.command not in COMMANDS:
             raise unknown("%triton has no command", arguments.command, COMMANDS)
         return Text(COMMANDS[arguments.command].parser.format_help())
-    return Text("\n".join(summary()))
+    told = {name: command.parser.description for name, command in COMMANDS.items()}
+    return Text("\n".join(summary()), {"commands": told})
 
 
 def summary() -> Iterator[str]:
     """Returns one line for each subcommand."""
     for name, command in COMMANDS.items():
         yield f"%triton {name:<11}{command.parser.description}"
+    yield "%triton … --json   what any of them shows, as JSON for programs"
 
 
 def bind(shell: Any, model: Model) -> None:
@@ -257,20 +279,11 @@ def bind(shell: Any, model: Model) -> None:
 _PATIENCE = 1.0
 
 
-class Text:
-    """Holds a text that a cell shows as it is."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
 def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Subcommand:
     parser = MagicArgumentParser(f"triton {name}", description=about)
     for flags, settings in arguments:
         parser.add_argument(*flags, **settings)
+    parser.add_argument("--json", action="store_true", help="show it as JSON")
     return Subcommand(parser, run)
 
 
@@ -326,7 +339,7 @@ COMMANDS = {
         _logs,
         "what a model printed and logged",
         _name(nargs="?"),
-        (("-n", "--lines"), {"type": int, "default": 50, "help": "how many lines, the last ones"}),
+        (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
     ),
     "config": _command(
         "config",

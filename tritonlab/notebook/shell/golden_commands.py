@@ -27,6 +27,9 @@ class Updated:
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"renewed": [str(path) for path in self.paths]}
+
     def __repr__(self) -> str:
         return "\n".join(["renewed:", *map(str, self.paths)]) if self.paths else "every answer is as it was"
 
@@ -36,6 +39,9 @@ class Kept:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kept": str(self.path)}
 
     def __repr__(self) -> str:
         return f"kept: {self.path}"
@@ -57,7 +63,7 @@ def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
             return Kept(kept.add(ask(model, request)))
     except (ValueError, FileExistsError) as error:
         raise OptionError(str(error)) from None
-    raise OptionError(_USAGE)
+    raise OptionError(_USAGE, fix=_USAGE)
 
 
 def inputs_of(model: Model, text: str) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...core.plain_facts import MOST_LINES
 from ..views.theme import STYLE
 
 if TYPE_CHECKING:
@@ -49,8 +50,22 @@ class LogView:
         """Reads the records. `places` returns what cites cells for the version that wrote a record."""
         self.lines = [LogLine.of(record, places(record)) for record in records]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the lines as JSON values."""
+        names = ("time_ns", "model", "version", "instance", "stream", "level", "pid")
+        return {
+            "lines": [
+                {**{name: getattr(line.record, name) for name in names}, "where": line.place or None, "text": line.text}
+                for line in self.lines
+            ]
+        }
+
     def __repr__(self) -> str:
-        return "\n".join(line.where(level=True) + line.text for line in self.lines) or "no output"
+        """Returns the last lines, which say what happened last."""
+        lines = "\n".join(line.where(level=True) + line.text for line in self.lines).split("\n")
+        left = len(lines) - MOST_LINES + 1
+        shown = [f"… {left} lines before", *lines[left:]] if left > 1 else lines
+        return "\n".join(shown) or "no output"
 
     def _repr_html_(self) -> str:
         lines = "".join(

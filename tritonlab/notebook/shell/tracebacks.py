@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
+from ...core.explained import Explained
 from ...core.model_config import ConfigError
 from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException, TritonError
 from ...server.api.response_iterator import RequestInterrupted
+from ..authoring.cells import cell_label
 from ..authoring.config_text import ConfigTextError
 from ..authoring.errors import NotebookError
 from ..authoring.hints import ConfigOf, hint
@@ -25,6 +27,7 @@ from .remote_frames import as_exception
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _LOG_LINES = 10
 _MAGIC = "%%triton_"  # a comment in linecache, see cells.running_body
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -90,8 +93,21 @@ class Tracebacks:
             lines += ["", advice]
         return lines
 
+    def place(self, place: str) -> str:
+        """Returns a place that is a line of a model's file as the cell's."""
+        found = _LINE.fullmatch(place)
+        if found is None:
+            return place
+        origin, line = self._locate(found[1], int(found[2]))
+        label = cell_label(self._shell, origin)
+        return f"{label}, line {line}" if label != origin else f'File "{origin}", line {line}'
+
+    def advice(self, text: str) -> str:
+        """Returns what to do about an error of this text; "" if that is not known."""
+        return hint(text, self._config_of, self._names)
+
     def _hint(self, text: str) -> str:
-        advice = hint(text, self._config_of, self._names)
+        advice = self.advice(text)
         return f"Hint: {advice}" + "." * (not advice.endswith("?")) if advice else ""
 
     def _trace(self, remote: RemoteException, callers: TracebackType | None) -> list[str]:
@@ -142,13 +158,17 @@ class Tracebacks:
 
 
 def install(tracebacks: Tracebacks) -> None:
-    """Makes IPython show our errors through `tracebacks`, in place of any that was installed before."""
+    """Makes IPython show our errors through `tracebacks`, in place of any that was installed before; they also say
+    where they are through these.
+    """
 
     def _render_traceback_(error: BaseException) -> list[str]:
         return tracebacks.render(error)
 
     for kind in (TritonError, ConfigError, NotebookError, RequestInterrupted, LoadInterrupted):
         setattr(kind, _render_traceback_.__name__, _render_traceback_)
+    Explained.cite = staticmethod(tracebacks.place)
+    Explained.advise = staticmethod(tracebacks.advice)
 
 
 def _printed(error: ModelError) -> list[str]:

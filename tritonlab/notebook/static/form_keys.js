@@ -1,5 +1,6 @@
 // Keys of a form in a notebook's output: Ctrl+Enter sends, and no other key reaches the notebook, which would move to
 // another cell at an arrow, run the cell at Enter, or cut it at "x". Its Copy button copies what its snippet says.
+import { goLive } from "./base.js";
 
 const WRITTEN = "textarea, input[type=text], input[type=number]";
 
@@ -47,7 +48,9 @@ function render({ model, el }) {
   }
 
   attach();
+  const end = goLive(model, el);
   return () => {
+    end();
     cancelAnimationFrame(waiting);
     form?.removeEventListener("keydown", onSend, true);
     form?.removeEventListener("keydown", onKey);

@@ -13,16 +13,16 @@ from .model_states import ModelStates
 from .widget import in_kernel
 
 if TYPE_CHECKING:
-    from ...server.api.model import Model
+    pass
 
 #: Seconds of loading after which the card is shown before its end. Most loads take 30 to 100 ms.
 _PATIENCE = 0.3
 
 
-def show_card(workspace: Workspace, model: Model) -> None:
-    """Displays the card of `model` below the running cell."""
+def card_of(workspace: Workspace, name: str) -> LiveCard:
+    """Returns the card of a model, which a cell shows."""
     workspace.changed = ModelStates.of(workspace.server).poke
-    LiveCard(workspace, model.name, workspace.describe_error).show()
+    return LiveCard(workspace, name, workspace.describe_error)
 
 
 class LoadingCard:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .theme import STATIC
-
-_MODULE = STATIC / "form_keys.js"
+from .widget import module_text
 
 
-def form_keys(fields: Sequence[Any], send: Callable[[], object]) -> Any:
+def form_keys(fields: Sequence[Any], send: Callable[[], object], view: str) -> Any:
     """Returns an invisible widget to be put into a form, a box of class `tl-form`. `fields`: its widgets that text or
     numbers are written into, each with a description of its own. `send` is called at Ctrl+Enter, once the field that
-    has the focus holds the value that a person sees.
+    has the focus holds the value that a person sees. `view` names its static form, as `LiveView.id` does.
     """
-    anywidget: Any = importlib.import_module("anywidget")
-    keys = type("FormKeys", (anywidget.AnyWidget,), {"_esm": _MODULE})()
+    keys = _keys_class()(view=view)
     by_label = {field.description: field for field in fields}
 
     def heard(widget: Any, content: Any, buffers: Any) -> None:
@@ -31,6 +29,13 @@ def form_keys(fields: Sequence[Any], send: Callable[[], object]) -> Any:
 
     keys.on_msg(heard)
     return keys
+
+
+@functools.cache
+def _keys_class() -> Any:
+    anywidget, traitlets = importlib.import_module("anywidget"), importlib.import_module("traitlets")
+    members = {"_esm": module_text("form_keys.js"), "view": traitlets.Unicode().tag(sync=True)}
+    return type("FormKeys", (anywidget.AnyWidget,), members)
 
 
 def _write(field: Any, text: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...clients.outcome import Outcome
+from ...core.plain_facts import few_lines
 from .model_facts import duration_text
 
 #: How many requests are kept, and the most bytes that the tensors of one may have.
@@ -56,6 +57,13 @@ class History:
         del self.outcomes[MOST:]
         self.choice.options = [("History", _NONE), *((text, number) for number, (text, _) in enumerate(self.outcomes))]
         self.choice.value = _NONE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the requests with their answers as JSON values, the newest first."""
+        return {"requests": [{"label": label, **outcome.to_dict()} for label, outcome in self.outcomes]}
+
+    def __repr__(self) -> str:
+        return few_lines("\n".join(label for label, _ in self.outcomes) or "no request was sent yet")
 
     def _chosen(self) -> Outcome | None:
         number = self.choice.value

@@ -92,6 +92,17 @@ class InputRow:
             layout=layout(align_items="center", flex_flow="row wrap"),
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what the input is, and how it is filled, as JSON values."""
+        return {
+            "datatype": self.spec.datatype.name,
+            "shape": shape_text(self.spec.dims, self.spec.max_batch_size),
+            "sent": self.given.value,
+            "mode": self.mode.value,
+            "text": self.text.value,
+            "files": [file["name"] for file in self.upload.value],
+        }
+
     @property
     def fields(self) -> list[Any]:
         """Returns every field but the choice of files."""

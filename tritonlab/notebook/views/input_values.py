@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.data_type import DataType
+from ...core.explained import Explained
+from ...core.status import Code
 
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
 #: What people write, in lower case, for values that Python spells otherwise.
@@ -28,8 +30,13 @@ class Mode(enum.Enum):
     PYTHON = "Python"
 
 
-class ValueProblem(ValueError):
+class ValueProblem(Explained, ValueError):
     """A value cannot be read. The text names the input."""
+
+    code = Code.INVALID_ARG
+
+    def place(self) -> str:
+        return str(self).partition(":")[0]
 
 
 @dataclass(frozen=True)

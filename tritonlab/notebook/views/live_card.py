@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...core.explained import Explained
 from ...core.status import ModelError
 from ..authoring.workspace import Workspace
 from .card import card_body, card_text, still_html
@@ -101,6 +102,11 @@ class LiveCard(LiveView):
         first, *rest = card_text(self.facts).split("\n")
         return "\n".join([f"{first} · at {time.strftime('%H:%M:%S', time.localtime(self._since))}", *rest])
 
+    def to_dict(self) -> dict[str, Any]:
+        report = self._workspace.report(self.name)
+        error = report.error if report is not None else None
+        return {**self.facts.to_dict(), "error": error.to_dict() if isinstance(error, Explained) else None}
+
     def html(self) -> str:
         return still_html(self.facts, self._since, self._of_config)
 
@@ -176,17 +182,12 @@ class LiveCard(LiveView):
         try:
             action()
         except Exception as error:
-            said = self._words(error)
+            said = self._describe_error(error) or _words(error)
         finally:
             if do != "stop":
                 self._pressing.release()
         self.update(busy="", said=said)
         self._states.poke(self.name)
-
-    def _words(self, error: Exception) -> str:
-        trace = self._describe_error(error)
-        reason = error.reason if isinstance(error, ModelError) else ""
-        return trace or reason or str(error) or type(error).__name__
 
     def _load(self) -> None:
         if self._workspace.draft(self.name).loadable:
@@ -248,6 +249,11 @@ class LiveCard(LiveView):
         super().close()
         if self._panel is not None:
             self._panel.children = ()
+
+
+def _words(error: Exception) -> str:
+    reason = error.reason if isinstance(error, ModelError) else ""
+    return reason or str(error) or type(error).__name__
 
 
 def _lasting(facts: ModelFacts) -> ModelFacts:

@@ -67,6 +67,10 @@ class Memory(Metrics):
         need = f"the same on Triton takes about --shm-size={shm_size(found) >> 20}m."
         return "\n".join([f"Memory of {self.name}: {need}", *lines])
 
+    def to_dict(self) -> dict[str, Any]:
+        found = self.measure(time.monotonic_ns())
+        return {"model": self.name, "instances": [one._asdict() for one in found], "shm_size": shm_size(found)}
+
     def figure(self) -> str:
         """Returns what was measured as SVG text."""
         return metrics_figure(self.recording.metrics)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
+from ...core.plain_facts import plain
 from ...profile.metric_record import CHANGES, Key, MetricRecord
 from ...profile.recording import Recording
+from ...profile.ring import Ring
 from .metrics_figure import label_text, metrics_figure, told
 from .record_view import RecordView
 
@@ -101,9 +103,23 @@ class Metrics(RecordView):
         first = f"Custom metrics: {len(lines)} label sets." if lines else "Custom metrics: none has changed yet."
         return "\n".join([first, *lines[:_SHOWN], *more, *(f"  warning: {text}" for text in record.warnings()[:5])])
 
+    def to_dict(self) -> dict[str, Any]:
+        record = self.recording.metrics
+        series = [
+            {"name": name, "labels": dict(labels), "kind": record.families.get(name, ("",))[0], **_last(ring)}
+            for (name, labels), ring in sorted(record.series().items())
+        ]
+        return {"model": self.name, "series": series, "warnings": record.warnings()}
+
     def figure(self) -> str:
         """Returns the custom metrics as SVG text."""
         return metrics_figure(self.recording.metrics)
 
     def html(self) -> str:
         return f"<div class='tl-panel'><div class='tl-text'>{escape(self.text())}</div>{self.figure()}</div>"
+
+
+def _last(ring: Ring) -> dict[str, Any]:
+    """Returns how often a series has changed, and its last value."""
+    rows = ring.rows()
+    return {"changes": ring.total, "value": plain(float(rows[-1, 1])) if len(rows) else None}

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.data_type import DataType
+from ...core.plain_facts import plain
 from ...core.status import TritonError
 from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
@@ -69,6 +70,13 @@ class ModelFacts:
     draining: tuple[str, ...] = ()
     #: what these versions execute, as Python stacks
     executing: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the facts as JSON values."""
+        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "log"}
+        parts = {name: [vars(part) for part in told[name]] for name in ("inputs", "outputs", "steps")}
+        found: dict[str, Any] = plain({**told, **parts, "log": [record.text for record in self.log]})
+        return found
 
     @property
     def call(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
@@ -15,18 +16,22 @@ from ...clients.outcome import Outcome
 from ...clients.sending import Sending
 from ...clients.snippets import Address, Snippet, copy_as
 from ...core.infer_request import InferenceRequest
+from ...core.plain_facts import few_lines
 from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
 from .copy_panel import CopyPanel
 from .following import follow
+from .form_facts import form_facts, form_html, form_text
 from .form_keys import form_keys
+from .history import History
 from .input_row import InputRow
 from .input_values import ValueProblem
 from .other_server import Ports, SideBySide
 from .request_form import RequestForm
 from .result_view import outcomes_html
 from .theme import STYLE
+from .widget import show_form
 
 if TYPE_CHECKING:
     from ...clients.remote import RemoteServer
@@ -53,6 +58,7 @@ class Playground:
         self._describe_error = describe_error
         self._lock = threading.Lock()  # guards _sending
         self._sending: Sending | None = None
+        self._id = uuid.uuid4().hex[:12]
         try:
             widgets: Any = importlib.import_module("ipywidgets")
         except ModuleNotFoundError:
@@ -64,6 +70,11 @@ class Playground:
     def inputs(self) -> dict[str, InputRow]:
         """Returns the rows of the form by the inputs' names."""
         return self.form.inputs
+
+    @property
+    def history(self) -> History:
+        """Returns the requests that were sent, with their answers."""
+        return self.other.history
 
     def take_over(self, other: Playground) -> None:
         """Shows what the form of an earlier version of the model says, as far as both have the fields, and its last
@@ -96,7 +107,7 @@ class Playground:
         self.other = SideBySide(
             widgets, self.model, self._ports, lambda: self._requests(1, {})[0], self._say, self._note
         )
-        self.keys = form_keys([*self.form.fields, self.count, self.other.target], lambda: self._press(1))
+        self.keys = form_keys([*self.form.fields, self.count, self.other.target], lambda: self._press(1), self._id)
         self.keys.add_class("tl-keys-widget")
         self.copies = CopyPanel(widgets, self.copy_as)
         self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
@@ -250,8 +261,12 @@ class Playground:
         self.send_button.disabled = self.many_button.disabled = not ready
         self.cancel_button.disabled = ready
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what the form says, and what came of the last request, as JSON values."""
+        return form_facts(self.model.name, self.form, self._finished())
+
     def _ipython_display_(self) -> None:
-        importlib.import_module("IPython.display").display(self.widget)
+        show_form(self.widget, self._id, repr(self), form_html(repr(self)))
 
     def __repr__(self) -> str:
-        return f"<Playground {self.model.name} [{', '.join(self.inputs) or 'no inputs'}]>"
+        return few_lines(form_text(self.to_dict(), self._finished()))

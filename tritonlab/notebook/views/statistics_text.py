@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
 
 #: What Triton sums up, in the order a request meets it.
 _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
@@ -14,6 +16,12 @@ def statistics_text(statistics: Mapping[str, Any]) -> str:
     is left out.
     """
     return "\n\n".join("\n".join(_lines(stats)) for stats in statistics["model_stats"]) or "no model is loaded"
+
+
+def samples(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Returns the samples in lines of a metrics text: name, labels and value of each."""
+    found = text_string_to_metric_families("\n".join(lines) + "\n")
+    return [{"name": s.name, "labels": s.labels, "value": s.value} for family in found for s in family.samples]
 
 
 def _lines(stats: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from ...core.plain_facts import few_lines
 from ...server.observe.idle_memory import MemoryUse
 from ..authoring.workspace import Workspace
 from .draining import draining_text
@@ -65,8 +66,13 @@ class StatusTable:
             for row in self.rows
         ]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the table as JSON values."""
+        more = {"draining": list(self.draining), "memory": self.memory, "endpoints": self.endpoints}
+        return {"models": [vars(row) for row in self.rows], **more}
+
     def __repr__(self) -> str:
-        return "\n".join(filter(None, [self._models(), *self.draining, self.memory, self.endpoints]))
+        return few_lines("\n".join(filter(None, [self._models(), *self.draining, self.memory, self.endpoints])))
 
     def _models(self) -> str:
         if not self.rows:
@@ -110,6 +116,9 @@ class StatusView(LiveView):
 
     def text(self) -> str:
         return repr(self.table)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.table.to_dict()
 
     def html(self) -> str:
         at = time.strftime("%H:%M:%S, %d %b %Y", time.localtime(self._at))

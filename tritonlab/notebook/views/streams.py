@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from ...core.infer_request import InferenceRequest
+from ...core.plain_facts import plain
 from ...profile.model_record import ModelRecord
 from ...profile.recording import Recording
 from ...profile.stream_facts import StreamFacts, cancel_verdict, names_by_serial, stream_facts
@@ -105,6 +106,12 @@ class Streams(RecordView):
             age = f" for {_time(now - arrived)}" if live else ""
             lines.append(f"  {name or f'request {serial}'}: {count} responses, final flag not sent yet{age}")
         return "\n".join([*lines, *(f"  {verdict}" for verdict in self.cancellations()[-_OLDEST:])])
+
+    def to_dict(self) -> dict[str, Any]:
+        facts = stream_facts(self.record)
+        words = ("serial", "id", "responses", "arrived")
+        still = [dict(zip(words, one, strict=True)) for one in facts.open[:_SHOWN]]
+        return {"model": self.name, **plain(vars(facts)), "open": still, "cancellations": self.cancellations()}
 
     def figure(self) -> str:
         """Returns the last streams as SVG text."""

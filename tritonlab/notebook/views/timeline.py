@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
+from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.recording import Recording
@@ -17,6 +18,8 @@ from .record_view import Live, RecordView
 from .timeline_figure import timeline_figure
 
 _MARKS = 6
+#: How many of the last executions a program is told one by one.
+_TOLD = 20
 
 
 class Timeline(RecordView):
@@ -77,6 +80,10 @@ class Timeline(RecordView):
             lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
             lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
         return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
+
+    def to_dict(self) -> dict[str, Any]:
+        facts = {**vars(batch_facts(self.record)), "marks": [list(mark) for mark in list(self.record.marks)[-_MARKS:]]}
+        return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
 
     def figure(self) -> str:
         """Returns the last executions as SVG text."""

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ...core.plain_facts import few_lines
 from .theme import STATIC, STYLE
 
 #: The comm that views ask through while a cell runs (`base.js`).
@@ -53,7 +54,11 @@ class LiveView:
     # -- for subclasses
 
     def text(self) -> str:
-        """Returns the facts in words, 40 lines at most, for terminals and programs."""
+        """Returns the facts in words, for terminals and programs, which get 40 lines at most."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the facts as JSON values, with keys that stay."""
         raise NotImplementedError
 
     def html(self) -> str:
@@ -114,12 +119,10 @@ class LiveView:
         self._shown = in_kernel()  # a terminal would print it again
         shown = around or (self.widget if self._shown else None)
         if shown is not None:
-            view = {"version_major": 2, "version_minor": 0, "model_id": shown.model_id}
-            _display({_WIDGET_VIEW: view, "text/plain": "", "text/html": ""})
+            show_widget(shown)
 
     def _bundle(self) -> dict[str, Any]:
-        form = f"<div class='tl-static tl-static-{self.id}'>{self.html()}</div>"
-        return {"text/plain": self.text(), "text/html": f"{STYLE}{form}"}
+        return static_form(self.id, repr(self), self.html())
 
     def _ipython_display_(self) -> None:
         self.show()
@@ -128,7 +131,25 @@ class LiveView:
         return self._bundle()
 
     def __repr__(self) -> str:
-        return self.text()
+        return few_lines(self.text())
+
+
+def static_form(view: str, text: str, html: str) -> dict[str, Any]:
+    """Returns the output that stands for a view where its widget does not live."""
+    return {"text/plain": text, "text/html": f"{STYLE}<div class='tl-static tl-static-{view}'>{html}</div>"}
+
+
+def show_widget(widget: Any) -> None:
+    """Displays the live form of a view, below its static form, which has the text of both."""
+    view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+    _display({_WIDGET_VIEW: view, "text/plain": "", "text/html": ""})
+
+
+def show_form(widget: Any, view: str, text: str, html: str) -> None:
+    """Displays widgets of ipywidgets with a static form; one of them calls `goLive` of `base.js`."""
+    _display(static_form(view, text, html))
+    if in_kernel():
+        show_widget(widget)
 
 
 def in_kernel() -> bool:

@@ -8,18 +8,22 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NoReturn
 
+from ...core.explained import Explained
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
+from ...core.status import Code
 from ...ipc.interrupts import interruptible, shielded
 
 #: Responses that a repr shows.
 _SHOWN = 3
 
 
-class RequestInterrupted(KeyboardInterrupt):
+class RequestInterrupted(Explained, KeyboardInterrupt):
     """An interrupt reached a thread that waited for a model. The text says what it waited for, and where
     the model was.
     """
+
+    code = Code.CANCELLED
 
 
 class ResponseIterator(Iterator[InferenceResponse]):

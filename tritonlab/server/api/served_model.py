@@ -150,6 +150,12 @@ class ServedModel:
         """Returns the shape that a client must send for an input, with the batch dimension; -1 is any size."""
         return self._found().rules.expected_shape(name)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the name, version, state, reason and, while it serves, `metadata()`, as JSON values."""
+        state, reason = self._state()
+        metadata = self.metadata() if state == "READY" else {}
+        return {**metadata, "name": self.name, "version": self._version() or None, "state": state, "reason": reason}
+
     def __repr__(self) -> str:
         version = "" if self.version == -1 else f"/{self.version}"
         return f"<Model {self.name}{version} [{self.state}]>"

@@ -78,6 +78,10 @@ class ChromeTrace(Instrument):
         text = json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}, ensure_ascii=False)
         Path(path).write_text(text, encoding="utf-8")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the file, and how many events there are, as JSON values."""
+        return {"path": str(self.path) if self.path is not None else None, "events": len(self._events)}
+
     def __repr__(self) -> str:
         where = f" -> {self.path}" if self.path is not None else ""
         return f"<ChromeTrace {len(self._events)} events{where}>"

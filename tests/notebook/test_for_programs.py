@@ -1,0 +1,239 @@
+"""What a cell shows can be read by a program that gets the text of outputs, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.utils.capture import capture_output
+
+import tritonlab
+from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tritonlab.core.explained import Explained
+from tritonlab.core.plain_facts import MOST_LINES, few_lines, plain
+from tritonlab.notebook.shell.commands import COMMANDS
+from tritonlab.notebook.views import widget
+
+#: What no cell shows and no author catches: the stub's side, the drop-in of NVIDIA's package, parts of the frontends.
+LEFT_OUT = ("stub", "tritonserver", "frontends", "ipc", "__main__", "site_packages", "testing")
+#: Errors that others catch before an author sees them.
+INNER = {"NoPicture"}
+SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
+
+#: How a cell shows an object of a class. The model is `m`, its form `p`; `here` is a directory.
+EXAMPLES = {
+    "Model": "m",
+    "Tensor": "next(m.infer(inputs={'IN': [[float('nan'), float('inf')]]})).outputs['OUT']",
+    "InferenceRequest": "m.create_request(inputs={'IN': [[1.0]]})",
+    "InferenceResponse": "next(m.infer(inputs={'IN': [[1.0]]}))",
+    "Playground": SEND + "\np",
+    "InputRow": "p.inputs['IN']",
+    "Outcome": SEND,
+    "History": SEND + "\np.history",
+    "Comparison": f"p.replay({SEND})",
+    "Snippet": "p.copy_as('curl')",
+    "GoldenSet": "tritonlab.golden(here)",
+    "GoldenReport": "%triton golden check",
+    "Kept": "%triton golden add m IN=[[1.0]]",
+    "Updated": "%triton golden update",
+    "ExportReport": "tritonlab.export(m, here + '/a')",
+    "ExportPlan": "tritonlab.export(m, here + '/b').plan",
+    "ExportArchive": "tritonlab.export(m, here + '/c').zip()",
+    "Endpoints": "ports",
+    "RemoteServer": "tritonlab.connect('http://' + ports.http, headers=ports.headers)",
+    "RemoteModel": "tritonlab.connect('http://' + ports.http, headers=ports.headers).model('m')",
+    "LiveCard": "%triton status m",
+    "StatusView": "%triton status",
+    "StatusTable": "v = %triton status\nv.table",
+    "ModelFacts": "v = %triton status m\nv.facts",
+    "LogView": "%triton logs m -n 400",
+    "Timeline": "m.view()",
+    "Streams": "m.view('streams')",
+    "Metrics": "m.view('metrics')",
+    "Memory": "m.view('memory')",
+    "Recording": "tritonlab.recording(m.server)",
+    "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
+    "Text": "%triton metrics",
+    "JsonFacts": "%triton index --json",
+}
+#: Lines of subcommands that need more than the name of a model.
+LINES = {
+    "infer": "infer m IN=[[1.0, 2.0]]",
+    "golden": "golden check",
+    "serve": "serve --http-port 0 --grpc-port 0 --metrics-port 0",
+    "export": "export m {here}/exported",
+    "trace": "trace {here}/t.json",
+    "kill": "",  # there is nothing to kill; see test_magics
+}
+
+
+def modules() -> Iterator[Any]:
+    for found in pkgutil.walk_packages(tritonlab.__path__, "tritonlab."):
+        if found.name.split(".")[1] not in LEFT_OUT:
+            yield importlib.import_module(found.name)
+
+
+def classes() -> list[type[Any]]:
+    """Every class of the package, each once, by name."""
+    found = {
+        kind
+        for module in modules()
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if kind.__module__ == module.__name__
+    }
+    return sorted(found, key=lambda kind: kind.__name__)
+
+
+def shown(kind: type[Any]) -> bool:
+    """Whether objects of the class have a form of their own in a cell."""
+    rich = ("_repr_html_", "_repr_mimebundle_", "_ipython_display_", "to_dict")
+    return not issubclass(kind, BaseException) and any(hasattr(kind, name) for name in rich)
+
+
+KINDS = [kind for kind in classes() if shown(kind)]
+ERRORS = [kind for kind in classes() if issubclass(kind, Exception) and not kind.__name__.startswith("_")]
+
+
+@pytest.fixture
+def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
+    """A notebook with a model that prints and has been asked."""
+    monkeypatch.setenv("TRITONLAB_NOTEBOOK", str(tmp_path / "book.ipynb"))
+    monkeypatch.setattr(widget, "in_kernel", lambda: True)
+    notebook.shell.user_ns.update(here=str(tmp_path), tritonlab=tritonlab, Path=Path)
+    talk = IDENTITY.replace("responses = []", "responses = []\n        print('\\n'.join('abc'))")
+    assert notebook.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{talk}").success
+    notebook.run("p = tritonlab.notebook.views.playground.Playground(m)\nm(IN=[[1.0]])")
+    yield notebook
+    notebook.run("%triton stop")
+
+
+def bundles(book: Notebook, cell: str) -> tuple[Any, list[dict[str, Any]]]:
+    """The result of a cell, and what it displays, as mime bundles."""
+    with capture_output() as captured:
+        result = book.shell.run_cell(cell)
+        assert result.success, captured.stderr
+        own = hasattr(result.result, "_ipython_display_")  # it was displayed by now
+        formatted, _ = ({}, None) if own else book.shell.display_formatter.format(result.result)
+    return result.result, [*([formatted] if formatted else []), *(output.data for output in captured.outputs)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_class_that_a_cell_shows_has_a_dict(kind: type[Any]) -> None:
+    assert callable(getattr(kind, "to_dict", None)), "a program cannot read it: write to_dict, and an example here"
+
+
+def test_every_object_states_its_facts(book: Notebook) -> None:
+    book.run("ports = %triton serve --http-port 0 --grpc-port 0 --metrics-port 0")
+    book.run("for _ in range(30): m(IN=[[1.0]])")  # prints more than a program reads
+    for name, cell in EXAMPLES.items():
+        found, displayed = bundles(book, cell)
+        assert type(found).__name__ == name
+        document = json.dumps(found if isinstance(found, dict) else found.to_dict(), allow_nan=False)
+        assert document != "{}" and document == json.dumps(plain(json.loads(document))), name
+        assert displayed and any(bundle["text/plain"] for bundle in displayed), name
+        for bundle in displayed:
+            text = bundle["text/plain"]
+            assert "image/png" not in bundle, name
+            assert "VBox(" not in text and " object at 0x" not in text, name
+            assert len(text.split("\n")) <= MOST_LINES, name
+
+
+def test_what_programs_read_of_a_form(book: Notebook) -> None:
+    book.run(SEND)
+    _, (still, live) = bundles(book, "p")
+    assert "Playground of m" in still["text/plain"] and "[1., 2.]" in still["text/plain"]
+    assert live["text/plain"] == "" and "application/vnd.jupyter.widget-view+json" in live
+    facts = book["p"].to_dict()
+    assert facts["inputs"]["IN"]["datatype"] == "FP32" and facts["last"]["state"] == "answered"
+    assert facts["last"]["responses"][0]["outputs"]["OUT"]["values"] == [[1.0, 2.0]]
+
+
+def test_every_subcommand_has_json(book: Notebook, tmp_path: Path) -> None:
+    for name in sorted(COMMANDS, key=lambda name: name == "unload"):
+        assert "--json" in COMMANDS[name].parser.format_help()
+        takes_name = any(action.dest == "name" for action in COMMANDS[name].parser._actions)
+        line = LINES.get(name, f"{name} m" if takes_name else name).format(here=tmp_path)
+        if line:
+            found, displayed = bundles(book, f"%triton {line} --json")
+            assert len(displayed) == 1 and set(displayed[0]) == {"text/plain"}, name
+            assert json.loads(displayed[0]["text/plain"]) == found
+            assert "\n" not in displayed[0]["text/plain"]
+
+
+def test_json_has_the_facts(book: Notebook, tmp_path: Path) -> None:
+    def ask(line: str) -> Any:
+        return json.loads(repr(book.run(f"%triton {line}").result))
+
+    assert ask("infer m IN=[[1.0, 2.0]] --json")["responses"][0]["outputs"]["OUT"]["values"] == [[1.0, 2.0]]
+    assert ask("infer --json m IN=[[1.0, 2.0]]")["responses"][0]["final"] is True
+    assert ask("status m --json")["inputs"][0]["shape"] == "[batch ≤ 8, any]"
+    assert ask("logs m --json -n 2")["lines"][-1]["model"] == "m"
+    assert {"name": "nv_inference_count", "labels": {"model": "m", "version": "1"}, "value": 3} in ask(
+        "metrics m --json"
+    )["metrics"]
+    assert ask("load m --json")["state"] == "READY"
+    assert ask("config m --json")["max_batch_size"] == 8
+    assert ask(f"export m {tmp_path}/x --json --zip")["path"].endswith(".zip")
+    assert ask("unload m --json")["draining"] == []
+    assert "unload" in ask("help --json")["commands"] and "--json" in book.run("%triton help").text
+    assert not book.run("%%triton_model m\nimport nowhere").success
+    failed = ask("status m --json")
+    assert failed["state"] == "FAILED" and failed["error"]["where"].endswith("line 2")
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_tells_where_and_what_to_do(kind: type[Any]) -> None:
+    by_instance = ("ConfigError", "ConfigTextError")  # their constructor gets the code
+    assert kind.__name__ in INNER or issubclass(kind, Explained)
+    assert kind.__name__ in INNER or hasattr(kind, "code") or kind.__name__ in by_instance
+
+
+def test_errors_carry_facts(book: Notebook, tmp_path: Path) -> None:
+    cases: list[tuple[str, str, str, str | None, str | None]] = [
+        ("%%triton_model b\nclass M\n    pass", "ModelLoadError", "INVALID_ARG", "Cell In[{n}], line 2", None),
+        ("%%triton_config m\nmax_batch_size: 8\ninput { name: 'IN' data_type: TYPE_FLOAT32 }", "ConfigTextError",
+         "INVALID_ARG", "Cell In[{n}], line 3:31", "TYPE_FP32"),
+        ("%%triton_config m\nmax_batch_sise: 8", "ConfigTextError", "INVALID_ARG", "Cell In[{n}], line 2:1",
+         "Did you mean max_batch_size?"),
+        ("m(IN=[1.0])", "InvalidArgumentError", "INVALID_ARG", "input 'IN'", "[1, 1]"),
+        ("m(INN=[1.0])", "InvalidArgumentError", "INVALID_ARG", "input 'INN'", "did you mean 'IN'?"),
+        ("%triton infer mm IN=1", "NotFoundError", "NOT_FOUND", None, "did you mean 'm'?"),
+        ("tritonlab.export(m, here)\n_ = Path(here, 'm/1/model.py').write_text('#')\ntritonlab.export(m, here)",
+         "ExportConflict", "ALREADY_EXISTS", "{here}/m", "overwrite=True"),
+        ("%%triton_model b --input X\n1", "OptionError", "INVALID_ARG", "X", "write NAME:TYPE[DIMS]"),
+        ("%triton load c", "FileError", "INVALID_ARG", None, "run a %%triton_model c cell first"),
+        ("%triton expotr m", "LineError", "INVALID_ARG", "the line of the magic", "did you mean 'export'?"),
+        ("p.inputs['IN'].mode.value = 'Typed'\np.inputs['IN'].text.value = 'x'\np.send()",
+         "ValueProblem", "INVALID_ARG", "IN", None),
+    ]  # fmt: skip
+    for cell, error, code, where, fix in cases:
+        result = book.run(cell)
+        found: Any = result.error_in_exec or result.error_before_exec
+        assert type(found).__name__ == error
+        facts = found.to_dict()
+        json.dumps(facts)
+        assert (facts["code"], facts["error"]) == (code, error) and facts["text"] in str(found)
+        assert facts["where"] == (where.format(n=book.number(), here=tmp_path) if where else None)
+        assert (facts["fix"] is None) if fix is None else (fix in facts["fix"])
+
+
+def test_an_exception_of_the_author_names_the_line(book: Notebook) -> None:
+    book.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{IDENTITY.replace('data = ', 'data = missing + ')}")
+    number = book.number()
+    result = book.run("m(IN=[[1.0]])")
+    assert result.error_in_exec.where == f"Cell In[{number}], line 9"
+    assert result.error_in_exec.code.name == "INTERNAL"
+
+
+def test_texts_are_short_and_values_are_json() -> None:
+    assert few_lines("a\nb\nc", 3) == "a\nb\nc" and few_lines("a\nb\nc\nd", 3) == "a\nb\n… and 2 more lines"
+    assert plain({"a": (float("nan"), float("-inf"), b"x", b"\xff"), 1: Path("/tmp")}) == {
+        "a": ["NaN", "-Infinity", "x", {"base64": "/w=="}],
+        "1": "/tmp",
+    }

@@ -1,0 +1,55 @@
+"""This module makes facts fit for programs that read outputs: values that JSON can hold, texts that are read whole."""
+
+from __future__ import annotations
+
+import base64
+import enum
+import math
+from collections.abc import Mapping
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+#: The most lines of a text that stands for an object; readers of outputs drop more than they show.
+MOST_LINES = 40
+
+
+def few_lines(text: str, most: int = MOST_LINES) -> str:
+    """Returns the text, or its first lines and how many are left out."""
+    lines = text.split("\n")
+    if len(lines) <= most:
+        return text
+    return "\n".join([*lines[: most - 1], f"… and {len(lines) - most + 1} more lines"])
+
+
+def plain(value: Any) -> Any:
+    """Returns the value as JSON can hold it, also where JSON has no word for it: NaN and infinities are text, as
+    protobuf writes them; bytes are text, or `{"base64": …}` where they are no UTF-8; what has `to_dict` is that.
+    """
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, float):
+        return _number(float(value))
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(found) for key, found in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return plain(value.tolist())
+    if isinstance(value, PathLike):
+        return fspath(value)
+    return [plain(found) for found in value]
+
+
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

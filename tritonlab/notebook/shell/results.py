@@ -1,0 +1,60 @@
+"""This module has what subcommands of `%triton` return: texts for people that are JSON for programs, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from ...core.plain_facts import few_lines, plain
+from ..views.theme import STYLE
+
+
+class Text:
+    """Holds a text that a cell shows as it is, and the facts in it: `facts`, or the text itself.
+
+    A program that reads the output gets the first lines; a person in a browser all of them.
+    """
+
+    def __init__(self, text: str, facts: Mapping[str, Any] | None = None) -> None:
+        self.text = text
+        self._facts = facts
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = plain(self._facts if self._facts is not None else {"text": self.text})
+        return found
+
+    def __repr__(self) -> str:
+        shown = few_lines(self.text)
+        return shown if shown == self.text else f"{shown}: print(_.text) shows them"
+
+    def _repr_html_(self) -> str | None:
+        """Returns a long text whole; a short one is shown as it is."""
+        if repr(self) == self.text:
+            return None
+        return f"{STYLE}<div class='tl-panel'><div class='tl-lines'>{escape(self.text)}</div></div>"
+
+
+class JsonFacts(dict[str, Any]):
+    """Is what `--json` returns: a dict whose text is JSON, on one line."""
+
+    @staticmethod
+    def of(shown: Any) -> JsonFacts:
+        """Returns what a subcommand would show; nothing is an empty object."""
+        return JsonFacts(plain(shown) if shown is not None else {})
+
+    def __repr__(self) -> str:
+        return json.dumps(self, ensure_ascii=False, allow_nan=False)
+
+
+def without_json(rest: str) -> tuple[str, bool]:
+    """Returns a line without `--json` at its begin or end, and whether that was there; for lines with an expression,
+    which no parser reads.
+    """
+    words = rest.strip()
+    if words == "--json" or words.startswith("--json "):
+        return words.removeprefix("--json").strip(), True
+    if words.endswith(" --json"):
+        return words.removesuffix("--json").strip(), True
+    return rest, False

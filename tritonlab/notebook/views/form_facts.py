@@ -1,0 +1,49 @@
+"""This module tells in JSON and in words what a playground's form says, and what came of its last request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from ...clients.outcome import Outcome
+from .request_form import RequestForm
+
+_MOST_TEXT = 60
+#: Inputs that the text lists one by one.
+_LISTED = 20
+
+
+def form_facts(name: str, form: RequestForm, last: Outcome | None) -> dict[str, Any]:
+    """Returns what the form says for a model of that name, and its last outcome, as JSON values."""
+    return {
+        "model": name,
+        "inputs": {key: row.to_dict() for key, row in form.inputs.items()},
+        "batch_size": form.batch.value,
+        "seed": form.seed.value,
+        "outputs": [key for key, box in form.outputs.items() if box.value],
+        "last": last.to_dict() if last is not None else None,
+    }
+
+
+def form_text(facts: Mapping[str, Any], last: Outcome | None) -> str:
+    """Returns the facts for a terminal."""
+    inputs = facts["inputs"]
+    width = max(map(len, inputs), default=0)
+    lines = [f"Playground of {facts['model']}: batch size {facts['batch_size']}, seed {facts['seed']}"]
+    lines += [_input_line(name, width, one) for name, one in list(inputs.items())[:_LISTED]]
+    lines += [f"  and {len(inputs) - _LISTED} more inputs"] if len(inputs) > _LISTED else []
+    lines += ["  last request:", *(f"    {line}" for line in repr(last).split("\n"))] if last is not None else []
+    return "\n".join([*lines, "  .send() sends it; .compare(…), .copy_as(…) and .keep() do what its buttons do"])
+
+
+def form_html(text: str) -> str:
+    """Returns the form for where no kernel stands behind it."""
+    return f"<div class='tl-panel'><div class='tl-text'>{escape(text)}</div></div>"
+
+
+def _input_line(name: str, width: int, said: Mapping[str, Any]) -> str:
+    value = " ".join(said["text"].split())
+    shown = value if len(value) <= _MOST_TEXT else f"{value[:_MOST_TEXT]}…"
+    how = said["mode"] if said["sent"] else "not sent"
+    return f"  send  {name:<{width}}  {said['datatype']:<6} {said['shape']}  {how}{f': {shown}' if shown else ''}"
