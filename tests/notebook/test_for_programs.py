@@ -56,6 +56,7 @@ EXAMPLES = {
     "Timeline": "m.view()",
     "Streams": "m.view('streams')",
     "Metrics": "m.view('metrics')",
+    "Graph": "m.view('graph')",
     "Memory": "m.view('memory')",
     "Recording": "tritonlab.recording(m.server)",
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",

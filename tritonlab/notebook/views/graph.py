@@ -23,6 +23,8 @@ from .record_view import RecordView
 _PACE = 0.25
 #: The most calls of the text, and slots of an instance.
 _LINES, _SLOTS = 24, 8
+#: What a row of the table says, after the depth of its call.
+_COLUMNS = ("depth", "model", "name", "instance", "arrived", "queue", "compute", "requests", "inputs", "failure")
 
 
 class Graph(RecordView):
@@ -141,6 +143,17 @@ class Graph(RecordView):
         if len(listed) > _LINES:
             lines.append(f"  and {len(listed) - _LINES} more")
         return "\n".join([*lines, *_sequence_lines(sequences)])
+
+    def to_dict(self) -> dict[str, Any]:
+        root, sequences = self.tree(), self._sequences()
+        calls = list(root.walk()) if root is not None else []
+        return {
+            "model": self.name,
+            "calls": [
+                dict(zip(_COLUMNS, (depth, *_line(depth, call, calls[0][1])), strict=True)) for depth, call in calls
+            ],
+            "sequences": _sequence_lines(sequences),
+        }
 
     def figure(self) -> str:
         """Returns the request that is shown, and the slots of sequences, as SVG text."""

@@ -58,8 +58,8 @@ class LiveView:
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the facts as JSON values, with keys that stay."""
-        raise NotImplementedError
+        """Returns the facts as JSON values, with keys that stay; of a view that says nothing more, its text."""
+        return {"text": self.text()}
 
     def html(self) -> str:
         """Returns the static form. It uses classes of `theme.css`, and reads well without any style, too."""
