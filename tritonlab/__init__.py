@@ -65,6 +65,7 @@ __all__ = [
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext tritonlab`. Imported here, because a headless server does without IPython."""
+    default_workspace()  # first, as its zygote takes 0.1 s to start, on another core
     from .notebook.shell import magics
 
     magics.register(shell, default_workspace)

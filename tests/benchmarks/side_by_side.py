@@ -151,8 +151,9 @@ def limit_rows(real: ReferenceServer, scratch: Path) -> Iterator[Row]:
     yield limited(name, "MB", grown["memory"], "< 5 MB", grown["memory"] < 5)
     for what in ("descriptors", "threads"):
         yield limited("", what, grown[what], "none", grown[what] <= 0)
-    taken = loop.first_cell()
-    yield limited("new kernel: first cell after %load_ext -> READY", "s", taken, "<= 0.35 s", taken <= 0.35)
+    load, cell = loop.new_kernel()
+    yield limited("new kernel: %load_ext tritonlab", "s", load, "<= 0.25 s", load <= 0.25)
+    yield limited("new kernel: first cell, at once after it -> READY", "s", cell, "<= 0.35 s", cell <= 0.35)
     if loop.has_torch():
         authors = loop.Authors(real)
         taken = loop.restart(authors, "torch")

@@ -16,6 +16,7 @@ from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
 from ..authoring.workspace import Workspace
 from ..views.card_display import LoadingCard
+from ..views.widget import import_when_idle
 from . import commands
 from .comm import listen
 from .completion import install_completion
@@ -219,6 +220,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     magics = TritonMagics(shell, current, places)
     shell.register_magics(magics)
     install_completion(shell, magics, current)
+    import_when_idle()
 
 
 def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:

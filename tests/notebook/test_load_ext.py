@@ -1,0 +1,80 @@
+"""`%load_ext tritonlab` is quick: it imports nothing that only a later cell needs. What the first card needs is
+imported while the kernel is idle.
+
+A process of its own, with a shell that says it has a kernel and runs in an event loop, as ipykernel's does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Takes from 20 ms to seconds each; a cell that shows a card, plots, serves or asks another server imports its own.
+HEAVY = {
+    *("ipywidgets", "anywidget", "matplotlib", "PIL", "pandas", "torch", "jedi", "nbformat", "nbclient"),
+    *("grpc", "tritonclient", "uvicorn", "uvloop", "starlette", "httptools", "prometheus_client"),
+}
+#: What the first card needs.
+WIDGETS = {"ipywidgets", "anywidget"}
+
+SCRIPT = """
+import asyncio, json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+present = {name.partition(".")[0] for name in sys.modules}
+
+def new():
+    return sorted({name.partition(".")[0] for name in sys.modules} - present)
+
+def load():
+    shell.run_line_magic("load_ext", "tritonlab")
+    print(json.dumps(new()))
+
+async def cells():
+    load()
+    await asyncio.sleep(0)  # the kernel turns to its next message
+    print(json.dumps(new()))
+
+if sys.argv[1] == "kernel":
+    shell.kernel = object()
+    for name in sys.argv[2:]:
+        sys.modules[name] = None  # importing it raises
+    asyncio.run(cells())
+else:
+    load()
+"""
+
+
+def imported(*arguments: str) -> list[set[str]]:
+    """The packages that each step has imported so far."""
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: list[list[Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    return [set(names) for names in found]
+
+
+def test_nothing_is_imported_that_only_a_later_cell_needs() -> None:
+    loaded, idle = imported("kernel")
+    assert "tritonlab" in loaded
+    assert loaded & HEAVY == set()
+    assert idle & HEAVY == WIDGETS
+
+
+def test_a_terminal_imports_no_widgets() -> None:
+    (loaded,) = imported("terminal")
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize("missing", sorted(WIDGETS))
+def test_a_kernel_without_widgets_hears_nothing_of_it(missing: str) -> None:
+    _, idle = imported("kernel", missing)
+    assert idle & HEAVY <= WIDGETS
