@@ -113,7 +113,9 @@ def write_model(
     if config_text is not None:
         (directory / "config.pbtxt").write_text(config_text)
     for path, text in files.items():
-        (directory / path.replace("__", "/").replace("_dot_", ".")).write_text(text)
+        file = directory / path.replace("__", "/").replace("_dot_", ".")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
     return directory
 
 

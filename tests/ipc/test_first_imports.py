@@ -41,6 +41,16 @@ def test_imports_in_their_order(read: Read) -> None:
     assert (found.ended_by, found.missed) == ("", "")
 
 
+def test_a_directory_without_init_gives_way_to_an_installed_module(read: Read, tmp_path: Path) -> None:
+    """Such as a clone of the package's sources."""
+    for name in ("psutil", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mine" / "part.py").write_text("import torch\n")
+    assert modules(read("import psutil\nimport mine.part\n")) == ["psutil", "torch"]
+    (tmp_path / "psutil" / "__init__.py").write_text("import jax\n")
+    assert modules(read("import psutil\n")) == ["jax"]
+
+
 @pytest.mark.parametrize(
     "between",
     [

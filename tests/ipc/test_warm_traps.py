@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import textwrap
 import threading
@@ -45,6 +46,8 @@ os.close(descriptor)
 PACKAGES = {
     "heavy.py": HEAVY,
     "light.py": "import heavy\nheavy.LIGHT = True\n",
+    "deep.py": "import heavy\nfrom spread import part\nWHOSE = part.WHOSE\n",
+    "spread/part.py": "WHOSE = 'installed'\n",
     "broken.py": "import heavy\nraise ImportError('broken on purpose')\n",
     "threads.py": "import threading, time\nthreading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n",
     "sockets.py": "import socket\nkept = socket.socketpair()\n",
@@ -87,6 +90,8 @@ class Sides:
 
     def same(self, source: str, **files: str) -> tuple[Any, bool]:
         """What both saw, and whether the warm one had imported `heavy` before; the source defines `see`."""
+        for lab in (self.warm, self.cold):
+            shutil.rmtree(lab.repository / "m", ignore_errors=True)  # files of the test before
         expected = saw(self.load(self.cold, source, **files))
         self.load(self.warm, source, **files)
         before = self.imports()
@@ -111,6 +116,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("env") / "site-packages"
     directory.mkdir()
     for name, text in PACKAGES.items():
+        (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(text)
     (directory / "imported").touch()
     return directory
@@ -192,14 +198,46 @@ def test_a_file_in_the_working_directory_that_an_installed_module_takes(sides: S
     (here / "extra.py").write_text("WHOSE = 'mine'\n")
     found, warm = sides.same(source)
     assert (found[5], warm) == ("mine", False)
-    assert any("has a file of the name 'extra'" in text for text in sides.said())
+    assert any(f"all, as {here / 'extra.py'} may be what one of them imports" in text for text in sides.said())
+
+
+def test_files_that_are_no_modules(sides: Sides, here: Path) -> None:
+    """Programs leave such names behind; a directory without `__init__.py` gives way to an installed module."""
+    for name in ("extra.log", "extra-1.py", "heavy.txt"):
+        (here / name).touch()
+    for name in ("extra.chromium.X1", "heavy", "spread.d"):
+        (here / name).mkdir()
+    source = f"import heavy\nimport deep\n{SEES}"
+    assert sides.same(source)[1]
+
+
+def test_a_directory_makes_a_missing_module(sides: Sides, here: Path) -> None:
+    source = "import heavy\nimport sys\ndef see(): return 'extra' in sys.modules\n"
+    assert sides.same(source) == (False, True)
+    assert sides.same(source, **{"1__extra__data.txt": ""}) == (True, False)
+    assert sides.same(source) == (False, True)
+    (here / "extra").mkdir()
+    assert sides.same(source) == (True, False)
+    assert any(f"{here / 'extra'} may be what one of them imports" in text for text in sides.said())
+
+
+def test_a_directory_adds_to_an_installed_package_without_init(sides: Sides, here: Path) -> None:
+    source = "import deep\ndef see(): return deep.WHOSE\n"
+    assert sides.same(source) == ("installed", True)
+    (here / "spread").mkdir()
+    (here / "spread" / "part.py").write_text("WHOSE = 'mine'\n")
+    assert sides.same(source) == ("mine", False)
+
+
+def test_a_file_beside_the_model_of_a_name_that_an_installed_module_finds(sides: Sides) -> None:
+    """Python looks beside the model last."""
+    source = "import deep\ndef see(): return hasattr(deep.heavy, 'EXTRA')\n"
+    assert sides.same(source, **{"1__heavy.py": ""}) == (True, True)
 
 
 def test_a_file_beside_the_model_that_an_installed_module_takes(sides: Sides) -> None:
     found, warm = sides.same(f"import heavy\n{SEES}", **{"1__extra.py": "WHOSE = 'mine'\n"})
     assert (found[5], warm) == ("mine", False)
-    for lab in (sides.warm, sides.cold):
-        (lab.repository / "m" / "1" / "extra.py").unlink()
 
 
 def test_a_file_beside_the_model_of_an_installed_name(sides: Sides) -> None:
@@ -207,8 +245,6 @@ def test_a_file_beside_the_model_of_an_installed_name(sides: Sides) -> None:
     source = "import light\nimport heavy\ndef see(): return light.__file__\n"
     found, _ = sides.same(source, **{"1__light.py": "import os\nos.environ['HEAVY'] = 'x'\n"})
     assert found.endswith("site-packages/light.py")
-    for lab in (sides.warm, sides.cold):
-        (lab.repository / "m" / "1" / "light.py").unlink()
 
 
 def test_helpers_beside_the_model(sides: Sides) -> None:

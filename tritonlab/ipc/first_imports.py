@@ -9,12 +9,13 @@ imports are left to the model itself. A file beside model.py that is imported is
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib.util import resolve_name
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from ..stub._pb_stub.wire.fork_bodies import ImportStep
@@ -83,7 +84,11 @@ class _Reader:
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and not node.level and node.module:
                     names = [node.module]
-                yield from (name for name in names if not self._is_known(name) and self._own_file(name) is None)
+                yield from (
+                    each
+                    for each in names
+                    if not self._is_known(each) and self._own_file(each.partition(".")[0]) is None
+                )
 
     # -- statements
 
@@ -137,10 +142,13 @@ class _Reader:
     # -- the author's own files
 
     def _own_file(self, name: str) -> str | None:
-        """Returns the directory that has a module of that name; None if there is none."""
+        """Returns the directory that has a module of that name; None if there is none. One without `__init__.py`
+        gives way to an installed module. That the model's Python has it, too, is a guess: the zygote finds out."""
         for directory in self._directories:
             base = os.path.join(directory, name)
-            if os.path.isdir(base) or os.path.isfile(base + ".py"):
+            if os.path.isfile(base + ".py") or os.path.isfile(os.path.join(base, "__init__.py")):
+                return directory
+            if os.path.isdir(base) and not _is_installed(name):
                 return directory
         return None
 
@@ -171,6 +179,15 @@ class _Reader:
             return True
         self._seen.add(path)
         return self.read(path, package)
+
+
+def _is_installed(name: str) -> bool:
+    """Returns whether this process would import a module of that name from elsewhere than a directory without
+    `__init__.py`."""
+    with contextlib.suppress(ValueError):  # raised for a module that was put together by hand
+        spec = find_spec(name)
+        return spec is not None and spec.origin is not None
+    return False
 
 
 def _statements(path: str) -> list[ast.stmt] | None:

@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 import time
+from importlib import machinery
 from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from ..wire.fork_bodies import ImportStep
@@ -23,6 +24,13 @@ _THREADS_END = 0.2
 _PACKAGES = ("site-packages", "dist-packages")
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)  # `sysconfig` would import what a stub does not
 _STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+#: What is a module in a directory, as Python's own finder has it.
+_LOADERS: Any = (
+    (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+    (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+    (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+)
 
 
 class LeftOut(Exception):
@@ -41,8 +49,11 @@ class Preload:
     """What this process has imported for the models to come, beyond the stub's own."""
 
     def __init__(self) -> None:
-        #: names of the modules that were sought and found, and not found, as Python looks for them in directories
-        self._names: Set[str] = set()
+        #: names of the modules that were found, as Python looks for them in directories; of those that were not found;
+        #: and of packages without `__init__.py`, which are all directories of that name together
+        self._found: Set[str] = set()
+        self._missing: Set[str] = set()
+        self._spread: Set[str] = set()
         self._stamps = _stamps()
 
     def add(self, step: ImportStep) -> None:
@@ -65,8 +76,9 @@ class Preload:
                 sys.meta_path.remove(seen)
         new = set(sys.modules) - before
         _check_origin(new)
-        self._names.update(seen.missing)
-        self._names.update(name.partition(".")[0] for name in new)
+        self._missing |= seen.missing
+        for name in {name.partition(".")[0] for name in new}:
+            (self._spread if _is_spread(sys.modules.get(name)) else self._found).add(name)
 
     def settle(self) -> None:
         """Remembers, after the last step, the files that were read, and keeps the objects from the garbage collector of
@@ -83,14 +95,16 @@ class Preload:
         return ""
 
     def shadowed(self, paths: Iterable[str]) -> str:
-        """Returns the file that would be imported instead by a model that also finds modules in `paths`; empty if
-        none."""
-        if not self._names:
-            return ""
-        for directory in (*_other_directories(), *paths):
-            shadow = self._names & _stems(directory)
-            if shadow:
-                return "%s has a file of the name '%s'" % (directory or os.getcwd(), min(shadow))
+        """Returns the file or directory that would be imported instead by a model that also finds modules in `paths`,
+        after all others; empty if none."""
+        for directory in _other_directories():
+            found = _module_of(directory, self._found, self._missing | self._spread)
+            if found:
+                return found
+        for directory in paths:
+            found = _module_of(directory, set(), self._missing | self._spread)
+            if found:
+                return found
         return ""
 
 
@@ -102,7 +116,8 @@ class _Seen:
         self.missing: Set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        self.missing.add(name.partition(".")[0])
+        if path is None:  # otherwise it would be a part of a package, and Python looks in that alone
+            self.missing.add(name)
 
 
 def _is_found(name: str) -> bool:
@@ -134,12 +149,26 @@ def _other_directories() -> List[str]:
     return ["", *(path for path in sys.path if path and not (path + os.sep).startswith(installed))]
 
 
-def _stems(directory: str) -> Set[str]:
-    """Returns the names of the modules that may be imported from a directory."""
+def _module_of(directory: str, files: Set[str], any_kind: Set[str]) -> str:
+    """Returns the path of a module in the directory that has one of these names; empty if there is none. With a name of
+    `files` a directory without `__init__.py` does not count, because it gives way to a module found elsewhere."""
+    wanted = files | any_kind
     try:
-        return {name.partition(".")[0] for name in os.listdir(directory or ".")}
+        stems = {name.partition(".")[0] for name in os.listdir(directory or ".")} if wanted else set()
     except OSError:
-        return set()
+        return ""
+    for name in sorted(wanted & stems):
+        # a new finder, because those of `sys.path_importer_cache` may not see a file of the last milliseconds
+        spec = machinery.FileFinder(directory or os.getcwd(), *_LOADERS).find_spec(name)
+        if spec is not None and (spec.loader is not None or name in any_kind):
+            return spec.origin or os.path.join(directory or os.getcwd(), name)
+    return ""
+
+
+def _is_spread(module: Any) -> bool:
+    """Tells whether a module is a package without `__init__.py`."""
+    members = getattr(module, "__dict__", {})
+    return members.get("__path__") is not None and members.get("__file__") is None
 
 
 def _stamps() -> List[Stamp]:

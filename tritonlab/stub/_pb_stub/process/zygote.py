@@ -88,7 +88,8 @@ class Zygote:
 
     def _may_fork(self, body: Fork, fds: List[int]) -> bool:
         stale = self._preload.changed()
-        refused = stale or self._preload.shadowed(body.paths)
+        shadow = "" if stale else self._preload.shadowed(body.paths)
+        refused = stale or (shadow and "%s may be what one of them imports" % shadow)
         if refused:
             _close(fds)
             self._tell(Forked(0, refused, bool(stale)))
