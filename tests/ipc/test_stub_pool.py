@@ -193,7 +193,8 @@ def test_what_takes_too_much_memory_is_not_kept(
         for _ in range(2):
             taken.append(pool.acquire(model=model("import PIL\n"), say=said.append))
         assert list(imported(pool).values()) == [""]
-        assert said == ["The model imports anew at every start: 'PIL', as it takes more memory than `warm` allows."]
+        why = "'PIL', because it takes more memory than `warm` allows"
+        assert said == [f"The model imports anew at every start: {why}."]
     finally:
         pool.close()
 

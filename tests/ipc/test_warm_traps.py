@@ -169,7 +169,9 @@ def test_an_import_is_made_once_for_all(sides: Sides) -> None:
 def test_what_a_model_changes_before_an_import(sides: Sides, trap: str) -> None:
     _, warm = sides.same(f"{trap}\nimport heavy\n{SEES}", **{"1__sets.py": "import os\nos.environ['HEAVY'] = 'x'\n"})
     assert not warm
-    assert any("imports anew at every start: 'heavy', as " in text for text in sides.said())
+    (why,) = (each["imports_anew"] for each in sides.warm.server.model("m").instances())
+    assert why.startswith("'heavy', because ")
+    assert f"The model imports anew at every start: {why}." in sides.said()
 
 
 def test_a_change_after_the_import_is_no_trap(sides: Sides) -> None:
@@ -196,9 +198,10 @@ def test_a_file_in_the_working_directory_that_an_installed_module_takes(sides: S
     source = f"import heavy\n{SEES}"
     assert sides.same(source)[1]
     (here / "extra.py").write_text("WHOSE = 'mine'\n")
+    assert sides.warm.server.model("m").instances()[0]["imports_anew"] == ""
     found, warm = sides.same(source)
     assert (found[5], warm) == ("mine", False)
-    assert any(f"all, as {here / 'extra.py'} may be what one of them imports" in text for text in sides.said())
+    assert any(f"all, because {here / 'extra.py'} may be what one of them imports" in text for text in sides.said())
 
 
 def test_files_that_are_no_modules(sides: Sides, here: Path) -> None:

@@ -100,6 +100,8 @@ class StubProcess:
         """Starts the process by `begin`, by default as a new one of the interpreter. `await_hello` tells whether it
         came up. Raises StubStartError if no process could be started, and whatever `begin` raises."""
         self.interpreter = interpreter
+        #: which modules the model has to import itself, and why; empty if the process has them all
+        self.imports_anew = ""
         self._link_reader = link_reader
         self._watches: dict[int, Watch] = {}
         self._ended = threading.Event()

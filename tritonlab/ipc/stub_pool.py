@@ -58,7 +58,8 @@ class StubPool:
         imports = first_imports(model, paths) if model else FirstImports()
         stub, why = self._fork(self._zygotes, interpreter, tuple(imports.steps), paths)
         if not why and imports.missed:
-            why = f"'{imports.missed}', as {imports.ended_by} comes first and may change what it does"
+            why = f"'{imports.missed}', because {imports.ended_by} comes first and may change what it does"
+        stub.imports_anew = why
         if self._told.get(model) != why:
             self._told[model] = why
             if why:
@@ -82,7 +83,7 @@ class StubPool:
                 if error.stale:
                     zygotes.discard(zygote)
                 else:
-                    why, steps = f"all, as {error}", ()
+                    why, steps = f"all, because {error}", ()
             except ZygoteError:
                 pass  # the zygote has ended just now
         return StubProcess(self._link_reader, interpreter=interpreter, shm=self._shm), why

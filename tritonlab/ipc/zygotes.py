@@ -167,7 +167,7 @@ class Zygotes:
                 return
             made = failed.begun_with + (failure.steps if isinstance(failure, LeftOut) else 0)
             bad = failed.steps[: made + 1]
-            family.left_out[bad] = f"'{bad[-1].module}', as {failure}"
+            family.left_out[bad] = f"'{bad[-1].module}', because {failure}"
 
     def discard(self, zygote: Zygote) -> None:
         """Drops the zygote and all others of its interpreter: what they have imported has changed."""
@@ -287,7 +287,7 @@ class Zygotes:
         if total > self._limit:
             with self._lock:
                 family.left_out[newest.steps] = (
-                    f"'{newest.steps[-1].module}', as it takes more memory than `warm` allows"
+                    f"'{newest.steps[-1].module}', because it takes more memory than `warm` allows"
                 )
             self._drop(newest)
 

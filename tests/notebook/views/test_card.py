@@ -62,6 +62,13 @@ def test_a_load_that_goes_on_or_failed_says_so() -> None:
     assert "  no <weights>" in card_text(failed)
 
 
+def test_why_a_model_imports_anew() -> None:
+    assert "imported anew" not in card_text(FACTS) + card_body(FACTS)
+    anew = replace(FACTS, imports_anew="'torch', because model.py, line 3 <…>")
+    assert "  imported anew: 'torch', because model.py, line 3 <…>" in card_text(anew)
+    assert "imported anew: &#x27;torch&#x27;, because model.py, line 3 &lt;…&gt;" in card_body(anew)
+
+
 def test_the_text_has_forty_lines_at_most() -> None:
     assert len(card_text(replace(FACTS, log=(LINE,) * 300)).splitlines()) <= 40
 

@@ -300,6 +300,7 @@ def test_state_and_instances(add_sub: Model) -> None:
         "restarts": 0,
         "last_death": "",
         "failure": "",
+        "imports_anew": "",
         "next_try": None,
     }
     assert repr(add_sub) == "<Model add_sub [READY]>"

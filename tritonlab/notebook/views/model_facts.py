@@ -60,6 +60,8 @@ class ModelFacts:
     steps: tuple[StepFacts, ...] = ()
     warnings: tuple[str, ...] = ()
     log: tuple[LogRecord, ...] = ()
+    #: which modules it imported itself, and why; empty if they were ready
+    imports_anew: str = ""
     #: why the last load failed, if the version shown here is an earlier one
     kept: str = ""
     #: why the model is FAILED
@@ -129,7 +131,8 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
     report = workspace.report(model.name)
     draft = workspace.draft(model.name)
     steps = _steps(config)
-    troubles = instance_troubles(model.instances())
+    instances = model.instances()
+    troubles = instance_troubles(instances)
     kept = ""
     if report is not None and report.error is not None and report.ready_at:
         since = time.strftime("%H:%M:%S", time.localtime(report.ready_at))
@@ -139,7 +142,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         version=version,
         state="NOT READY" if troubles and model.state == "READY" else model.state,
         seconds=report.seconds if report is not None and not kept else None,
-        instances=_count(len(steps), "step") if steps else _instances(model.instances()),
+        instances=_count(len(steps), "step") if steps else _instances(instances),
         batching=_batching(config) + (", decoupled" if _decoupled(config) else ""),
         inputs=_tensors(config, "input"),
         outputs=_tensors(config, "output"),
@@ -149,6 +152,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
             *(_warnings(config, version, draft) if not kept else ()),
             *workspace.output_warnings(model.name),
         ),
+        imports_anew=instances[0]["imports_anew"] if instances and not kept else "",
         log=report.log if report is not None else (),
         kept=kept,
     )

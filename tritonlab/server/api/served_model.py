@@ -111,6 +111,7 @@ class ServedModel:
         """Returns each instance's name, kind, device, process id, state, restarts and the reason of its last death.
 
         If an instance does not run, `failure` says why, and `next_try` in how many seconds it is started again.
+        `imports_anew` says which modules it had to import itself at its start, and why; empty if it had them already.
         """
         now = self._core.clock.now()
         return [
@@ -123,6 +124,7 @@ class ServedModel:
                 "restarts": instance.replacement.count,
                 "last_death": instance.replacement.last_death,
                 "failure": instance.replacement.failure,
+                "imports_anew": instance.stub.process.imports_anew if instance.stub is not None else "",
                 "next_try": _seconds_until(instance.replacement.next_try, now),
             }
             for instance in self._found().instances
