@@ -38,7 +38,7 @@ class FakeTarget:
     def statistics(self) -> Mapping[str, Any] | None:
         return None
 
-    def open(self, log: CallLog) -> None:
+    def open(self, log: CallLog, mix: RequestMix) -> None:
         self.log = log
 
     def keep(self, lanes: Sequence[Lane], mix: RequestMix, halt: threading.Event) -> None:

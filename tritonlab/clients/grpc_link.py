@@ -38,7 +38,7 @@ _CONTENTS = {
     **dict.fromkeys((DataType.INT8, DataType.INT16, DataType.INT32), "int_contents"),
     **dict.fromkeys((DataType.UINT8, DataType.UINT16, DataType.UINT32), "uint_contents"),
 }
-_UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
 class GrpcLink:
@@ -48,9 +48,9 @@ class GrpcLink:
 
     def __init__(self, address: str, headers: Mapping[str, str], timeout: float) -> None:
         self.address = address
-        self._headers = tuple((name.lower(), value) for name, value in headers.items())
-        self._timeout = timeout
-        self._channel = grpc.insecure_channel(address, options=_UNLIMITED)
+        self.headers = tuple((name.lower(), value) for name, value in headers.items())
+        self.timeout = timeout
+        self._channel = grpc.insecure_channel(address, options=UNLIMITED)
         self._stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def live(self, timeout: float) -> bool:
@@ -75,13 +75,13 @@ class GrpcLink:
         return _document(self._ask("ModelStatistics", service_pb2.ModelStatisticsRequest(name=name, version=version)))
 
     def send(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
-        message = _message(request)
+        message = infer_message(request)
         if not decoupled:
             yield _response(self._ask("ModelInfer", message))
             return
         message.parameters["triton_enable_empty_final_response"].bool_param = True
         try:
-            for answer in self._stub.ModelStreamInfer(iter([message]), metadata=self._headers, timeout=self._timeout):
+            for answer in self._stub.ModelStreamInfer(iter([message]), metadata=self.headers, timeout=self.timeout):
                 if answer.error_message:
                     # a stream has no code for the error of one of its requests
                     yield InferenceResponse(request.model_name, error=UnknownError(answer.error_message), final=False)
@@ -91,19 +91,19 @@ class GrpcLink:
                 if response.final:
                     return
         except grpc.RpcError as error:
-            raise _error(error) from None
+            raise grpc_error(error) from None
 
     def close(self) -> None:
         self._channel.close()
 
     def _ask(self, call: str, message: Any, timeout: float | None = None) -> Any:
         try:
-            return getattr(self._stub, call)(message, metadata=self._headers, timeout=timeout or self._timeout)
+            return getattr(self._stub, call)(message, metadata=self.headers, timeout=timeout or self.timeout)
         except grpc.RpcError as error:
-            raise _error(error) from None
+            raise grpc_error(error) from None
 
 
-def _error(error: Any) -> TritonError:
+def grpc_error(error: Any) -> TritonError:
     return TritonError.of(_CODES.get(error.code(), Code.UNKNOWN), error.details() or str(error.code()))
 
 
@@ -113,7 +113,7 @@ def _document(message: Any) -> dict[str, Any]:
     )
 
 
-def _message(request: InferenceRequest) -> Any:
+def infer_message(request: InferenceRequest) -> Any:
     version = str(request.model_version) if request.model_version != -1 else ""
     message = service_pb2.ModelInferRequest(model_name=request.model_name, model_version=version, id=request.request_id)
     for name, tensor in request.inputs.items():

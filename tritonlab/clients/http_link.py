@@ -22,8 +22,8 @@ class HttpLink:
 
     def __init__(self, address: str, headers: Mapping[str, str], timeout: float) -> None:
         self.address = address
-        self._headers = dict(headers)
-        self._timeout = timeout
+        self.headers = dict(headers)
+        self.timeout = timeout
         self._binary: bool | None = None
 
     def live(self, timeout: float) -> bool:
@@ -38,23 +38,28 @@ class HttpLink:
         return self._document("/v2")
 
     def metadata(self, name: str, version: str) -> dict[str, Any]:
-        return self._document(_path(name, version))
+        return self._document(model_path(name, version))
 
     def config(self, name: str, version: str) -> dict[str, Any]:
-        return self._document(_path(name, version) + "/config")
+        return self._document(model_path(name, version) + "/config")
 
     def statistics(self, name: str, version: str) -> dict[str, Any]:
-        return self._document(_path(name, version) + "/stats")
+        return self._document(model_path(name, version) + "/stats")
+
+    @property
+    def binary(self) -> bool:
+        """Tells whether tensors may go and come as bytes after the JSON."""
+        if self._binary is None:
+            self._binary = "binary_tensor_data" in self.server().get("extensions", ())
+        return self._binary
 
     def send(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
         if decoupled:
             raise UnsupportedError("HTTP has one answer to each request; ask a decoupled model over gRPC")
-        if self._binary is None:
-            self._binary = "binary_tensor_data" in self.server().get("extensions", ())
-        body, head = request_body(request, self._binary)
+        body, head = request_body(request, self.binary)
         length = {"Inference-Header-Content-Length": str(head)} if head is not None else {}
         version = str(request.model_version) if request.model_version != -1 else ""
-        answer, said = self._ask("POST", _path(request.model_name, version) + "/infer", body, length)
+        answer, said = self._ask("POST", model_path(request.model_name, version) + "/infer", body, length)
         found = said.get("Inference-Header-Content-Length")
         yield read_response(answer, int(found) if found else None)
 
@@ -73,9 +78,9 @@ class HttpLink:
         more: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> tuple[bytes, http.client.HTTPMessage]:
-        connection = http.client.HTTPConnection(self.address, timeout=timeout or self._timeout)
+        connection = http.client.HTTPConnection(self.address, timeout=timeout or self.timeout)
         try:
-            connection.request(method, path, body, {**self._headers, **(more or {})})
+            connection.request(method, path, body, {**self.headers, **(more or {})})
             reply = connection.getresponse()
             data = reply.read()
         except (OSError, http.client.HTTPException) as error:
@@ -85,15 +90,15 @@ class HttpLink:
         finally:
             connection.close()
         if reply.status != 200:
-            raise TritonError.of(_CODES.get(reply.status, Code.INTERNAL), _said(data, reply.status))
+            raise TritonError.of(_CODES.get(reply.status, Code.INTERNAL), error_text(data, reply.status))
         return data, reply.headers
 
 
-def _path(name: str, version: str) -> str:
+def model_path(name: str, version: str) -> str:
     return f"/v2/models/{name}" + (f"/versions/{version}" if version else "")
 
 
-def _said(data: bytes, status: int) -> str:
+def error_text(data: bytes, status: int) -> str:
     try:
         return str(json.loads(data)["error"])
     except (ValueError, KeyError, TypeError):

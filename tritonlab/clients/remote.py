@@ -17,9 +17,12 @@ from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..core.tensor import Tensor
+from ..load.load_model import load_target
+from ..server.api.load_tested import LoadTested
 from .grpc_link import GrpcLink
 from .http_link import HttpLink
 from .outcome import Arrival, Outcome, Split, addressed
+from .remote_target import RemoteTarget
 
 Link = HttpLink | GrpcLink
 
@@ -82,7 +85,7 @@ class RemoteServer:
         return f"<RemoteServer {self.protocol} {self.address}>"
 
 
-class RemoteModel:
+class RemoteModel(LoadTested):
     """Stands for a model of a server elsewhere."""
 
     def __init__(self, link: Link, name: str, version: int = -1) -> None:
@@ -119,6 +122,10 @@ class RemoteModel:
         except TritonError as problem:
             error = problem
         return Outcome(asked, tuple(arrivals), error, _split(before, self._counted_after(before)))
+
+    def load_target(self) -> RemoteTarget:
+        """Returns what a load test of this model sends to."""
+        return RemoteTarget(self._link, self.name, self._version())
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Sends one request and returns its one answer. Raises the server's TritonError."""
@@ -166,6 +173,13 @@ class RemoteModel:
 
     def __repr__(self) -> str:
         return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"
+
+
+def _load_remote(model: RemoteModel, options: Mapping[str, Any]) -> Any:
+    return load_target(model.name, model.version, model.load_target(), options)
+
+
+RemoteModel.load_tester = staticmethod(_load_remote)
 
 
 def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Split | None:

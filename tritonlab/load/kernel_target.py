@@ -74,7 +74,7 @@ class KernelTarget:
         except TritonError:  # it was unloaded meanwhile
             return None
 
-    def open(self, log: CallLog) -> None:
+    def open(self, log: CallLog, mix: RequestMix) -> None:
         self._log = log
         self._open = {}
 

@@ -133,7 +133,7 @@ class _RowUnderWay:
     def run(self) -> LoadRow | None:
         """Runs the row; returns None if it was stopped before anything was measured."""
         plan, target = self._plan, self._target
-        target.open(self._log)
+        target.open(self._log, self._mix)
         sender = threading.Thread(target=self._send, name="load test sender", daemon=True)
         self._counted.append(target.statistics())
         self._begin = monotonic_ns()

@@ -24,8 +24,8 @@ class LoadTarget(Protocol):
     def statistics(self) -> Mapping[str, Any] | None:
         """Returns what Triton's statistics say of the model now; None from a server that has none."""
 
-    def open(self, log: CallLog) -> None:
-        """Begins a row: requests end in `log` from now on."""
+    def open(self, log: CallLog, mix: RequestMix) -> None:
+        """Begins a row: requests of `mix` end in `log` from now on."""
 
     def keep(self, lanes: Sequence[Lane], mix: RequestMix, halt: threading.Event) -> None:
         """Keeps one request of each lane under way until `halt` is set; it may return before the last ones end."""

@@ -45,11 +45,13 @@ class ModelInputs:
         self.name = name
         self.types = {said["name"]: DataType[said["datatype"]] for said in metadata["inputs"]}
         self._shapes = {said["name"]: [int(size) for size in said["shape"]] for said in metadata["inputs"]}
-        config = config or {}
-        self._optional = {said["name"] for said in config.get("input", ()) if said.get("optional")}
-        self.batches = int(config.get("max_batch_size", 0)) > 0
-        self.sequences = "sequence_batching" in config
-        self.decoupled = bool((config.get("model_transaction_policy") or {}).get("decoupled"))
+        known = config or {}
+        self._optional = {said["name"] for said in known.get("input", ()) if said.get("optional")}
+        self.batches = int(known.get("max_batch_size", 0)) > 0
+        if config is None:
+            self.batches = all(shape[:1] == [-1] for shape in self._shapes.values())
+        self.sequences = "sequence_batching" in known
+        self.decoupled = bool((known.get("model_transaction_policy") or {}).get("decoupled"))
 
     def tensors(self, values: Mapping[str, Any]) -> Tensors:
         return {name: Tensor.from_any(value, self.types.get(name, DataType.INVALID)) for name, value in values.items()}

@@ -1,0 +1,129 @@
+"""Load tests of a server that speaks KServe's protocol, and nothing of Triton's besides."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.serving import SOON
+from tritonlab.clients.remote import RemoteModel, connect
+
+
+class PlainServer(ThreadingHTTPServer):
+    """Doubles X. While `hold` is set it does not answer; each `refuse` it answers with an error."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.free = threading.Event()
+        self.free.set()
+        self.came = threading.Semaphore(0)
+        self.refuse = False
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Closes the connection after each answer, as HTTP/1.0 does."""
+
+    server: PlainServer
+
+    def do_GET(self) -> None:
+        known: dict[str, Any] = {
+            "/v2": {"name": "plain", "version": "1", "extensions": []},
+            "/v2/health/live": {},
+            "/v2/models/m": {
+                "name": "m",
+                "inputs": [{"name": "X", "datatype": "FP32", "shape": [-1, 2]}],
+                "outputs": [],
+            },
+        }
+        self._answer(known.get(self.path, {"error": "no such path"}), 200 if self.path in known else 404)
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.came.release()
+        assert self.server.free.wait(SOON)
+        if self.server.refuse:
+            self._answer({"error": "not today"}, 400)
+            return
+        (tensor,) = asked["inputs"]
+        values = [2 * value for value in tensor["data"]]
+        self._answer({"model_name": "m", "outputs": [{**tensor, "data": values}]}, 200)
+
+    def _answer(self, document: dict[str, Any], status: int) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def plain() -> Iterator[PlainServer]:
+    server = PlainServer()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.free.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def model(plain: PlainServer) -> RemoteModel:
+    return connect(plain.address).model("m")
+
+
+def test_what_the_server_does_not_tell_is_left_empty(model: RemoteModel, tmp_path: Path) -> None:
+    result = model.load_test(concurrency=2, batch=3, duration=0.2, warmup=0)
+    (row,) = result.rows
+    assert row.requests > 0 and row.errors == {}
+    assert row.inferences_per_s == pytest.approx(3 * row.requests_per_s)  # the first -1 is the batch
+    assert row.client_send_us > 0 and row.server is None and row.network_us is None
+    head, line = result.to_csv(tmp_path / "load.csv").read_text().splitlines()
+    told = dict(zip(head.split(","), line.split(","), strict=True))
+    assert told["Server Queue"] == told["Server Compute Infer"] == "" and int(told["p99 latency"]) > 0
+    assert "queue" not in result.text()
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 2}, {"request_rate": 100}])
+def test_a_stop_does_not_wait_for_a_server_that_hangs(plain: PlainServer, model: RemoteModel, load: Any) -> None:
+    plain.free.clear()
+    test = model.load_test(**load, wait=False)
+    assert plain.came.acquire(timeout=SOON) and plain.came.acquire(timeout=SOON)
+    test.stop()
+    assert test.wait(SOON).stopped == "stopped"
+    assert test.finished
+
+
+def test_errors_have_the_text_of_the_server(plain: PlainServer, model: RemoteModel) -> None:
+    plain.refuse = True
+    (row,) = model.load_test(concurrency=2, window=0.05, warmup=0).rows
+    assert list(row.errors) == ["not today"]
+    assert row.failed > 0 and row.latency is None
+
+
+def test_a_function_of_inputs_that_raises_ends_the_test_with_its_error(model: RemoteModel) -> None:
+    for load in ({"concurrency": 2}, {"request_rate": 100}):
+        with pytest.raises(ZeroDivisionError):
+            model.load_test(inputs=lambda number: {"X": [[1 / 0]]}, **load)
+
+
+def test_inputs_of_a_function_are_sent_as_they_are(model: RemoteModel) -> None:
+    result = model.load_test(arrivals=[0, 0.01, 0.02], inputs=lambda number: {"X": np.full((1, 2), number, np.float32)})
+    assert result.rows[0].requests == 3 and result.rows[0].errors == {}
