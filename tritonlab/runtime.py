@@ -12,12 +12,10 @@ The way of a request, names = modules:
     Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
       v
     StubExecutor.execute         instances/execution.py             tensors into the instance's region, EXECUTE
-    ============ process border: one control socket, two shared-memory regions, a version byte ============
-    BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
+    ============ process border: one control socket, two shared-memory regions, a version byte =====    BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v
     model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
-    =======================================================================================================
-    StubLink                     ipc/stub_link.py                   read by the waiting caller or the link reader
+    ================================================================================================    StubLink                     ipc/stub_link.py                   read by the waiting caller or the link reader
       v
     build_response               instances/response_factory.py      one, many, final, RESCHEDULE or an error
       v
@@ -53,6 +51,8 @@ from .server.api.failures import KeptFailure
 from .server.api.model import Model
 from .server.api.server import Server
 from .server.options import Options
+from .tuning.settings import Settings
+from .tuning.subject import Subject, what_if
 
 if TYPE_CHECKING:
     from .frontends.endpoints import Endpoints
@@ -158,6 +158,19 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
 Model.viewer = staticmethod(open_view)
 Model.load_tester = staticmethod(load_model)
 KeptFailure.writer = staticmethod(failure_test)
+Model.what_if_maker = staticmethod(what_if)
+
+
+def _tune_written(model: Model, settings: Settings) -> bool:
+    """Loads a model that this notebook has written with other settings; returns False for another model."""
+    workspace = _workspace
+    if workspace is None or model.server is not workspace.server or workspace.report(model.name) is None:
+        return False
+    workspace.tune(model.name, settings)
+    return True
+
+
+Subject.written = staticmethod(_tune_written)
 
 
 def playground(model: Model) -> Playground:

@@ -53,7 +53,7 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     lab.wait_text(view.locator(".tl-detail"), "closed because")
     wait(lab, canvas, "canvas.dataset.selection === '0'")
     canvas.press("ArrowDown")
-    lab.wait_text(view.locator(".tl-detail"), "r0: X [1, 4], waited")
+    lab.wait_text(view.locator(".tl-detail"), ": X [1, 4], waited")  # of two instances either may end first
     canvas.press("ArrowRight")
     canvas.press("ArrowRight")
     canvas.press("ArrowDown")
@@ -62,3 +62,28 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     lab.wait_text(view.locator(".tl-twin"), "longest wait")
     lab.shot(f"timeline_selected_{theme}", view)
     assert "Timeline of embed. " in canvas.get_attribute("aria-label")
+    ghosts_of_sliders(lab, view, canvas, theme)
+
+
+def ghosts_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
+    """What would have happened is drawn as a slider moves, and is what happens once the model is reloaded with it."""
+    view.locator("[data-do=what-if]").click()
+    panel = view.locator(".tl-whatif")
+    wait(lab, canvas, "canvas.dataset.ghostPart === 'all' && canvas.dataset.ghostLanes === '2'")
+    of_these_settings = int(canvas.get_attribute("data-ghosts"))
+    assert panel.locator("[data-do=reload]").is_disabled()
+    delay = panel.locator("[data-field=max_queue_delay_microseconds]")
+    delay.focus()
+    delay.press("End")
+    lab.wait_text(panel, "100 ms")
+    wait(lab, canvas, f"canvas.dataset.ghostPart === 'all' && +canvas.dataset.ghosts < {of_these_settings}")
+    lab.wait_text(panel.locator(".tl-ifs"), "requests/s")
+    delay.press("Home")
+    instances = panel.locator("[data-field=instances]")
+    instances.focus()
+    instances.press("ArrowRight")
+    wait(lab, canvas, "canvas.dataset.ghostPart === 'all' && canvas.dataset.ghostLanes === '3'")
+    lab.shot(f"timeline_ghosts_{theme}", panel)
+    panel.locator("[data-do=reload]").click()
+    lab.wait_text(panel, "Loaded with 3 instances, batches up to 8, delay 0 us")
+    assert panel.locator("[data-do=reload]").is_disabled()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from ..core.model_config import ModelConfig
 from ..profile.model_record import BATCHES, EXTRAS, REQUESTS, ModelRecord
-from ..schedulers.dynamic_batch import BatchConfig
 from ..schedulers.policy_queue import QueuePolicies
-from .replay import Ghosts, Given, Numbers, Pace, ReplayedRequest, replay
+from .replay import NEVER, Ghosts, Given, Numbers, Pace, ReplayedRequest, replay
 from .service_times import ServiceTimes
 from .settings import Settings
 
@@ -77,16 +76,28 @@ class Past:
 
     @cached_property
     def instances(self) -> list[str]:
-        """Returns the names of the instances, in the order in which they were first used."""
+        """Returns the names of the instances, in the order in which they were first used: replays number them so."""
         order = np.argsort(self.executed("start"), kind="stable")
         numbers = self.executed("instance")[order].astype(int).tolist()
-        return [self._words["instance"][number] for number in dict.fromkeys(numbers) if number >= 0]
+        return [self._words["instance"][number] for number in dict.fromkeys(numbers)]
+
+    @property
+    def lanes(self) -> list[int]:
+        """Returns the number of the instance of each execution, in the order of their ends."""
+        names = self._words["instance"]
+        return [self.instances.index(names[number]) for number in self.executed("instance").astype(int).tolist()]
+
+    def numbers_within(self, window: tuple[int, int]) -> Numbers:
+        """Returns what was recorded of the requests that came between two times."""
+        begin, end = np.searchsorted(self.asked("queued"), window)
+        batches = self._batch[begin:end]
+        arrived, ends = self.asked("arrived")[begin:end], self.batches[batches, BATCHES.index("end")]
+        return Numbers.of(ends - arrived, arrived, ends, self.batches[np.unique(batches), BATCHES.index("size")])
 
     @cached_property
     def numbers(self) -> Numbers:
         """Returns what was recorded."""
-        ends = self.batches[self._batch, BATCHES.index("end")]
-        return Numbers.of(ends - self.asked("arrived"), self.asked("arrived"), ends, self.executed("size"))
+        return self.numbers_within((0, NEVER))
 
     @cached_property
     def arrivals(self) -> list[ReplayedRequest]:
@@ -112,7 +123,7 @@ class Past:
 
     def pace(self, config: ModelConfig, times: ServiceTimes | None = None) -> Pace:
         """Returns how long executions take, with what the server itself needed before and between them."""
-        return Pace(times or self.times, *self._overheads(BatchConfig.of(config)))
+        return Pace(times or self.times, *self._overheads(config.max_batch_size))
 
     def replay(
         self,
@@ -132,9 +143,9 @@ class Past:
         rules, policies = settings.batch_config(config), QueuePolicies.of(written)
         return replay(Given(arrivals), rules, policies, settings.instances, self.pace(config), stop)
 
-    def _overheads(self, batching: BatchConfig) -> tuple[int, int]:
+    def _overheads(self, largest: int) -> tuple[int, int]:
         """Measures how long after the decision an execution began, and how long after its end the next decision was, if
-        requests waited: medians, 0 if it cannot be told."""
+        requests waited: medians, 0 if it cannot be told. `largest`: the largest batch size."""
         first_came, last_came = np.full(len(self.batches), np.inf), np.full(len(self.batches), -np.inf)
         np.minimum.at(first_came, self._batch, self.asked("queued"))
         np.maximum.at(last_came, self._batch, self.asked("queued"))
@@ -147,13 +158,15 @@ class Past:
         reasons = np.array([self._words["reason"][number] for number in self.executed("reason").astype(int)])
         at_once = np.isin(reasons, _AT_ONCE)
         leads = (start - last_came)[at_once & (before < last_came)]
-        delayed = (start - first_came - batching.delay)[(reasons == "delay") & (before < first_came)]
-        lead = _median([*leads, *delayed])
-        at_once |= (reasons == "preferred") | (self.executed("size") == batching.max_batch_size)
+        delayed = (start - first_came)[(reasons == "delay") & (before < first_came)]
+        if len(delayed):  # of the delay that held then, which need not be today's
+            leads = np.concatenate([leads, delayed - delayed.min()])
+        lead = _median(leads)
+        at_once |= (reasons == "preferred") | (self.executed("size") == largest)
         return lead, max(_median((start - before)[at_once & (last_came < before)]) - lead, 0)
 
 
-def _median(times: Sequence[float] | Floats) -> int:
+def _median(times: Floats) -> int:
     """Returns the median of times that a server needs for itself; 0 of none."""
     found = [time for time in times if 0 <= time < _LONGEST]
     return int(np.median(found)) if found else 0

@@ -13,6 +13,7 @@ from typing import Any
 from ...core.model_config import from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import is_ensemble
 from ...export.repository import model_files
+from ...tuning.settings import Settings
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -46,7 +47,7 @@ class Draft:
     of it.
 
     `files` are relative to the model directory, `beside` and `given_files` to the version directory of whatever version
-    is loaded next. `given_*` and `options` belong to one load call and are gone with the next source; the rest stays.
+    is loaded next. `given_*`, `options` and `settings` are gone with the next source; the rest stays.
     """
 
     name: str
@@ -58,6 +59,8 @@ class Draft:
     given_config: ConfigText = field(default_factory=ConfigText)
     given_files: Mapping[str, ModelFile] = field(default_factory=dict)
     options: ConfigOptions = field(default_factory=ConfigOptions)
+    #: what was tuned since the text of the config was written, and counts instead of what it says
+    settings: Settings | None = None
 
     @property
     def model_path(self) -> str:
@@ -79,6 +82,8 @@ class Draft:
         config.name = config.name or self.name
         if not config.platform:
             config.backend = config.backend or "python"
+        if self.settings is not None:
+            config = self.settings.written(config)
         return self.config.text if config == self.config.message else print_pbtxt(config)
 
     @property
@@ -121,7 +126,8 @@ class Draft:
             text = Path(source).read_text(encoding="utf-8")
             segments = whole(text, str(Path(source).resolve()), 0)
         file = ModelFile(text.encode(), segments)
-        return replace(self, source=file, given_config=ConfigText(), given_files={}, options=ConfigOptions())
+        fresh = replace(self, source=file, given_config=ConfigText(), given_files={}, options=ConfigOptions())
+        return replace(fresh, settings=None)
 
     def with_version(self, version: int) -> Draft:
         """Returns the draft with its next source in another version directory; what is in the present one
@@ -157,7 +163,7 @@ class Draft:
                 field=f"{self.cell_config.source} and {given.source}",
                 fix=f"keep one of them: %triton config {self.name} --clear takes the first back",
             )
-        return replace(self, given_config=given)
+        return replace(self, given_config=given, settings=None)
 
 
 def model_path(path: str, version: int) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.model_config import ModelConfig
 from ...core.scratch_directory import ScratchDirectory
+from ...tuning.settings import Settings
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import MODEL_FILE, Draft, Files, ModelFile, Source, model_path
@@ -107,6 +108,18 @@ class Workspace:
             finally:
                 self.changed(name)
 
+    def tune(self, name: str, settings: Settings | None) -> Model:
+        """Loads the model with other batching and instances, None those of its config. They count until its source or
+        config is said again; no cell's text changes. Raises what `load` does, and then nothing has changed."""
+        with self._lock:
+            written = self._written(name)
+            former, written.draft = written.draft, replace(written.draft, settings=settings)
+            try:
+                return self.load(name)
+            except BaseException:
+                written.draft = former
+                raise
+
     def stop_loading(self, name: str) -> None:
         """Ends a load that goes on: it raises KeyboardInterrupt in the main thread, as an interrupt of the cell does,
         and ModelLoadError elsewhere. This call does not wait for that.
@@ -143,7 +156,7 @@ class Workspace:
         config = said.message
         with self._lock:
             written = self._written(name)
-            written.draft = replace(written.draft, cell_config=said)
+            written.draft = replace(written.draft, cell_config=said, settings=None)
         return config
 
     # The next four are asked by views while a load holds the lock, and need none: what they read is replaced whole.

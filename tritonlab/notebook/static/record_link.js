@@ -19,7 +19,7 @@ export function recordOf(model, Record = RecordStore) {
 }
 
 /**
- * Feeds the record for as long as a view of it is open. `heard(message)` is called after each message, `say(text)`
+ * Feeds the record for as long as a view of it is open. `heard(message, buffers)` is called after each message, `say(text)`
  * with what has gone wrong, or "". Returns what ends it.
  */
 export function connect(model, heard, say) {
@@ -34,7 +34,7 @@ export function connect(model, heard, say) {
       open(); // one was lost: from where we are
     }
     if (message.kind === "record" && message.done) say("");
-    heard(message);
+    heard(message, buffers);
   };
   model.on("msg:custom", listen);
   link.drawings += 1;

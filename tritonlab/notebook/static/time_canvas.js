@@ -21,7 +21,7 @@ export function renderer(View, Store, Record) {
       return stop;
     }
     const view = new View(model, page, new Store(record));
-    const disconnect = connect(model, (message) => view.heard(message), page.say);
+    const disconnect = connect(model, (message, buffers) => view.heard(message, buffers), page.say);
     return () => {
       view.close();
       disconnect();

@@ -3,10 +3,12 @@
 import { ask } from "./base.js";
 import { duration } from "./record_store.js";
 import { AXIS, LEFT, TimeCanvas, bars, cells, counted, element, renderer } from "./time_canvas.js";
-import { TimelineStore } from "./timeline_store.js";
+import { TimelineStore, byNumbers } from "./timeline_store.js";
+import { WhatIf } from "./what_if.js";
 
 const WAITING = 34; // of a lane: requests that wait
 const BLOCK = 24; // of a lane: executions
+const GHOST = 18; // of a lane while it is asked what would have happened: the executions there would have been
 const GAP = 10;
 const MARKS = 22;
 const MOST_ROWS = 16;
@@ -16,20 +18,40 @@ const MARK_COLOURS = { error: "bad", timeout: "warn", cancelled: "warn", restart
 class Timeline extends TimeCanvas {
   why = "";
 
-  heard(message) {
+  constructor(model, page, store) {
+    super(model, page, store);
+    const window = () => store.window(this.now());
+    if (model.get("state").tunable) this.whatIf = new WhatIf(model, page.root, window, () => this.wake());
+  }
+
+  heard(message, buffers) {
+    if (message.kind === "what if") return this.whatIf?.heard(message, buffers);
     super.heard(message);
     if (message.why === undefined) return;
     this.why = message.why;
     this.tell();
   }
 
+  get ghosts() {
+    return this.whatIf?.open ? this.whatIf.store : null;
+  }
+
   get height() {
-    this.lanes = this.store.lanes();
+    const lanes = this.store.lanes();
+    const more = this.ghosts?.lanes.filter((name) => !lanes.includes(name)) ?? [];
+    this.lanes = [...lanes, ...more.sort(byNumbers)];
     this.marksTop = this.laneTop(Math.max(this.lanes.length, 1));
     return this.marksTop + MARKS;
   }
 
   // -- what a person does
+
+  press(event) {
+    if (!event.target.closest("[data-do=what-if]")) return super.press(event);
+    this.store.pause(this.now()); // it is about what was
+    if (![...this.store.visible(...this.store.window(this.now()))].length) this.store.fit(this.now());
+    this.whatIf.toggle();
+  }
 
   click(event) {
     this.store.select(this.hit(...this.place(event)));
@@ -53,15 +75,20 @@ class Timeline extends TimeCanvas {
 
   // -- places
 
+  get stride() {
+    return WAITING + BLOCK + (this.ghosts ? GHOST + 2 : 0) + GAP;
+  }
+
   laneTop(lane) {
-    return AXIS + lane * (WAITING + BLOCK + GAP);
+    return AXIS + lane * this.stride;
   }
 
   hit(x, y) {
-    const lane = Math.floor((y - AXIS) / (WAITING + BLOCK + GAP));
+    const lane = Math.floor((y - AXIS) / this.stride);
     const name = this.lanes[lane];
     if (name === undefined) return null;
     const within = y - this.laneTop(lane);
+    if (within >= WAITING + BLOCK) return null;
     const { batches, requests } = this.record.tables;
     let best = null;
     for (const row of this.store.visible(...this.view)) {
@@ -92,7 +119,15 @@ class Timeline extends TimeCanvas {
 
   tip(x, y) {
     const mark = this.markAt(x, y);
-    return mark && `${mark.kind}: ${mark.text}`;
+    if (mark) return `${mark.kind}: ${mark.text}`;
+    const lane = Math.floor((y - AXIS) / this.stride);
+    if (!this.ghosts || !this.lanes[lane] || y - this.laneTop(lane) < WAITING + BLOCK) return "";
+    for (const ghost of this.ghosts.visible(...this.view)) {
+      if (this.ghosts.lanes[ghost.lane] !== this.lanes[lane] || this.x(ghost.end) < x || this.x(ghost.start) > x) continue;
+      const took = duration(ghost.end - ghost.start);
+      return `would have been: ${counted(ghost.count, "request")}, size ${ghost.size}, ${took}, closed because: ${ghost.reason}`;
+    }
+    return "";
   }
 
   // -- drawing
@@ -101,6 +136,7 @@ class Timeline extends TimeCanvas {
     const { canvas, store, record } = this;
     for (const [lane, name] of this.lanes.entries()) this.drawLane(lane, name);
     this.drawBlocks(now);
+    this.drawGhosts();
     this.drawMarks();
     if (!this.lanes.length) this.text("No request has been executed yet.", LEFT, AXIS + 30, "dim");
     const chosen = store.selected;
@@ -114,6 +150,44 @@ class Timeline extends TimeCanvas {
     context.fillStyle = this.colours.soft;
     context.fillRect(LEFT, top + WAITING, this.width, BLOCK);
     this.text(name, LEFT + 2, top + 9);
+    if (!this.ghosts) return;
+    context.fillStyle = this.colours.soft;
+    context.fillRect(LEFT, top + WAITING + BLOCK + 2, this.width, GHOST);
+  }
+
+  /** What would have happened, below what did. */
+  drawGhosts() {
+    const { context, colours, canvas, ghosts } = this;
+    canvas.dataset.ghosts = ghosts?.length ?? 0;
+    canvas.dataset.ghostPart = ghosts?.part ?? "";
+    canvas.dataset.ghostLanes = ghosts?.lanes.length ?? 0;
+    if (!ghosts) return;
+    const places = ghosts.lanes.map((name) => this.lanes.indexOf(name));
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, 0, this.width, this.marksTop);
+    context.clip();
+    context.font = `11px ${getComputedStyle(this.page.root).fontFamily}`;
+    context.textAlign = "left";
+    for (const ghost of ghosts.visible(...this.view)) {
+      const top = this.laneTop(places[ghost.lane]) + WAITING + BLOCK + 2;
+      const [left, right] = [this.x(ghost.start), this.x(ghost.end)];
+      const width = Math.max(right - left - (right - left > 3 ? 1 : 0), 1);
+      context.globalAlpha = 0.3;
+      context.fillStyle = colours.warn;
+      context.fillRect(left, top, width, GHOST);
+      context.globalAlpha = 1;
+      if (width > 4) {
+        context.strokeStyle = colours.warn;
+        context.lineWidth = 1;
+        context.strokeRect(left + 0.5, top + 0.5, width - 1, GHOST - 1);
+      }
+      if (width <= 14) continue;
+      const whole = `${ghost.size} · ${ghost.reason}`;
+      context.fillStyle = colours.text;
+      context.fillText(context.measureText(whole).width < width - 8 ? whole : String(ghost.size), Math.max(left, LEFT) + 4, top + 13);
+    }
+    context.restore();
   }
 
   /** Executions that are narrower than a pixel are drawn as how busy each pixel was. */

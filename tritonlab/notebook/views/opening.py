@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from ...core.ensemble_graph import EnsembleGraph
-from ...core.status import InvalidArgumentError
+from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...profile.live_state import live_state, occupancies, open_requests
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
@@ -16,6 +16,8 @@ from ...schedulers.dynamic_batch import BatchConfig
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...server.api.model import Model
 from ...server.models.model_lifecycle import ModelVersion
+from ...tuning.settings import Settings
+from ...tuning.subject import Subject
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
@@ -78,7 +80,23 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
         return Memory(recording, name, versions)
     if kind == "metrics":
         return Metrics(recording, name, core.facts.metrics_text)
-    return Timeline(recording, name, lambda: live_state(versions()), lambda: BatchConfig.of(core.find(name).config))
+
+    def rules() -> BatchConfig:
+        return BatchConfig.of(core.find(name).config)
+
+    return Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model))
+
+
+def _subject(model: Model) -> Subject | None:
+    """Returns the model for what-if questions; None for one of a kind that cannot be replayed."""
+    subject = Subject(model)
+    try:
+        Settings.of(subject.config)
+    except UnsupportedError:
+        return None
+    except TritonError:  # it is not loaded now; if it is asked a question before it is, the answer says so
+        pass
+    return subject
 
 
 def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:

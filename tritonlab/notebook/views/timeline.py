@@ -13,6 +13,8 @@ from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.recording import Recording
 from ...schedulers.dynamic_batch import BatchConfig
+from ...tuning.subject import Subject
+from .ghost_lanes import GhostLanes
 from .model_facts import duration_text
 from .record_view import Live, RecordView
 from .timeline_figure import timeline_figure
@@ -24,7 +26,7 @@ _TOLD = 20
 
 class Timeline(RecordView):
     """Shows executions. `config` tells the batching rules of a model as it is now; without it fewer reasons can be
-    told.
+    told. `subject`: the model that runs; without it nobody can ask what other settings would have done.
     """
 
     MODULE = "timeline.js"
@@ -37,9 +39,12 @@ class Timeline(RecordView):
         name: str,
         live: Live | None = None,
         config: Callable[[], BatchConfig] | None = None,
+        subject: Subject | None = None,
     ) -> None:
         super().__init__(recording, name, live)
         self._config = config
+        self._ghosts = GhostLanes(subject, self.send) if subject is not None else None
+        self.update(tunable=subject is not None)
 
     def why_apart(self, one: int, other: int) -> str:
         """Returns one sentence on why the requests of two rows of the record were not executed together."""
@@ -50,6 +55,8 @@ class Timeline(RecordView):
         if content.get("do") == "why":
             one, other = content["rows"]
             self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
+        elif self._ghosts is not None:
+            self._ghosts.answer(content)
 
     def table(self, rows: int = 200) -> list[dict[str, Any]]:
         """Returns the last executions as dicts: times in seconds, `start` since the first that is kept."""

@@ -18,11 +18,12 @@ from .request_check import check_said
 from .request_maker import RequestFields, make_request, make_tensors
 from .response_iterator import AsyncResponseIterator, ResponseIterator
 from .served_model import ServedModel
+from .tunable import Tunable
 
 _Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
-class Model(ServedModel, LoadTested):
+class Model(ServedModel, LoadTested, Tunable):
     """A handle on a model of a server is cheap: it looks the model up at each use, so it follows reloads."""
 
     __signature__ = SignatureOfModel()

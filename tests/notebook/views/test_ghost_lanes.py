@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import queue
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tuning.scheduler_bench import Bench, Sent, config_of
+from tritonlab.notebook.views.ghost_lanes import GhostLanes
+from tritonlab.profile.model_record import ModelRecord
+from tritonlab.tuning.settings import Settings
+
+CONFIG = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 }")
+MS = 1_000_000
+
+
+class FakeSubject:
+    """A model whose record came from the scheduler with fake instances."""
+
+    name = "m"
+
+    def __init__(self, requests: int = 40) -> None:
+        self.bench = Bench(CONFIG, 1, lambda size: 4 * MS)
+        self.bench.run([Sent(MS) for _ in range(requests)])
+        self.config = CONFIG
+        self.record: ModelRecord = self.bench.record
+        self.loaded: list[Settings] = []
+
+    def reload(self, settings: Settings) -> None:
+        self.loaded.append(settings)
+
+
+class Page:
+    """What the browser has got."""
+
+    def __init__(self, subject: Any) -> None:
+        self.got: queue.SimpleQueue[tuple[Mapping[str, Any], Sequence[bytes]]] = queue.SimpleQueue()
+        self.lanes = GhostLanes(subject, lambda content, buffers: self.got.put((content, buffers)))
+
+    def ask(self, **content: Any) -> Mapping[str, Any]:
+        self.lanes.answer(content)
+        return self.next()[0]
+
+    def next(self) -> tuple[Mapping[str, Any], Any]:
+        content, buffers = self.got.get(timeout=30)
+        return content, [np.frombuffer(one, np.float64).reshape(-1, 6) for one in buffers]
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page(FakeSubject())
+
+
+def test_the_sliders_offer_what_there_is_and_more(page: Page) -> None:
+    told = page.ask(do="choices")
+    assert told["what"] == "choices"
+    assert told["now"] == Settings.of(CONFIG).to_dict()
+    assert told["instances"] == list(range(1, 9))
+    assert told["max_batch_size"] == [1, 2, 4, 8, 16, 32, 64]
+    assert told["preferred_batch_size"][:3] == [[], [2], [4]]
+
+
+def test_first_comes_what_is_in_view_then_all(page: Page) -> None:
+    settings = {**Settings.of(CONFIG).to_dict(), "instances": 2}
+    page.lanes.answer({"do": "replay", "settings": settings, "window": [20 * MS, 30 * MS]})
+    (view, (some,)), (whole, (every,)) = page.next(), page.next()
+    assert (view["part"], whole["part"]) == ("view", "all")
+    assert 0 < len(some) < len(every)
+    assert every[:, 4].sum() == 40 and set(every[:, 2]) == {0, 1}
+    assert some[:, 0].min() >= 10 * MS and some[:, 0].max() < 36 * MS
+    assert whole["changed"] and whole["lanes"] == ["m_0_0"]
+    assert "requests/s" in whole["text"] and "count: 2" in whole["config"]
+    assert "Execution times fitted to" in whole["notes"][-1]
+
+
+def test_an_empty_record_says_what_to_do() -> None:
+    told = Page(FakeSubject(0)).ask(do="replay", settings=Settings.of(CONFIG).to_dict(), window=[0, 1])
+    assert (told["what"], "send it requests first" in told["text"]) == ("problem", True)
+
+
+def test_the_button_loads_the_model_with_the_settings() -> None:
+    subject = FakeSubject()
+    page = Page(subject)
+    assert page.ask(do="reload", settings={**Settings.of(CONFIG).to_dict(), "instances": 3})["what"] == "reloading"
+    assert page.next()[0]["text"].startswith("Loaded with 3 instances")
+    assert [settings.instances for settings in subject.loaded] == [3]
+
+
+def test_what_no_replay_can_tell_is_a_sentence(page: Page) -> None:
+    groups = config_of("max_batch_size: 4 instance_group { count: 1 } instance_group { count: 1 }")
+    subject = FakeSubject()
+    subject.config = groups
+    told = Page(subject).ask(do="replay", settings={**Settings.of(groups).to_dict(), "instances": 5}, window=[0, 1])
+    assert (told["what"], "several instance groups" in told["text"]) == ("problem", True)
+    page.lanes.answer({"do": "nothing we know"})
+    assert page.got.empty()

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import tritonlab
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
+from tests.tuning.scheduler_bench import Bench, Sent, config_of
+from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.status import InvalidArgumentError
+from tritonlab.tuning.past import Past
+from tritonlab.tuning.settings import Settings
+from tritonlab.tuning.what_if import WhatIf
+
+__all__ = ["lab"]
+
+
+@pytest.fixture
+def served() -> tuple[ModelConfig, Past]:
+    """A request each millisecond, of which each batch takes 4 ms."""
+    config = config_of("max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }")
+    bench = Bench(config, 1, lambda size: 4_000_000)
+    bench.run([Sent(1_000_000) for _ in range(40)])
+    return config, Past(bench.record)
+
+
+def asked(served: tuple[ModelConfig, Past], applied: list[Settings], **differing: int) -> WhatIf:
+    config, past = served
+    return WhatIf("m", past, config, Settings.of(config).changed(**differing), applied.append)
+
+
+def test_it_states_the_facts(served: tuple[ModelConfig, Past]) -> None:
+    assert repr(asked(served, [], max_batch_size=2)).splitlines() == [
+        "What if m had 1 instance, batches up to 2, delay 0 us (now 1 instance, batches up to 4, delay 0 us)?",
+        "  p50 6 → 24.5 ms · p99 8 → 44.2 ms · 909 → 476 requests/s · batches of 3.64 → 1.9",
+        "  40 recorded requests replayed; execution times fitted to 11 executions of sizes 1, 3, 4; off by 0.0% on average",
+    ]
+
+
+def test_the_same_is_json_a_picture_and_a_page(served: tuple[ModelConfig, Past]) -> None:
+    found = asked(served, [], instances=2)
+    told = json.loads(json.dumps(found.to_dict()))
+    assert told["settings"]["instances"] == 2 and told["now"]["instances"] == 1
+    assert told["after"]["p99_ms"] < told["before"]["p99_ms"]
+    assert told["notes"] == ["More instances than were recorded are taken not to slow one another down."]
+    svg = ElementTree.fromstring(found.figure())
+    lanes = [text.text for text in svg.iter("text") if text.get("x") == "0"]
+    assert lanes == ["m_0_0", "what if", "instance 2", "what if"]
+    blocks = [rect.get("fill") for rect in svg.iter("rect")]
+    assert blocks.count("#1976d2") == len(found.past.executed("size"))
+    assert blocks.count("#8e5bd0") == len(found.ghosts.start)
+    assert "count: 2" in found.html() and "p99 8 → " in found.html()
+
+
+def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Past]) -> None:
+    applied: list[Settings] = []
+    found = asked(served, applied, max_queue_delay_microseconds=700)
+    assert applied == []
+    found.apply()
+    assert [settings.delay_us for settings in applied] == [700]
+
+
+def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
+    model = lab.load("summed", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 4")
+    with pytest.raises(InvalidArgumentError, match="nothing of 'summed' was recorded"):
+        model.what_if(instances=2)
+    for _ in range(3):
+        model(INPUT0=np.zeros((1, 4), np.float32), INPUT1=np.zeros((1, 4), np.float32))
+    found = model.what_if(max_queue_delay_microseconds=100, instances=2)
+    assert found.before.requests == found.after.requests == 3
+    found.apply()
+    assert len(model.instances()) == 2
+    assert model.config()["dynamic_batching"]["max_queue_delay_microseconds"] == 100
+
+
+def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
+    source = "class TritonPythonModel:\n    def execute(self, requests):\n        return [None] * len(requests)\n"
+    workspace = tritonlab.default_workspace()
+    try:
+        model = tritonlab.load("tuned", source, config="max_batch_size: 4", inputs=["X:FP32[1]"], outputs=["Y:FP32[1]"])
+        wanted = Settings(4, True, (), 300, 2)
+        workspace.tune("tuned", wanted)
+        assert (len(model.instances()), model.config()["dynamic_batching"]["max_queue_delay_microseconds"]) == (2, 300)
+        assert workspace.draft("tuned").config.text == "max_batch_size: 4"
+        with pytest.raises(tritonlab.TritonError):
+            workspace.tune("tuned", Settings(4, True, (9,), 300, 3))  # which no config may say
+        assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
+        workspace.tune("tuned", None)
+        assert len(model.instances()) == 1
+        workspace.tune("tuned", wanted)
+        tritonlab.load("tuned", source + "\n", config="max_batch_size: 4", inputs=["X:FP32[1]"], outputs=["Y:FP32[1]"])
+        assert workspace.draft("tuned").settings is None
+    finally:
+        tritonlab.reset()

@@ -1,0 +1,150 @@
+"""`GhostLanes` answer the timeline's sliders: what would have happened with other settings (`static/what_if.js`)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.status import TritonError
+from ...profile.model_record import ModelRecord
+from ...tuning.past import Past
+from ...tuning.replay import Ghosts
+from ...tuning.settings import Settings
+from ...tuning.subject import Subject
+from ...tuning.what_if import notes, told
+
+#: Microseconds of the delay's slider.
+_DELAYS: tuple[int, ...] = (0, 50, 100, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 7_000)
+_DELAYS += (10_000, 15_000, 20_000, 30_000, 50_000, 100_000)
+_INSTANCES = 8
+#: The most arrivals that are replayed before the first answer: some 50 ms.
+_AT_ONCE = 10_000
+#: Seconds for which what was read of the record is used, while requests come.
+_FRESH = 2.0
+
+Send = Callable[[Mapping[str, Any], Sequence[bytes]], None]
+
+
+class GhostLanes:
+    """Replays a model's record, first what is in view, then all of it on a thread of its own. An older question is
+    given up when another one comes."""
+
+    def __init__(self, subject: Subject, send: Send) -> None:
+        self._subject = subject
+        self._send = send
+        self._lock = threading.Lock()  # guards everything below
+        self._past: Past | None = None
+        self._read: tuple[int, int, float] = 0, 0, 0.0
+        self._asked = 0
+
+    def answer(self, content: Mapping[str, Any]) -> None:
+        """Answers a message of the module: `choices`, `replay` or `reload`."""
+        try:
+            if content.get("do") == "choices":
+                self._tell("choices", **self._choices())
+            elif content.get("do") == "reload":
+                self._reload(_settings(content))
+            elif content.get("do") == "replay":
+                self._replay(content)
+        except (TritonError, ValueError) as error:
+            self._tell("problem", text=str(error))
+
+    def _tell(self, what: str, buffers: Sequence[bytes] = (), **facts: Any) -> None:
+        self._send({"kind": "what if", "what": what, **facts}, buffers)
+
+    def _choices(self) -> dict[str, Any]:
+        """Returns the present settings, and what each slider offers."""
+        config = self._subject.config
+        now = Settings.of(config)
+        largest = max(now.max_batch_size * 4, 64)
+        powers = [1 << n for n in range(largest.bit_length()) if 1 << n <= largest]
+        sizes = sorted({*powers, now.max_batch_size}) if now.max_batch_size else [0]
+        single = sorted({(size,) for size in powers[1:]} | ({now.preferred} if now.preferred else set()))
+        return {
+            "now": now.to_dict(),
+            "max_queue_delay_microseconds": sorted({*_DELAYS, now.delay_us}) if now.max_batch_size else [0],
+            "preferred_batch_size": [[], *map(list, single)] if now.max_batch_size else [[]],
+            "max_batch_size": sizes,
+            "instances": sorted({*range(1, _INSTANCES + 1), now.instances}),
+        }
+
+    def _replay(self, content: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._asked += 1
+            asked = self._asked
+        config = self._subject.config
+        now, wanted = Settings.of(config), _settings(content)
+        past = self._fresh_past(self._subject.record)
+
+        def stop() -> bool:
+            return self._asked != asked
+
+        def tell(part: str, ghosts: Ghosts, window: tuple[int, int]) -> None:
+            line = told(past.numbers_within(window), ghosts.numbers())
+            facts = {
+                "text": line,
+                "notes": [*notes(past, now, wanted, ghosts), f"Execution times {past.times}."],
+                "config": wanted.pbtxt(config),
+                "changed": wanted != now,
+                "lanes": past.instances,
+                "first": past.asked("queued")[0],
+            }
+            reasons = list(dict.fromkeys(ghosts.reason))
+            self._tell("ghosts", [_rows(ghosts, reasons)], part=part, reasons=reasons, **facts)
+
+        window = _window(content, past)
+        tell("view", past.replay(config, wanted, window, stop), window)
+
+        def all_of_it() -> None:
+            ghosts = past.replay(config, wanted, stop=stop)
+            if not stop():
+                tell("all", ghosts, (0, 1 << 62))
+
+        threading.Thread(target=all_of_it, name="what if", daemon=True).start()
+
+    def _reload(self, settings: Settings) -> None:
+        self._tell("reloading")
+        self._subject.reload(settings)
+        self._tell("reloaded", text=f"Loaded with {settings}. The cell's text says what it said.")
+
+    def _fresh_past(self, record: ModelRecord) -> Past:
+        with self._lock:
+            epoch, total, read_at = self._read
+            changed = (epoch, total) != (record.epoch, record.batches.total)
+            if self._past is None or record.epoch != epoch or (changed and time.monotonic() - read_at > _FRESH):
+                self._read = record.epoch, record.batches.total, time.monotonic()
+                self._past = Past(record)
+            return self._past
+
+
+def _settings(content: Mapping[str, Any]) -> Settings:
+    said = content["settings"]
+    return Settings(
+        said["max_batch_size"],
+        said["dynamic_batching"],
+        tuple(said["preferred_batch_size"]),
+        said["max_queue_delay_microseconds"],
+        said["instances"],
+    )
+
+
+def _window(content: Mapping[str, Any], past: Past) -> tuple[int, int]:
+    """Returns the time in view, with as much before it, because a queue has a history; a part of it where there is too
+    much in it."""
+    begin, end = content["window"]
+    queued = past.asked("queued")
+    first, last = np.searchsorted(queued, (begin - (end - begin), end))
+    first = max(int(first), int(last) - _AT_ONCE)
+    return (int(queued[first]) if first < len(queued) else int(end)), int(end)
+
+
+def _rows(ghosts: Ghosts, reasons: list[str]) -> bytes:
+    """Returns start, end, lane, size, count and the reason's number of each batch as doubles."""
+    numbers = {reason: number for number, reason in enumerate(reasons)}
+    counts = [len(batch) for batch in ghosts.requests]
+    why = [numbers[reason] for reason in ghosts.reason]
+    return np.array([ghosts.start, ghosts.end, ghosts.lane, ghosts.size, counts, why], np.float64).T.tobytes()

@@ -1,0 +1,60 @@
+"""A `Subject` is a model that runs, as far as tuning looks at it: its configuration, its record, and how it is loaded
+with other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ..core.model_config import ModelConfig, to_dict
+from ..core.status import InvalidArgumentError
+from ..profile.model_record import ModelRecord
+from ..profile.recorder import Recorder
+from ..server.api.model import Model
+from .past import Past
+from .settings import Settings
+from .what_if import WhatIf
+
+
+class Subject:
+    """Wraps a model of a server in this process."""
+
+    #: loads models that a notebook has written; handed in by `runtime`. Returns False for any other model.
+    written: ClassVar[Callable[[Model, Settings], bool]] = staticmethod(lambda model, settings: False)
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def config(self) -> ModelConfig:
+        """Returns the normalised configuration of the version that serves."""
+        return self.model.server.core.find(self.model.name, self.model.version).config
+
+    @property
+    def record(self) -> ModelRecord:
+        return Recorder.of(self.model.server.instruments).recording.model(self.model.name)
+
+    def past(self) -> Past:
+        """Returns what was recorded since the last load. Raises InvalidArgumentError if there is nothing."""
+        try:
+            return Past(self.record)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from None
+
+    def reload(self, settings: Settings) -> None:
+        """Loads the model with settings. Raises what a load does; the version that serves goes on then."""
+        if not Subject.written(self.model, settings):
+            server = self.model.server.core
+            server.load(self.model.name, to_dict(settings.written(self.config)), None)
+
+
+def what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
+    """Answers `Model.what_if`."""
+    subject = Subject(model)
+    config = subject.config
+    settings = Settings.of(config).changed(**differing)
+    return WhatIf(subject.name, subject.past(), config, settings, subject.reload)

@@ -1,0 +1,115 @@
+"""`WhatIf` tells what other settings would have made of the requests that a model has had."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from ..core.model_config import ModelConfig
+from .past import Past
+from .replay import Ghosts, Numbers
+from .settings import Settings
+from .what_if_figure import what_if_figure
+
+
+class WhatIf:
+    """Holds what was recorded, and the replay of it with `settings`. `before` and `after` are their numbers.
+
+    `config`: that of the model, normalised. `reload`: loads the model with settings.
+    """
+
+    def __init__(
+        self, name: str, past: Past, config: ModelConfig, settings: Settings, reload: Callable[[Settings], None]
+    ) -> None:
+        self.name = name
+        self.past = past
+        self.settings = settings
+        self.present = Settings.of(config)
+        self._config = config
+        self._reload = reload
+        self.ghosts: Ghosts = past.replay(config, settings)
+        self.before, self.after = past.numbers, self.ghosts.numbers()
+
+    @property
+    def config(self) -> str:
+        """Returns the lines of config.pbtxt that say these settings."""
+        return self.settings.pbtxt(self._config)
+
+    def apply(self) -> None:
+        """Loads the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
+        a load does; the version that serves goes on then."""
+        self._reload(self.settings)
+
+    def text(self) -> str:
+        """Returns the facts in words."""
+        lines = [f"What if {self.name} had {self.settings} (now {self.present})?", f"  {told(self.before, self.after)}"]
+        lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self.past.times}")
+        lines += [f"  {note}" for note in notes(self.past, self.present, self.settings, self.ghosts)]
+        return "\n".join(lines)
+
+    def figure(self) -> str:
+        """Returns the last recorded batches, and below each instance's those of the replay, as SVG text."""
+        return what_if_figure(self.name, self.past, self.ghosts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the facts as JSON values; `execution_error_percent` is None where there were too few executions."""
+        error = self.past.times.error
+        return {
+            "model": self.name,
+            "now": self.present.to_dict(),
+            "settings": self.settings.to_dict(),
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "refused": self.ghosts.refused,
+            "execution_error_percent": error if math.isfinite(error) else None,
+            "notes": notes(self.past, self.present, self.settings, self.ghosts),
+            "config": self.config,
+        }
+
+    def html(self) -> str:
+        first, *others = (escape(line.strip()) for line in self.text().splitlines())
+        said = "".join(f"<div>{line}</div>" for line in others)
+        lines = f"<pre class='tl-lines'>{escape(self.config)}</pre>"
+        return f"<div class='tl-panel'><b>{first}</b>{said}{self.figure()}{lines}</div>"
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def told(before: Numbers, after: Numbers) -> str:
+    """Returns the numbers of two runs in one line, from the first to the second."""
+    if not after.requests:
+        return "nothing would have been executed"
+    return (
+        f"p50 {_ms(before.p50)} → {_ms(after.p50)} ms · p99 {_ms(before.p99)} → {_ms(after.p99)} ms · "
+        f"{_count(before.rate)} → {_count(after.rate)} requests/s · "
+        f"batches of {before.mean_size:.3g} → {after.mean_size:.3g}"
+    )
+
+
+def notes(past: Past, present: Settings, settings: Settings, ghosts: Ghosts) -> list[str]:
+    """Returns what one has to know to believe the replay, in sentences."""
+    found = []
+    if settings.instances > max(present.instances, len(past.instances)):
+        found.append("More instances than were recorded are taken not to slow one another down.")
+    known = list(past.times.medians)
+    beyond = [size for size in set(ghosts.size) if size > 1.5 * known[-1] or size < known[0] / 1.5]
+    if beyond:
+        seen = f"{known[0]} to {known[-1]}" if len(known) > 1 else f"{known[0]} alone"
+        found.append(f"Batches of up to {max(beyond)} are guessed: sizes {seen} were recorded often enough.")
+    if ghosts.refused:
+        found.append(f"{ghosts.refused:,} requests would have been refused, or their time would have been up.")
+    return found
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:.3g}" if ns < 999.5e6 else f"{ns / 1e6:,.0f}"
+
+
+def _count(number: float) -> str:
+    return f"{number:.3g}" if number < 999.5 else f"{number:,.0f}"

@@ -1,0 +1,55 @@
+"""This module draws recorded batches and those of a replay below one another, as SVG text."""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from .past import Past
+from .replay import Ghosts
+
+_WIDTH, _LEFT, _LANE, _BLOCK, _AXIS = 860, 110, 46, 18, 18
+#: How many of the last executions are shown.
+_BATCHES = 60
+_REAL, _GHOST = "#1976d2", "#8e5bd0"
+
+
+def what_if_figure(name: str, past: Past, ghosts: Ghosts) -> str:
+    """Draws the time of the last recorded executions, for each instance the recorded ones above the replay's."""
+    start, end = past.executed("start")[-_BATCHES:], past.executed("end")[-_BATCHES:]
+    begin, stop = float(start.min()), float(end.max())
+    begin -= (stop - begin) * 0.02
+    scale = (_WIDTH - _LEFT - 4) / max(stop - begin, 1)
+    names = past.instances + [f"instance {n + 1}" for n in range(len(past.instances), max(ghosts.lane, default=-1) + 1)]
+    parts = []
+    for number, instance in enumerate(names):
+        top = _AXIS + number * _LANE
+        parts.append(f"<text x='0' y='{top + 13}'>{escape(instance)}</text>")
+        parts.append(f"<text x='0' y='{top + _BLOCK + 15}' opacity='.7'>what if</text>")
+    lanes, sizes = past.lanes[-_BATCHES:], past.executed("size")[-_BATCHES:]
+    for lane, left, right, size in zip(lanes, start, end, sizes, strict=True):
+        top = _AXIS + lane * _LANE
+        parts.append(_block((left - begin) * scale, (right - left) * scale, top, int(size), _REAL))
+    first = int(np.searchsorted(ghosts.start, begin))
+    for n in range(first, len(ghosts.start)):
+        if ghosts.start[n] > stop:
+            break
+        top = _AXIS + ghosts.lane[n] * _LANE + _BLOCK + 2
+        wide = min(ghosts.end[n], stop) - ghosts.start[n]
+        parts.append(_block((ghosts.start[n] - begin) * scale, wide * scale, top, ghosts.size[n], _GHOST))
+    height = _AXIS + _LANE * len(names)
+    title = f"batches of {escape(name)}: recorded, and below what would have been"
+    style = "font:11px sans-serif;fill:currentColor;max-width:100%"
+    return (
+        f"<svg role='img' aria-label='{title}' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' style='{style}'>"
+        f"<title>{title}</title>{''.join(parts)}</svg>"
+    )
+
+
+def _block(left: float, width: float, top: int, size: int, fill: str) -> str:
+    label = ""
+    if width > 14:
+        label = f"<text x='{_LEFT + left + 3:.1f}' y='{top + 13}' fill='#fff'>{size}</text>"
+    place = f"x='{_LEFT + left:.1f}' y='{top}' width='{max(width - 0.5, 0.7):.1f}' height='{_BLOCK}'"
+    return f"<g><title>size {size}</title><rect {place} fill='{fill}'/>{label}</g>"
