@@ -12,10 +12,12 @@ The way of a request, names = modules:
     Scheduler.enqueue            schedulers/                        the pure take_batch decides under one lock
       v
     StubExecutor.execute         instances/execution.py             tensors into the instance's region, EXECUTE
-    ============ process border: one control socket, two shared-memory regions, a version byte =====    BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
+    ============ process border: one control socket, two shared-memory regions, a version byte ============
+    BatchExecutor, ModelContext  stub/_pb_stub/process/             headers into requests with numpy views
       v
     model.execute(requests)      the author's code                  may call back: log, metric, BLS, response
-    ================================================================================================    StubLink                     ipc/stub_link.py                   read by the waiting caller or the link reader
+    =======================================================================================================
+    StubLink                     ipc/stub_link.py                   read by the waiting caller or the link reader
       v
     build_response               instances/response_factory.py      one, many, final, RESCHEDULE or an error
       v
