@@ -11,6 +11,7 @@ import { mentionsTriton, modelOf } from "./cells.js";
 import { Done, exportDialog } from "./exportDialog.js";
 import { KernelError, KernelLink } from "./link.js";
 import { cellTexts, KernelLinks } from "./links.js";
+import { PANEL } from "./panel.js";
 import { Calls } from "./protocol.js";
 import { Settings } from "./settings.js";
 
@@ -18,6 +19,7 @@ export const CATEGORY = "Triton";
 export const Commands = {
   exportNotebook: "tritonlab:export",
   exportCell: "tritonlab:export-cell",
+  panel: "tritonlab:panel",
   models: "tritonlab:models",
   overview: "tritonlab:overview",
   logs: "tritonlab:logs",
@@ -57,6 +59,17 @@ export function addCommands(
     palette?.addItem({ command: id, category: CATEGORY });
   };
   addExports(app, links, settings, add);
+  add(Commands.panel, {
+    label: "Show Triton Panel",
+    caption: "What the current notebook's server does: models, requests, log",
+    describedBy: takes({}),
+    execute: async () => {
+      // the palette, when it closes, gives the focus back to the notebook
+      await new Promise((resolve) => setTimeout(resolve));
+      app.shell.activateById(PANEL);
+      return { shown: PANEL };
+    },
+  });
   add(Commands.models, {
     label: "Models of This Notebook",
     caption: "The Triton models of the current notebook's kernel and their states",

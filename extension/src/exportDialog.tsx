@@ -100,6 +100,7 @@ class ExportDialog extends Dialog<void> {
     super({
       title: _state.task.models.length === 1 ? `Export ${_state.task.models[0]}` : "Export to repository",
       body: ReactWidget.create(<UseSignal signal={_state.changed}>{() => <Body state={_state} />}</UseSignal>),
+      focusNodeSelector: "input",
       buttons: [Dialog.cancelButton({ label: "Cancel" }), Dialog.okButton({ label: "Export" })],
     });
     this.addClass("tritonlab-export");

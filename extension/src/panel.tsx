@@ -1,11 +1,13 @@
 // The panel: all that happens in the current notebook's server, and the buttons to change it.
 import { downloadIcon, LabIcon, ReactWidget, refreshIcon, stopIcon, UseSignal } from "@jupyterlab/ui-components";
-import { Signal } from "@lumino/signaling";
+import { ISignal, Signal } from "@lumino/signaling";
 
 import { KernelError, KernelLink } from "./link.js";
 import { KernelLinks } from "./links.js";
 import { Calls, Log, ModelNow, Overview, RequestNow } from "./protocol.js";
 
+/** The id of the panel. */
+export const PANEL = "tritonlab-panel";
 const PACE_MS = 1000;
 const LEVELS = { VERBOSE: "all", INFO: "info", WARNING: "warnings", ERROR: "errors" };
 
@@ -101,12 +103,18 @@ export class TritonPanel extends ReactWidget {
   ) {
     super();
     this._model = new PanelModel(links);
-    this.id = "tritonlab-panel";
+    this.id = PANEL;
     this.title.icon = icon;
     this.title.caption = "Triton models";
     this.addClass("tritonlab-panel");
     this.node.setAttribute("role", "region");
     this.node.setAttribute("aria-label", "Triton models");
+    this.node.tabIndex = -1;
+    keepFocus(this.node, this._model.changed);
+  }
+
+  protected override onActivateRequest(): void {
+    this.node.focus();
   }
 
   protected override onAfterShow(): void {
@@ -120,6 +128,26 @@ export class TritonPanel extends ReactWidget {
   render(): JSX.Element {
     return <UseSignal signal={this._model.changed}>{() => <Content model={this._model} around={this._around} />}</UseSignal>;
   }
+}
+
+/** Keeps the focus in the panel when the button that had it goes, such as Unload once the model is unloaded: it goes to
+ * the first one of the same model. */
+function keepFocus(panel: HTMLElement, changed: ISignal<unknown, void>): void {
+  let within: string | null = null;
+  panel.addEventListener("focusin", (event) => {
+    within = (event.target as HTMLElement).closest<HTMLElement>("[data-model]")?.dataset.model ?? "";
+  });
+  panel.addEventListener("focusout", (event) => {
+    const left = event.target as HTMLElement;
+    window.setTimeout(() => left.isConnected && !panel.contains(document.activeElement) && (within = null));
+  });
+  changed.connect(() =>
+    window.requestAnimationFrame(() => {
+      if (within === null || document.activeElement !== document.body) return;
+      const model = [...panel.querySelectorAll<HTMLElement>("[data-model]")].find((one) => one.dataset.model === within);
+      ((model ?? panel).querySelector<HTMLElement>("button, summary") ?? panel).focus();
+    }),
+  );
 }
 
 function Content({ model, around }: { model: PanelModel; around: Around }): JSX.Element {

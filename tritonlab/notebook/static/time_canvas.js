@@ -80,7 +80,7 @@ export class TimeCanvas {
     on(page.twin, "toggle", () => this.wake());
     this.resized = new ResizeObserver(() => this.wake());
     this.resized.observe(this.canvas);
-    this.themed = new MutationObserver(() => ((this.colours = null), this.wake()));
+    this.themed = new MutationObserver(() => this.recolour());
     this.themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "class"] });
     this.wake();
   }
@@ -91,6 +91,15 @@ export class TimeCanvas {
     this.themed.disconnect();
     cancelAnimationFrame(this.frame);
     this.closed = true;
+  }
+
+  /** Draws with the colours of another theme, once JupyterLab shows its page again: it hides it for a frame, and one that
+   * was due before would find no room. */
+  recolour() {
+    this.colours = null;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+    this.wake();
   }
 
   heard(message) {
