@@ -21,6 +21,8 @@ export class WhatIf {
     root.querySelector(".tl-bar2 .tl-grow").after(this.button);
     this.box = element("div", "", "tl-whatif");
     this.box.hidden = true;
+    this.state = element("div"); // of the load, or what went wrong; not redrawn with the sliders
+    this.state.setAttribute("role", "status");
     root.querySelector(".tl-facts").before(this.box);
     this.box.addEventListener("input", (event) => this.moved(event.target));
     this.box.addEventListener("keydown", (event) => event.stopPropagation()); // an arrow would move to another cell
@@ -34,6 +36,7 @@ export class WhatIf {
     this.open = !this.open;
     this.button.setAttribute("aria-expanded", String(this.open));
     this.box.hidden = !this.open;
+    this.box.replaceChildren(this.state);
     if (this.open) ask(this.model, { do: "choices" });
     else this.store.clear();
     this.changed();
@@ -46,6 +49,7 @@ export class WhatIf {
   }
 
   moved(slider) {
+    this.state.textContent = "";
     this.store.set(slider.dataset.field, Number(slider.value));
     this.show();
     this.replay();
@@ -71,11 +75,11 @@ export class WhatIf {
       this.say(message);
       if (message.part === "view") this.answered();
     } else if (message.what === "problem") {
-      this.note.textContent = message.text;
+      this.state.textContent = message.text;
       this.answered();
-    } else if (message.what === "reloading") this.note.textContent = "Loading…";
+    } else if (message.what === "reloading") this.state.textContent = "Loading…";
     else if (message.what === "reloaded") {
-      this.loaded = message.text;
+      this.state.textContent = message.text;
       ask(this.model, { do: "choices" });
     }
     this.changed();
@@ -102,8 +106,7 @@ export class WhatIf {
     }
     this.said = element("div", "", "tl-why tl-ifs");
     this.said.setAttribute("aria-live", "polite");
-    this.note = element("div", this.loaded ?? "", "tl-dim");
-    this.loaded = "";
+    this.note = element("div", "", "tl-dim");
     const keep = element("details", "", "tl-twin");
     this.lines = element("pre", "", "tl-lines");
     keep.append(element("summary", "Lines for config.pbtxt"), this.lines);
@@ -113,7 +116,7 @@ export class WhatIf {
       button.dataset.do = what;
       buttons.append(button);
     }
-    this.box.replaceChildren(row, this.said, this.note, buttons, keep);
+    this.box.replaceChildren(row, this.said, this.note, buttons, this.state, keep);
     this.show();
   }
 
