@@ -36,3 +36,11 @@ def test_an_unknown_option_ends_nothing() -> None:
     with pytest.raises(TypeError, match="cache_size"):
         tritonlab.reset(cache_size=5)
     assert server.live() and tritonlab.default_server() is server
+
+
+def test_a_server_that_shall_not_record_begins_when_it_is_asked() -> None:
+    tritonlab.reset(recording=False)
+    server = tritonlab.default_server()
+    assert list(server.instruments) == []
+    assert tritonlab.recording() is tritonlab.recording()
+    assert len(list(server.instruments)) == 1

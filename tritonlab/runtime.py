@@ -79,7 +79,8 @@ def default_server() -> Server:
             _directory = ScratchDirectory("models-")
             _server = Server(_directory.path, _options)
             _server.prewarm(_remembered_imports())
-            Recorder.of(_server.instruments)  # so that a view opened late shows what came before
+            if _options.recording:
+                Recorder.of(_server.instruments)  # so that a view opened late shows what came before
             atexit.register(reset)
         return _server
 
@@ -141,7 +142,7 @@ def recording(server: Server | None = None) -> Recording:
     """Returns the recording of what a server did last: its executions, requests, streams, failures and custom metrics.
 
     `save(path)` keeps it in a file, `perfetto(path)` writes a trace.json. The notebook's server is recorded from its
-    start, another server from the first call of this function.
+    start, unless it was told `tritonlab.reset(recording=False)`; another server from the first call of this function.
     """
     return Recorder.of((server or default_server()).instruments).recording
 

@@ -163,4 +163,12 @@ class Instruments:
                     self.remove(listener)
                     _log.exception("instrument %r raised in hook %s and was removed", listener, name)
 
-        return call
+        def call_one(*args: Any) -> None:
+            try:
+                hook(*args)
+            except Exception:
+                self.remove(listener)
+                _log.exception("instrument %r raised in hook %s and was removed", listener, name)
+
+        listener, hook = bound[0]
+        return call_one if len(bound) == 1 else call

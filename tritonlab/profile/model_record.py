@@ -37,6 +37,8 @@ RESPONSES = ["serial", "time", "number", "kind", "shapes"]
 #: `asked`: when a view asked to cancel it; `noticed`: when its model was first told so. Times are 0 if it never was.
 STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "polls", "asked", "noticed"]
 FINAL, EMPTY, ERROR = 1, 2, 4
+#: Each tensor's name and shape.
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 _EPOCHS = itertools.count(1)
 
 
@@ -77,7 +79,15 @@ class Words:
     """Holds lists of words, each in the order in which they came. A kind that has too many of them gets no more: -1."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, dict[Any, int]] = {"instance": {}, "reason": {}, "shapes": {}, "sequence": {}}
+        self.instances: dict[str, int] = {}
+        self.reasons: dict[str, int] = {}
+        self.shapes: dict[Shapes, int] = {}
+        self._numbers: dict[str, dict[Any, int]] = {
+            "instance": self.instances,
+            "reason": self.reasons,
+            "shapes": self.shapes,
+            "sequence": {},
+        }
 
     def known(self, kind: str) -> Mapping[Any, int]:
         """Returns the words of a kind so far, each with its number, to look at."""

@@ -64,4 +64,7 @@ class Options:
     #: how long a version that a reload has replaced may go on with its last requests before it is killed; None
     #: is for ever, as in Triton
     drain_seconds: float | None = None
+    #: whether the notebook's server records what it does from its start (`tritonlab.recording()`); if not, a view, the
+    #: panel or that call begins it. Other servers are recorded from then on in any case
+    recording: bool = True
     clock: Clock | None = None
