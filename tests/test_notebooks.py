@@ -46,6 +46,16 @@ def test_only_what_reads_well_on_a_page_is_kept(notebook: Any) -> None:
     assert "widgets" not in notebook.metadata
 
 
+def test_a_program_can_read_it(notebook: Any) -> None:
+    """The same is asked of every output of a run, cards included, in `notebooks/conftest.py`."""
+    for output in outputs(notebook):
+        data = output.get("data", {})
+        text = data.get("text/plain", "")
+        assert not ("image/png" in data and text)
+        assert not any(word in text for word in ("VBox(", "HBox(", " object at 0x"))
+        assert text.count("\n") < 40
+
+
 def test_nothing_tells_where_it_ran(notebook: Any) -> None:
     for output in outputs(notebook):
         text = output.get("text", "") + output.get("data", {}).get("text/plain", "")

@@ -20,6 +20,7 @@ P = "[request id: <id_unknown>] "
             P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [4]. NOTE: Setting a non-zero",
             "the first dimension is the batch: array[None] has shape [1, 4]",
         ),
+        (P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [5].", "send [batch ≤ 8, 4]"),
         (P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [1,5].", "send [batch ≤ 8, 4]"),
         (P + "unexpected shape for input 'A' for model 'flat'. Expected [-1,4], got [5].  ", "send [any, 4]"),
         (

@@ -41,7 +41,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
     config = config_of(found["model"]) or {}
     expected, got = _dims(found["expected"]), _dims(found["got"])
-    if config.get("max_batch_size", 0) > 0 and len(got) == len(expected) - 1:
+    row = len(got) == len(expected) - 1 and all(want in (-1, d) for want, d in zip(expected[1:], got, strict=True))
+    if config.get("max_batch_size", 0) > 0 and row:
         shape = ", ".join(str(d) for d in [1, *got])
         return f"the first dimension is the batch: array[None] has shape [{shape}]"
     variable = [str(d) if d >= 0 else "any" for d in expected]
