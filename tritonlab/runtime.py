@@ -44,6 +44,7 @@ from .load.load_model import load_model
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
+from .notebook.views.failure_pane import FailurePane
 from .notebook.views.opening import open_view
 from .notebook.views.playground import Playground
 from .notebook.views.record_view import RecordView
@@ -158,8 +159,13 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
     return open_view(subject, kind, model)
 
 
+def _failure_pane(failure: KeptFailure) -> FailurePane:
+    return FailurePane(failure, _workspace.cite if _workspace is not None else str)
+
+
 Model.viewer = staticmethod(open_view)
 Model.load_tester = staticmethod(load_model)
+KeptFailure.viewer = staticmethod(_failure_pane)
 KeptFailure.writer = staticmethod(failure_test)
 Model.what_if_maker = staticmethod(what_if)
 

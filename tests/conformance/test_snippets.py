@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tritonclient.http
 
-from tritonlab.clients.snippets import Address, copy_as
+from tritonlab.clients.snippets import Address, copy_as, failure_test
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
@@ -222,3 +222,18 @@ def test_perf_analyzers_input_is_the_request(client: Client, address: Address) -
     for name, value in VALUES.items():
         expected = [v.encode() for v in value] if name == "STRING" else value.tolist()
         assert answer.as_numpy(f"OUT_{name}").tolist() == expected
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_the_test_of_a_failure_fails_until_the_model_is_mended(
+    mended: bool, client: Client, address: Address, tmp_path: Path
+) -> None:
+    inputs = {f"IN_{name}": value for name, value in VALUES.items()}
+    batch = [request(inputs, request_id="one"), request({"IN_INT64": VALUES["INT64"]}, parameters={"p": 1})]
+    more = {} if mended else {"flags": 3, "correlation_id": "x" * 200}  # both servers refuse it
+    asked = request({"IN": np.array([4, 2], np.int32)}, "repeat", **more)
+    failure_test(batch, config_of(client, "echo"), "ValueError: 'x'", address).save(tmp_path)
+    failure_test([asked], config_of(client, "repeat"), "KeyError: 1", address).save(tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert ("3 passed" if mended else "1 failed, 2 passed") in found.stdout, found.stdout

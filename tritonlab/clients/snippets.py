@@ -168,7 +168,9 @@ def _pytest(asked: Asked) -> Snippet:
     return Snippet(f"{name}.py", _test_text(asked, name, wanted), {f"{name}.npz": file.getvalue()})
 
 
-def failure_test(requests: Sequence[InferenceRequest], config: Mapping[str, Any], error: str) -> Snippet:
+def failure_test(
+    requests: Sequence[InferenceRequest], config: Mapping[str, Any], error: str, address: Address | None = None
+) -> Snippet:
     """Returns a test that fails as long as the model of that `config` does not answer each of the requests, which has
     failed with `error`.
     """
@@ -178,7 +180,7 @@ def failure_test(requests: Sequence[InferenceRequest], config: Mapping[str, Any]
     kept: dict[str, Any] = {}
     tests = ""
     for number, request in enumerate(requests):
-        asked = _asked(request, config)
+        asked = _asked(request, config, (), address)
         prefix = f"input.{number}." if several else "input."
         kept |= {prefix + key: _stored(tensor) for key, tensor in request.inputs.items()}
         tests += (
@@ -193,7 +195,7 @@ def failure_test(requests: Sequence[InferenceRequest], config: Mapping[str, Any]
     file = io.BytesIO()
     np.savez_compressed(file, **kept)
     every = {f"{n}.{key}": tensor for n, request in enumerate(requests) for key, tensor in request.inputs.items()}
-    head = _test_head(_asked(InferenceRequest(model, every), config), name)
+    head = _test_head(_asked(InferenceRequest(model, every), config, (), address), name)
     return Snippet(f"{name}.py", head + tests, {f"{name}.npz": file.getvalue()})
 
 

@@ -20,7 +20,9 @@ def failed_step(graph: EnsembleGraph, run: Run, error: TritonError) -> EnsembleE
         return EnsembleError(text, code=error.code, reason=reason)
     if error.reason and error.reason not in error.message:
         reason = f"{reason}; {error.reason}"
-    return EnsembleError(text, code=error.code, reason=reason, exception=error.exception, log=error.log)
+    found = EnsembleError(text, code=error.code, reason=reason, exception=error.exception, log=error.log)
+    found.capsule = error.capsule
+    return found
 
 
 def _given(graph: EnsembleGraph, run: Run) -> Iterable[str]:

@@ -10,16 +10,20 @@ from typing import Any
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from ...core.failure_capsule import FailureCapsule
 from ...core.status import NotFoundError
+from ...server.api.failures import KeptFailure
 from ..authoring.cells import cell_label, running_body
 from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
 from ..authoring.workspace import Workspace
 from ..views.card_display import LoadingCard
-from ..views.widget import import_when_idle
+from ..views.failure_pane import FailurePane
+from ..views.widget import import_when_idle, in_kernel
 from . import commands
 from .comm import listen
 from .completion import install_completion
+from .failure_notice import FailureNotice
 from .golden_commands import replay
 from .logs import Places
 from .parsing import parse
@@ -217,10 +221,17 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         return found
 
     current()
+    FailureNotice(lambda capsule: _show_failure(current(), capsule)).listen_to(shell)
     magics = TritonMagics(shell, current, places)
     shell.register_magics(magics)
     install_completion(shell, magics, current)
     import_when_idle()
+
+
+def _show_failure(workspace: Workspace, capsule: FailureCapsule) -> None:
+    model = workspace.server.model(capsule.model)
+    if in_kernel() and any(failure.capsule is capsule for failure in model.failures):  # else it is another server's
+        FailurePane(KeptFailure(model, capsule), workspace.cite).show()
 
 
 def _config_of(workspace: Workspace, name: str) -> dict[str, Any] | None:
