@@ -145,6 +145,72 @@ def test_a_file_in_the_working_directory_comes_first(read: Read, tmp_path: Path)
     assert [(step.module, step.own) for step in found.steps] == [("other", False)]
 
 
+def model(*initialize: str, before: str = "", after: str = "") -> str:
+    """A model whose `initialize` has these lines. `before` and `after` are more of its class, and of its file."""
+    body = "\n".join(f"        {line}" for line in initialize)
+    return f"import first\nclass TritonPythonModel:\n{before}    def initialize(self, args):\n{body}\n{after}"
+
+
+AUTO = """\
+    @staticmethod
+    def auto_complete_config(config):
+        known = [each["name"] for each in config.as_dict()["input"]]
+        for name, dims in (("A", [1]), ("B", [2, -1])):
+            if name not in known:
+                config.add_input({"name": name, "data_type": "TYPE_FP32", "dims": dims})
+        config.set_max_batch_size(len(known))
+        return config
+"""
+
+
+@pytest.mark.parametrize("before", ["", '    """A model."""\n    x = 1\n    def execute(self): os.abort()\n', AUTO])
+def test_the_first_imports_of_initialize(read: Read, before: str) -> None:
+    lines = ['"""Loads."""', "global np", "x = 1", "import torch", "from helper import f"]
+    found = read(model(*lines, "self.x = open('x')", "import a", before=before), helper="import jax\n")
+    assert modules(found) == ["first", "torch", "jax"]
+    assert found.missed == "a"
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        ("    def __init__(self): pass\n", 3),
+        ("    def __new__(kind): pass\n", 3),
+        ("    __init__ = first.other\n", 3),
+        ("    def auto_complete_config(config): os.environ['A'] = 'b'\n", 3),
+        ("    def auto_complete_config(config): first.change()\n", 3),
+        ("    def auto_complete_config(config):\n        import other\n", 3),
+        ("    def auto_complete_config(config): config.__init__.__globals__['os'].abort()\n", 3),
+        ("    async def auto_complete_config(config): return config\n", 3),
+        ("    @property\n    def device(self): return first.change()\n", 4),
+    ],
+)
+def test_what_runs_before_initialize_ends_them(read: Read, before: str, line: int) -> None:
+    found = read(model("import torch", before=before))
+    assert modules(found) == ["first"]
+    assert (found.ended_by, found.missed) == (f"model.py, line {line}", "torch")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        model("import torch").replace("Model:", "Model(first.Base):"),
+        model("import torch").replace("class", "@final\nclass"),
+        model("import torch").replace("    def init", "    @staticmethod\n    def init"),
+        model("import torch").replace("    def init", "    async def init"),
+        model("import torch", after="TritonPythonModel = first.Model\n"),
+        model("import torch", after="from other import *\n"),
+        model("import torch", after="try:\n    from other import TritonPythonModel\nexcept ImportError: pass\n"),
+        model("import torch", before="    def initialize(self, args): pass\n"),
+        model("if args: import torch"),
+    ],
+)
+def test_what_may_not_be_the_initialize_that_runs(read: Read, source: str) -> None:
+    found = read(source)
+    assert "torch" not in modules(found)
+    assert found.missed == ""
+
+
 @pytest.mark.parametrize("source", ["import a\ndef (", "import a\n\0", "(" * 10000, "\xff"])
 def test_what_is_no_python_has_none(read: Read, source: str) -> None:
     assert read(source).steps == []

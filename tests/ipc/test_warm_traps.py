@@ -85,17 +85,18 @@ class Sides:
     def imports(self) -> int:
         return len(self._count.read_bytes())
 
-    def load(self, lab: Lab, source: str, **files: str) -> Model:
-        return lab.load("m", textwrap.dedent(source) + TELLS, CONFIG, **files)
+    def load(self, lab: Lab, source: str, methods: str = "", **files: str) -> Model:
+        model = TELLS.replace("    def execute", f"{methods}    def execute")
+        return lab.load("m", textwrap.dedent(source) + model, CONFIG, **files)
 
-    def same(self, source: str, **files: str) -> tuple[Any, bool]:
+    def same(self, source: str, methods: str = "", **files: str) -> tuple[Any, bool]:
         """What both saw, and whether the warm one had imported `heavy` before; the source defines `see`."""
         for lab in (self.warm, self.cold):
             shutil.rmtree(lab.repository / "m", ignore_errors=True)  # files of the test before
-        expected = saw(self.load(self.cold, source, **files))
-        self.load(self.warm, source, **files)
+        expected = saw(self.load(self.cold, source, methods, **files))
+        self.load(self.warm, source, methods, **files)
         before = self.imports()
-        found = saw(self.load(self.warm, source, **files))
+        found = saw(self.load(self.warm, source, methods, **files))
         if isinstance(found, dict):
             different = {key: (value, expected[key]) for key, value in found.items() if value != expected[key]}
             assert different == {}
@@ -177,6 +178,31 @@ def test_what_a_model_changes_before_an_import(sides: Sides, trap: str) -> None:
 def test_a_change_after_the_import_is_no_trap(sides: Sides) -> None:
     source = f"import heavy\nimport os\nos.environ['HEAVY'] = 'late'\n{SEES}"
     assert sides.same(source)[1]
+
+
+INITIALIZE = "    def initialize(self, args):\n        global heavy\n"
+IN_INITIALIZE = f"import os, sys\nBEFORE = None\n{SEES.replace('[', '[BEFORE, ')}"
+
+
+def test_an_import_in_initialize(sides: Sides) -> None:
+    auto = "    @staticmethod\n    def auto_complete_config(config):\n        return config\n"
+    for more in ("", auto):
+        assert sides.same(IN_INITIALIZE, f"{more}{INITIALIZE}        import heavy\n")[1]
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        f"{INITIALIZE}        os.environ['HEAVY'] = args['model_name']\n        import heavy\n",
+        f"{INITIALIZE}        globals()['BEFORE'] = 'heavy' in sys.modules\n        import heavy\n",
+        f"    def __init__(self): os.environ['HEAVY'] = 'x'\n{INITIALIZE}        import heavy\n",
+        f"    def auto_complete_config(c): os.putenv('HEAVY', 'x'); return c\n{INITIALIZE}        import heavy\n",
+    ],
+)
+def test_what_a_model_does_before_an_import_in_initialize(sides: Sides, methods: str) -> None:
+    _, warm = sides.same(IN_INITIALIZE, methods)
+    assert not warm
+    assert sides.warm.server.model("m").instances()[0]["imports_anew"].startswith("'heavy', because model.py, line ")
 
 
 def test_a_module_is_not_there_before_it_is_imported(sides: Sides) -> None:

@@ -3,7 +3,8 @@
 It reads the source and runs nothing. It takes the statements of model.py from the first one on, as long as they are
 imports or do nothing that another import could notice (definitions, constants, names). It ends at the first statement
 that may do something, such as `os.environ[...] = ...`, `sys.path.insert(...)` or `if "torch" in sys.modules`; later
-imports are left to the model itself. A file beside model.py that is imported is read in the same way.
+imports are left to the model itself. A file beside model.py that is imported is read in the same way. If nothing in
+model.py ends them, those follow that `initialize` begins with.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from ..stub._pb_stub.wire.fork_bodies import ImportStep
+from .initialize_body import initialize_body
 
 #: The modules that every stub has imported.
 _OURS = frozenset({"numpy", "triton_python_backend_utils", "c_python_backend_utils"})
@@ -48,8 +50,7 @@ def first_imports(path: str, paths: Sequence[str]) -> FirstImports:
     """Returns the first imports of the model in the file `path`. It finds its own modules in `paths` and in the working
     directory."""
     reader = _Reader(["", *paths])
-    package = Path(path).parent.name  # model.py is imported as `1.model`
-    reader.read(path, package)
+    reader.read_model(path, package=Path(path).parent.name)  # model.py is imported as `1.model`
     return reader.found
 
 
@@ -59,36 +60,46 @@ class _Reader:
         self._directories = directories
         self._seen: set[str] = set()
 
-    def read(self, path: str, package: str) -> bool:
-        """Adds the imports of a file. Returns False if something in it ended them. `package` is the one its relative
-        imports start from."""
-        statements = _statements(path)
+    def read_model(self, path: str, package: str) -> None:
+        """Adds the imports of model.py. `package` is the one its relative imports start from."""
+        module = _statements(path)
+        if not self._read(path, package, module) or module is None:
+            return
+        statements, before = initialize_body(module)
+        if before is None:
+            self._read(path, package, statements, nested=False)
+        else:
+            self._end(path, before)
+            self.found.missed = next(self._imports_in(statements, nested=False), "")
+
+    def _read(self, path: str, package: str, statements: Sequence[ast.stmt] | None, nested: bool = True) -> bool:
+        """Adds the imports of a file's statements. Returns False if one of them ended them. `nested`: those below an
+        `if` count as missed."""
         if statements is None:
             self._end(path, None)
             return False
-        for statement in statements:
+        for number, statement in enumerate(statements):
             if self._is_step(statement, package):
                 continue
             if not self.found.ended_by:  # otherwise a file that it imports has ended them
                 self._end(path, statement)
-            self.found.missed = self.found.missed or next(self._later_imports(statement, statements), "")
+            self.found.missed = self.found.missed or next(self._imports_in(statements[number:], nested), "")
             return False
         return True
 
     def _end(self, path: str, statement: ast.stmt | None) -> None:
         self.found.ended_by = f"{Path(path).name}, line {statement.lineno}" if statement else Path(path).name
 
-    def _later_imports(self, statement: ast.stmt, statements: list[ast.stmt]) -> Iterator[str]:
-        for later in statements[statements.index(statement) :]:
-            for node in () if isinstance(later, (ast.FunctionDef, ast.ClassDef)) else ast.walk(later):
+    def _imports_in(self, statements: Sequence[ast.stmt], nested: bool) -> Iterator[str]:
+        for each in statements:
+            for node in _parts(each) if nested or isinstance(each, ast.Try) else [each]:
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom) and not node.level and node.module:
                     names = [node.module]
-                yield from (
-                    each
-                    for each in names
-                    if not self._is_known(each) and self._own_file(each.partition(".")[0]) is None
-                )
+                yield from (name for name in names if self._is_foreign(name))
+
+    def _is_foreign(self, module: str) -> bool:
+        return not self._is_known(module) and self._own_file(module.partition(".")[0]) is None
 
     # -- statements
 
@@ -178,7 +189,11 @@ class _Reader:
         if path in self._seen:
             return True
         self._seen.add(path)
-        return self.read(path, package)
+        return self._read(path, package, _statements(path))
+
+
+def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    return iter(()) if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else ast.walk(statement)
 
 
 def _is_installed(name: str) -> bool:
@@ -216,7 +231,9 @@ def _does_nothing(node: ast.stmt) -> bool:
         return all(_is_name(target) for target in node.targets) and _is_plain(node.value)
     if isinstance(node, ast.AnnAssign):
         return _is_name(node.target) and _is_plain(node.value) and _is_plain(node.annotation)
-    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Constant)
+    return isinstance(node, (ast.Pass, ast.Global))
 
 
 def _decorated_harmlessly(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
