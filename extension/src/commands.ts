@@ -19,6 +19,9 @@ export const CATEGORY = "Triton";
 export const Commands = {
   exportNotebook: "tritonlab:export",
   exportCell: "tritonlab:export-cell",
+  playground: "tritonlab:playground",
+  view: "tritonlab:view",
+  create: "tritonlab:new",
   panel: "tritonlab:panel",
   models: "tritonlab:models",
   overview: "tritonlab:overview",
@@ -31,7 +34,7 @@ export const Commands = {
   kill: "tritonlab:kill",
 };
 
-const NAME = { type: "string", description: "the model's name" };
+export const NAME = { type: "string", description: "the model's name" };
 
 const LEVEL = { type: "string", enum: ["VERBOSE", "INFO", "WARNING", "ERROR"], description: "this or worse" };
 
@@ -44,7 +47,7 @@ const ON_A_MODEL = [
 ] as const;
 
 /** An object schema, as the command registry and those who make tools of commands read it. */
-function takes(properties: ReadonlyJSONObject, ...required: string[]): { args: ReadonlyJSONObject } {
+export function takes(properties: ReadonlyJSONObject, ...required: string[]): { args: ReadonlyJSONObject } {
   return { args: { type: "object", properties, required, additionalProperties: false } };
 }
 
@@ -111,7 +114,9 @@ export function addCommands(
     isVisible: () => links.current !== null && links.current.state !== "open",
     execute: async () => ({ loaded: await loadExtension(links) }),
   });
-  links.tracker.activeCellChanged.connect(() => app.commands.notifyCommandChanged(Commands.exportCell));
+  links.tracker.activeCellChanged.connect(() =>
+    [Commands.exportCell, Commands.playground, Commands.view].forEach((id) => app.commands.notifyCommandChanged(id)),
+  );
   links.changed.connect(() => Object.values(Commands).forEach((id) => app.commands.notifyCommandChanged(id)));
 }
 
@@ -171,13 +176,13 @@ function addExports(
 }
 
 /** Whether the current notebook is one of ours: in others nothing of ours is seen. */
-function speaksTriton(links: KernelLinks): boolean {
+export function speaksTriton(links: KernelLinks): boolean {
   const panel = links.tracker.currentWidget;
   return panel !== null && (links.current?.state === "open" || cellTexts(panel).some(mentionsTriton));
 }
 
 /** The name of the model that the active cell writes. */
-function activeModel(links: KernelLinks): string | null {
+export function activeModel(links: KernelLinks): string | null {
   const cell = links.tracker.activeCell;
   return cell?.model.type === "code" ? modelOf(cell.model.sharedModel.getSource()) : null;
 }

@@ -2,6 +2,7 @@
 import { downloadIcon, LabIcon, ReactWidget, refreshIcon, stopIcon, UseSignal } from "@jupyterlab/ui-components";
 import { ISignal, Signal } from "@lumino/signaling";
 
+import { ejectIcon } from "./icons.js";
 import { KernelError, KernelLink } from "./link.js";
 import { KernelLinks } from "./links.js";
 import { Calls, Log, ModelNow, Overview, RequestNow } from "./protocol.js";
@@ -305,13 +306,6 @@ function Button({ label, icon, press }: { label: string; icon: LabIcon; press: (
     </button>
   );
 }
-
-const ejectIcon = new LabIcon({
-  name: "tritonlab:eject",
-  svgstr:
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" ' +
-    'd="M12 5 5.3 15h13.4L12 5zM5 17h14v2.5H5z"/></svg>',
-});
 
 function state(one: ModelNow): string {
   return one.loading === null ? one.state : `${one.state} ${seconds(one.loading)}`;

@@ -135,6 +135,10 @@ class Lab:
     def open(self, name: str) -> None:
         # a workspace of its own, else the tabs of the last test come back
         self.page.goto(f"{self.jupyter.url}/lab/workspaces/{Path(name).stem}/tree/{name}")
+        self.wait_until_idle()
+
+    def wait_until_idle(self) -> None:
+        """Waits until the current notebook's kernel can be asked."""
         # the status line says idle before the kernel's socket is open, and a key press would be lost
         self.page.wait_for_function(
             """() => {
