@@ -17,6 +17,7 @@ from ..ipc.spin import SpinBudget
 from ..ipc.stub_link import StubLink
 from ..ipc.stub_log import LogBook
 from ..ipc.stub_pool import StubPool
+from .debugger import Debugger
 from .model_stub import ModelSource
 from .warmup import Warmup
 
@@ -59,6 +60,7 @@ class InstanceServices(Generic[InstanceT]):
     #: calls a function, which must not block, after that many nanoseconds
     later: Callable[[int, Callable[[], None]], None]
     failures: FailureBook
+    debugger: Debugger
 
 
 @dataclass

@@ -10,6 +10,8 @@ from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest
 from ..core.infer_stats import InferStats
 from ..core.status import ModelError, TritonError, UnavailableError
+from ..ipc.stub_link import StubLink
+from .debug_session import DebugSessions
 from .execution import Death, StubExecutor
 from .execution_record import ExecutionRecord
 from .instance_plan import BoundEvents, InstanceEvents, InstancePlan, InstanceServices
@@ -49,6 +51,8 @@ class ModelInstance:
         self.replacement = StubReplacement(self, self._life, self._events, services.clock, services.later)
         #: the names of the models that its BLS calls went to
         self.called: set[str] = set()
+        #: the sessions of debuggers in its stub, which `debugger.Debugger` keeps
+        self.debugged = DebugSessions()
         self._batches = itertools.count(1)
         # the lock of `life` guards the next two
         #: the executor of the current stub, or of the last one
@@ -92,6 +96,7 @@ class ModelInstance:
     def _adopt(self, stub: ModelStub) -> StubExecutor:
         """Makes it the instance's stub."""
         services = self._services
+        stub.debugger = services.debugger
         executor = StubExecutor(stub, self.plan, services, self._events, self._record, self._batches, self._on_lost)
         with self._life.lock:
             self._executor = executor
@@ -171,23 +176,28 @@ class ModelInstance:
         return self._executor is not None and self._executor.executes(request)
 
     def wait_for_another(self, waits: bool) -> None:
-        """Notes whether `execute` waits for another model's answer."""
+        """Notes whether `execute` waits for another model's answer, or for a line that is typed to its debugger."""
         if self._executor is not None:
-            self._executor.lead.wait_for_another(waits)
+            self._executor.lead.wait_for_another(waits or bool(self.debugged.place))
 
     def awaited(self) -> str:
         """Returns a text for people: what the end of the instance waits for."""
         stub, name, count = self.stub, self.name, len(self.inflight)
         if count:
-            return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid})"
+            return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid}){self.debugged.words}"
         if self.stopped:
             return f"the finalize of '{name}' (pid {self.pid})" if stub is not None and not stub.link.lost else ""
         return f"the start of '{name}' (pid {self.pid})" if self.state is InstanceState.RESTARTING else ""
 
-    def say(self, text: str) -> None:
-        """Adds an error to the server's log, in the instance's name."""
+    def say(self, text: str, level: str = "ERROR") -> None:
+        """Adds a line to the server's log, in the instance's name."""
         if self.stub is not None:
-            self.stub.log("server", "ERROR", text)
+            self.stub.log("server", level, text)
+
+    def wake_reader(self, link: StubLink) -> None:
+        """Wakes the caller that reads the stub's own link, if `link` is that of a process that the model forked."""
+        if self.stub is not None and link is not self.stub.link:
+            self.stub.process.monitor.wake()
 
     # -- death and restart
 

@@ -18,6 +18,7 @@ from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
 from ..ipc.stub_link import NeededCall, Needs
 from ..ipc.stub_log import LogBook, LogRecord
 from ..ipc.stub_pool import StubPool
+from .debugger import Debugger
 from .readiness import ReadinessCheck
 from .response_factory import failure_of
 from .stub_death import CrashReport, blocked_stacks, interrupted_load, place_of
@@ -27,6 +28,8 @@ _KEPT_LINES = 20
 _REMEMBERED_LINES = 200
 #: Seconds to wait, after an interrupt, until the stub has said where the model was.
 _INTERRUPTED_SECONDS = 1.0
+#: Seconds between looks for a debugger's prompt, while another thread reads the link.
+_LOOK_SECONDS = 0.05
 #: Seconds to wait for what a signal handler writes.
 _BLOCKED_SECONDS = 0.5
 
@@ -74,6 +77,8 @@ class ModelStub:
         self.link = self.process.link
         #: called when the process has ended for any reason; perhaps more than once
         self.on_end: Callable[[], None] = lambda: None
+        #: serves the prompts of a `breakpoint()` in `initialize`, on the thread that waits for it
+        self.debugger: Debugger | None = None
         self.readiness = ReadinessCheck(self.process.monitor, instance)
         self._imported: Answer | None = self._import()
 
@@ -147,7 +152,7 @@ class ModelStub:
 
     def _outcome(self, answer: Answer) -> Any:
         try:
-            self.link.await_answer(answer)  # no deadline: a slow model is not a dead one (rule 2.2.3)
+            self._await(answer)
         except KeyboardInterrupt:
             raise interrupted_load(self.instance, self.dump_stacks(_INTERRUPTED_SECONDS)) from None
         if answer.lost:
@@ -156,6 +161,17 @@ class ModelStub:
         if answer.failure is not None:
             raise failure_of(answer.failure, self.last_lines())
         return answer.value
+
+    def _await(self, answer: Answer) -> None:
+        """Waits for the answer. It has no deadline: a slow model is not a dead one (rule 2.2.3)."""
+        debugger = self.debugger
+        if debugger is None or not debugger.reads_here():
+            self.link.await_answer(answer)
+            return
+        while not answer.done():
+            if not self.link.lead(lambda: answer.done() or debugger.waiting() is not None):
+                answer.wait(_LOOK_SECONDS)
+            debugger.serve_all()
 
     def unhealthy(self) -> ModelError:
         """Returns the error for everything that waits for this stub after it died."""

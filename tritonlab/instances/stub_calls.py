@@ -22,9 +22,12 @@ from ..ipc.stub_link import (
     MetricFamilyNew,
     MetricNew,
     MetricOp,
+    Prompt,
+    Resumed,
     StubLink,
     UnloadModel,
 )
+from .debugger import Debugger
 from .model_instance import ModelInstance
 from .request_executor import RequestExecutor
 
@@ -54,20 +57,26 @@ class StubCalls:
         executor: RequestExecutor,
         control: ModelLoading,
         polled: Callable[[InferenceRequest], None],
+        debugger: Debugger,
     ) -> None:
         """`polled` is called with each request whose model asks whether it is cancelled."""
         self._metrics = metrics
         self._polled = polled
         self._executor = executor
         self._control = control
+        self._debugger = debugger
         self._lock = threading.Lock()  # guards _families
         self._families: dict[StubLink, set[int]] = {}
         self._special: dict[type[Any], Callable[[ModelInstance, StubLink, int, Any], None]] = {
             Infer: executor.start,
             InferCancel: lambda instance, link, ident, call: executor.cancel(link, ident),
+            Prompt: lambda instance, link, ident, call: debugger.prompt(
+                instance, instance.plan.source.model, link, ident, call
+            ),
         }
         self._quick: dict[type[Any], Callable[[ModelInstance, StubLink, Any], Any]] = {
             IsCancelled: self._is_cancelled,
+            Resumed: lambda instance, link, call: debugger.resumed(link, call),
             MetricFamilyNew: self._new_family,
             MetricFamilyDel: self._delete_family,
             MetricNew: self._new_metric,
@@ -95,6 +104,7 @@ class StubCalls:
 
     def end(self, link: StubLink) -> None:
         """Removes what the process behind `link` made, since it has ended. Calling it again does no harm."""
+        self._debugger.end(link)
         with self._lock:
             families = self._families.pop(link, ())
         for family in families:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
+from ..stub._pb_stub.wire.debugger_bodies import Prompt, Resumed
 from ..stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
 from ..stub._pb_stub.wire.message_bodies import (
     RESCHEDULED,
@@ -70,9 +71,11 @@ __all__ = [
     "NeededCall",
     "Needs",
     "PackedBatch",
+    "Prompt",
     "Raised",
     "Response",
     "ResponseError",
+    "Resumed",
     "Row",
     "SharedMemoryError",
     "StubLink",

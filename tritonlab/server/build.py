@@ -20,6 +20,7 @@ from ..core.metrics import MetricRegistry
 from ..core.metrics_config import MetricsConfig
 from ..core.status import InvalidArgumentError
 from ..core.trace_settings import TraceSetting, TraceSettings
+from ..instances.debugger import Debugger
 from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
@@ -83,6 +84,7 @@ class Parts(NamedTuple):
     execution: ExecutionOptions
     tracer: Tracer
     executor: RequestExecutor
+    debugger: Debugger
     control: ModelControl
     idle_memory: IdleMemory
     watchdog: Watchdog
@@ -104,16 +106,15 @@ def build(
     if options.metrics_config is not None and options.metrics_config.histogram_latencies:
         instruments.add(FirstResponses(server.find))
     spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
-    link_reader = LinkReader(spin)
-    pool = StubPool(link_reader, warm=options.warm, shm=shm)
+    pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm)
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
     infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
     patience = int(options.watchdog_seconds * 1e9)
     executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called)
-    calls = StubCalls(metrics, executor, server, announcer.polled)
+    calls = StubCalls(metrics, executor, server, announcer.polled, debugger := Debugger(later))
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(
-        InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later, failures),
+        InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later, failures, debugger),
         timer,
         backends,
         infer,
@@ -145,6 +146,7 @@ def build(
         execution,
         tracer,
         executor,
+        debugger,
         control,
         idle_memory,
         watchdog,

@@ -67,6 +67,7 @@ class InferenceServer:
         self.repository = parts.repository
         self.pool = parts.pool
         self.tracer = parts.tracer
+        self.debugger = parts.debugger
         self._parts = parts
         self._control = parts.control
         self._models = parts.control.models
@@ -267,6 +268,7 @@ class InferenceServer:
             return
         if self._parts.poller is not None:
             self._parts.poller.stop()
+        self.debugger.close()
         try:
             self._control.stop(timeout)
         finally:  # an interrupt has ended the versions that were waited for

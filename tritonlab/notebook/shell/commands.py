@@ -25,6 +25,7 @@ from ..views.playground import Playground
 from ..views.record_view import RecordView
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
+from .debug_commands import debug
 from .golden_commands import golden, inputs_of
 from .logs import LogView, Places
 from .parsing import parse, unknown
@@ -144,6 +145,12 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
 
 def _as_it_is(text: str) -> str:
     return text
+
+
+def _debug(context: Context, arguments: argparse.Namespace) -> None:
+    if arguments.name is not None:
+        context.model(arguments.name)  # raises for one that is not loaded
+    debug(context.workspace.server, arguments.name)
 
 
 def _config(context: Context, arguments: argparse.Namespace) -> Any:
@@ -341,6 +348,7 @@ COMMANDS = {
         _name(nargs="?"),
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
     ),
+    "debug": _command("debug", _debug, "type to a model that is paused at breakpoint()", _name(nargs="?")),
     "config": _command(
         "config",
         _config,

@@ -23,6 +23,7 @@ from ..views.widget import import_when_idle, in_kernel
 from . import commands
 from .comm import listen
 from .completion import install_completion
+from .debugger_desk import CellLines, NotebookDesk
 from .failure_notice import FailureNotice
 from .golden_commands import replay
 from .logs import Places
@@ -204,9 +205,19 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     def locate(file: str, line: int) -> tuple[str, int]:
         return workspace().sources.locate(file, line)
 
-    places = CellPlaces(locate, lambda origin: cell_label(shell, origin))
+    def label(origin: str) -> str:
+        return cell_label(shell, origin)
+
+    places = CellPlaces(locate, label)
+    desk = NotebookDesk(shell, CellLines(locate, label), places)
+    desk.listen()
     tracebacks = Tracebacks(
-        shell, locate, lambda name: _config_of(workspace(), name), lambda: workspace().names(), places
+        shell,
+        locate,
+        lambda name: _config_of(workspace(), name),
+        lambda: workspace().names(),
+        places,
+        lambda: workspace().server.debugger.words(),
     )
     install(tracebacks)
     notice = WaitingNotice(places)
@@ -217,6 +228,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         found.describe_error = tracebacks.text
         found.cite = places
         notice.listen_to(found.server.instruments)
+        found.server.debugger.desk = desk
         windows.follow(found)
         return found
 

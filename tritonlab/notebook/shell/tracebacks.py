@@ -28,12 +28,13 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _LOG_LINES = 10
 _MAGIC = "%%triton_"  # a comment in linecache, see cells.running_body
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
+_TIMED_OUT = "Request timeout expired"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Tracebacks:
     """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
-    `config_of` returns a model's config, `names` those of all models."""
+    `config_of` returns a model's config, `names` those of all models, `paused` which of them a debugger has paused."""
 
     def __init__(
         self,
@@ -42,12 +43,14 @@ class Tracebacks:
         config_of: ConfigOf,
         names: Callable[[], Iterable[str]],
         places: Callable[[str], str],
+        paused: Callable[[], str],
     ) -> None:
         self._shell = shell
         self._locate = locate
         self._config_of = config_of
         self._names = names
         self._places = places
+        self._paused = paused
 
     def render(self, error: BaseException) -> list[str]:
         """Returns the lines that IPython prints for `error`."""
@@ -104,6 +107,8 @@ class Tracebacks:
 
     def advice(self, text: str) -> str:
         """Returns what to do about an error of this text; "" if that is not known."""
+        if text == _TIMED_OUT and (paused := self._paused()):
+            return f"{self._places(paused)}: type to it with %triton debug"
         return hint(text, self._config_of, self._names)
 
     def _hint(self, text: str) -> str:

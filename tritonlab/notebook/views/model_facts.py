@@ -99,7 +99,7 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
     progress = workspace.loading(name)
     if progress is not None:
         kept = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
-        log, reason = progress.printed(), ""
+        log, reason = progress.printed(), workspace.cite(workspace.server.debugger.words(name))
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
     return replace(facts, draining=tuple(map(draining_text, workspace.server.draining(name))))
 

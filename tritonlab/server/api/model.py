@@ -84,7 +84,8 @@ class Model(ServedModel, LoadTested, Tunable):
         raises a response's error instead of yielding it.
         """
         request, found = self._asked(request, fields)
-        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, self._core.explain)
+        core = self._core
+        iterator = ResponseIterator(request, raise_on_error, enable_empty_final_response, core.explain, core.debugger)
         return self._start(self._core.infer, iterator, found)
 
     @staticmethod
@@ -130,7 +131,7 @@ class Model(ServedModel, LoadTested, Tunable):
         tensors = make_tensors(inputs, found.rules.input_types)
         request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:
-            iterator = ResponseIterator(request, True, False, self._core.explain)
+            iterator = ResponseIterator(request, True, False, self._core.explain, self._core.debugger)
             response = next(self._start(self._core.infer_here, iterator, found), None)
         except KeyboardInterrupt:
             request.cancel()  # nobody can get its answer any more

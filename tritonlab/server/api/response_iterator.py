@@ -12,6 +12,7 @@ from ...core.explained import Explained
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import Code
+from ...instances.debugger import Debugger
 from ...ipc.interrupts import interruptible, shielded
 
 #: Responses that a repr shows.
@@ -31,7 +32,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
     (rule 3.7.5).
 
     The thread that waits in `next` reads the stub's answer itself, when nobody else does. `explain` says what a request
-    waits for, where the wait is interrupted.
+    waits for, where the wait is interrupted. `debugger`: the main thread serves its prompts meanwhile.
     """
 
     def __init__(
@@ -40,9 +41,11 @@ class ResponseIterator(Iterator[InferenceResponse]):
         raise_on_error: bool,
         empty_final: bool = False,
         explain: Callable[[InferenceRequest], str] = lambda request: "",
+        debugger: Debugger | None = None,
     ) -> None:
         self.request = request
         self._explain = explain
+        self._debugger = debugger
         self._raise = raise_on_error
         self._empty_final = empty_final
         self._responses: deque[InferenceResponse] = deque()
@@ -54,7 +57,10 @@ class ResponseIterator(Iterator[InferenceResponse]):
         self._responses.append(response)
         waiter = self._waiter
         if waiter is not None and waiter.locked():
-            waiter.release()
+            try:  # noqa: SIM105 - on the way of a response
+                waiter.release()
+            except RuntimeError:
+                pass  # a debugger's prompt has done it meanwhile
 
     def _arrived(self) -> bool:
         """Tells whether waiting for the stub is over: a response is here, or the request went back into a queue (rule
@@ -68,8 +74,8 @@ class ResponseIterator(Iterator[InferenceResponse]):
             try:
                 if not responses:
                     shielded(self._await_response)
-            except KeyboardInterrupt:
-                self.interrupted()
+            except KeyboardInterrupt as interrupt:
+                self.interrupted(str(interrupt))
             # in this order: an interrupt between the two must not leave an iterator that waits for what it has had
             self._done = responses[0].final
             response = responses.popleft()
@@ -85,17 +91,22 @@ class ResponseIterator(Iterator[InferenceResponse]):
             if executor is None or not executor.lead(self._arrived):
                 self._wait()
 
-    def interrupted(self) -> NoReturn:
-        """Raises RequestInterrupted in place of the KeyboardInterrupt that is being handled."""
-        raise RequestInterrupted(self._explain(self.request)) from None
+    def interrupted(self, why: str = "") -> NoReturn:
+        """Raises RequestInterrupted in place of the KeyboardInterrupt that is being handled, and which may say why."""
+        raise RequestInterrupted(why or self._explain(self.request)) from None
 
     def _wait(self) -> None:
         """Sleeps until a response is there, while some other thread reads."""
         waiter = threading.Lock()
         waiter.acquire()
         self._waiter = waiter
-        if not self._responses:
+        if self._debugger is not None and self._debugger.reads_here():
+            self._debugger.sleep(waiter, self._answered)
+        elif not self._responses:
             interruptible(waiter.acquire)
+
+    def _answered(self) -> bool:
+        return bool(self._responses)
 
     def __repr__(self) -> str:
         there = list(self._responses.copy())

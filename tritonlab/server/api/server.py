@@ -44,6 +44,8 @@ class Server:
     ) -> None:
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
         self._core = InferenceServer(repositories, replace(options or Options(), **more))
+        #: brings `breakpoint()` of the models to its `desk`, where somebody types the lines
+        self.debugger = self._core.debugger
         #: (model, input) pairs whose cast of lists was warned of
         self.casts: set[tuple[str, str]] = set()
 

@@ -74,7 +74,11 @@ class Watchdog:
         held = self._survey()
         now = self._clock.now()
         self._reported &= {one.request.serial for one in held}
-        overdue = [one for one in held if one.waited >= self._limit and one.request.serial not in self._reported]
+        overdue = [
+            one
+            for one in held
+            if one.waited >= self._limit and one.request.serial not in self._reported and not _typed_to(one)
+        ]
         self._reported.update(one.request.serial for one in overdue)
         if held:
             self.armed = True
@@ -117,6 +121,11 @@ class Watchdog:
         return "\n".join([*_heads(group), *way.lines, *(_stacks(i, seconds) for i in way.instances[:_STUBS])])
 
 
+def _typed_to(one: HeldRequest) -> bool:
+    """Tells whether the request waits for a person, who types to the debugger and needs no report."""
+    return one.instance is not None and any(session.attended for session in one.instance.debugged)
+
+
 def _heads(group: Sequence[HeldRequest]) -> list[str]:
     lines = []
     for one in group[:_NAMED]:
@@ -133,7 +142,8 @@ def _whereabouts(one: HeldRequest) -> str:
         return "its steps are not answered" if one.steps else "it is in the queue"
     name = f"{one.instance.plan.name} (process {one.instance.pid})"
     if one.state == "executing":
-        return f"{name} executes it"
+        paused = one.instance.debugged.place
+        return f"{name} is paused in the debugger at {paused}" if paused else f"{name} executes it"
     return f"the execute call of {name} has returned, and its response sender has not sent the final flag"
 
 
@@ -160,7 +170,9 @@ class Way:
         for instance in instances:
             others = [one for one in self._held.values() if one.instance is instance and one.state == "executing"]
             what = ", ".join(f"request {one.request.serial}" for one in others)
-            state = f"executes {what}" if what else f"is {instance.state.value} and executes nothing"
+            place = instance.debugged.place
+            doing = f"is paused in the debugger at {place} with" if place else "executes"
+            state = f"{doing} {what}" if what else f"is {instance.state.value} and executes nothing"
             self.lines.append(f"  {instance.plan.name} of model '{model}' {state}.")
             self._follow(instance, [])
 

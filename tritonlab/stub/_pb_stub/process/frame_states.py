@@ -29,7 +29,7 @@ _MOST_TEXT = 300
 #: Lines of the source before and after the one that failed.
 _AROUND = 2
 #: Seconds after which variables get no texts any more: each is made by code of the author's or of a library.
-_PATIENCE = 0.2
+PATIENCE = 0.2
 
 _HIDDEN = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
 
@@ -38,7 +38,7 @@ def frame_states(error: BaseException) -> List[FrameState]:
     """Returns the calls that the exception has passed, outermost first, without ours."""
     states: List[FrameState] = []
     with contextlib.suppress(BaseException):  # an author can make an exception too odd to look at
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + PATIENCE
         trace = error.__traceback__
         passed: List[Tuple[Any, int]] = []
         while trace is not None:
@@ -56,11 +56,11 @@ def _state(frame: Any, line: int, end: float) -> FrameState:
     file, function = frame.f_code.co_filename, frame.f_code.co_name
     start = max(line - _AROUND, 1)
     source = linecache.getlines(file, frame.f_globals)[start - 1 : line + _AROUND]
-    variables = [] if is_library(file) else [list(each) for each in _variables(frame, end)]
+    variables = [] if is_library(file) else [list(each) for each in variables_of(frame, end)]
     return FrameState(file, line, function, start, [text.rstrip("\n")[:_MOST_TEXT] for text in source], variables)
 
 
-def _variables(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
+def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
     """Returns names and texts: of a function its variables, of a module or a class body only what it has made."""
     found = list(frame.f_locals.items())
     told = [(name, value) for name, value in found if not name.startswith("__") and not isinstance(value, _HIDDEN)]

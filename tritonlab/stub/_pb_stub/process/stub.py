@@ -15,6 +15,7 @@ from ..wire.ipc_message import STACKS_SIGNAL
 from ..wire.message_bodies import Hello
 from ..wire.serialization import WIRE_VERSION
 from ..wire.shm_manager import Region, RegionReader
+from . import debugger
 from .forked import ForkGuard
 from .main_loop import MainLoop
 from .model_context import ModelContext
@@ -31,6 +32,7 @@ def serve(given: StubArguments, backend_directory: str) -> None:
     monitor = Connection(socket.socket(fileno=given.monitor))
     stub = StubBridge(control, region, RegionReader(given.kernel_region))
     bridge.install(stub)
+    debugger.install()
     ForkGuard(stub, [monitor], socket.socket(fileno=given.door)).install()
     if STACKS_SIGNAL is not None:
         faulthandler.register(STACKS_SIGNAL, all_threads=True)

@@ -18,7 +18,7 @@ import signal
 import struct
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
-from . import fork_bodies
+from . import debugger_bodies, fork_bodies
 from . import message_bodies as bodies
 from .serialization import WireError
 
@@ -152,6 +152,9 @@ COMMANDS = (
     # answered by INFER_RESPONSE until the final one
     _row(56, "INFER", TO_KERNEL, CONTROL, bodies.Infer, bodies.InferResponse),
     _row(57, "INFER_CANCEL", TO_KERNEL, CONTROL, bodies.InferCancel),
+    # None: nobody can type a line, and the model is to go on
+    _row(58, "PROMPT", TO_KERNEL, CONTROL, debugger_bodies.Prompt, Optional[str]),
+    _row(59, "RESUMED", TO_KERNEL, CONTROL, debugger_bodies.Resumed, Nothing),
     # the door: with descriptors
     _row(64, "KNOCK", TO_KERNEL, DOOR, fork_bodies.Knock, fork_bodies.ForkLink),
     _row(65, "FORK_LINK", TO_STUB, DOOR, fork_bodies.ForkLink),

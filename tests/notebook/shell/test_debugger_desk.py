@@ -1,0 +1,204 @@
+"""`breakpoint()` in a model's cell, in a real kernel: typed lines, interrupts, front ends that cannot be asked, the end
+of the kernel."""
+
+from __future__ import annotations
+
+import os
+import queue
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+from tests.serving import alive, eventually, stub_processes
+from tritonlab.notebook.shell.debugger_desk import CellLines
+
+MODEL = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        x = requests[0].inputs()[0].as_numpy()
+        breakpoint()
+        x = x + 1
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
+"""
+SEND = "stops(IN=[1, 2])['OUT'].tolist()"
+PAUSED = "import time\nwhile not stops.server.debugger.words(): time.sleep(0.01)"
+#: seconds in which a notebook has to be usable again
+CLEAN = 10.0
+
+
+def locate(file: str, line: int) -> tuple[str, int]:
+    return ("cell", line + 2) if file == "/m/1/model.py" else (file, line)
+
+
+@pytest.fixture
+def lines() -> CellLines:
+    return CellLines(locate, {"cell": "Cell In[3]"}.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("> /m/1/model.py(7)execute()\n-> x = 1\n", "> Cell In[3](9)execute()\n-> x = 1\n"),
+        ("Breakpoint 1 at /m/1/model.py:7\n", "Breakpoint 1 at Cell In[3]:9\n"),
+        ("> /lib/numpy.py(7)f()\n", "> /lib/numpy.py(7)f()\n"),
+        ("  7  ->\tx = 1\n 98 B->\ty = 7\t\n", "  9  ->\tx = 1\n100 B->\ty = 7\t\n"),
+        ("7\n{'a': 12}\n", "7\n{'a': 12}\n"),
+    ],
+)
+def test_places_and_listings_are_the_cells(lines: CellLines, said: str, shown: str) -> None:
+    assert lines.shown(said, "/m/1/model.py") == shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("b 9", "b 7"),
+        ("break 9, x > 3", "break 7, x > 3"),
+        ("l 5, 12", "l 3, 10"),
+        ("until 9", "until 7"),
+        ("b 1", "b 1"),
+        ("clear 9", "clear 9"),
+        ("p 9", "p 9"),
+        ("b other.py:9", "b other.py:9"),
+        ("n", "n"),
+    ],
+)
+def test_line_numbers_that_are_typed_are_the_cells(lines: CellLines, typed: str, meant: str) -> None:
+    assert lines.typed(typed, "/m/1/model.py", 7) == meant
+    assert lines.typed(typed, "/lib/numpy.py", 7) == typed
+
+
+class Kernel:
+    """A kernel with one front end that types."""
+
+    def __init__(self, manager: Any, client: Any) -> None:
+        self.manager, self.client = manager, client
+
+    def run(self, code: str, answer: Callable[[str], str | None] | None = None) -> str:
+        """Runs a cell and returns all that it showed. `answer` types a line for each prompt, or does something else; a
+        front end without one cannot be asked."""
+        ident = self.client.execute(code, allow_stdin=answer is not None)
+        shown, end = [], time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                prompt = self.client.get_stdin_msg(timeout=0)["content"]["prompt"]
+                line = answer(prompt) if answer is not None else None
+                if line is not None:
+                    self.client.input(line)
+            except queue.Empty:
+                pass
+            try:
+                message = self.client.get_iopub_msg(timeout=0.02)
+            except queue.Empty:
+                continue
+            if message["parent_header"].get("msg_id") != ident:
+                continue
+            content = message["content"]
+            shown.append(content.get("text") or "\n".join(content.get("traceback", ())))
+            shown.append(content.get("data", {}).get("text/plain", ""))
+            if content.get("execution_state") == "idle":
+                return "".join(shown)
+        raise AssertionError("the cell does not end: " + "".join(shown))
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")), "NO_COLOR": "1"}
+    manager, client = start_new_kernel(kernel_name="python3", env=environment)
+    found = Kernel(manager, client)
+    found.run("%colors nocolor\n%load_ext tritonlab")
+    found.run(MODEL)
+    yield found
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def typing(*lines: str) -> Callable[[str], str]:
+    left = list(lines)
+    return lambda prompt: left.pop(0)
+
+
+def test_lines_are_typed_under_the_cell_that_sent_the_request(kernel: Kernel) -> None:
+    shown = kernel.run(SEND, typing("p x", "l", "b 9", "c", "clear 1", "x = x * 10", "c"))
+    assert "(8)execute()\n-> x = x + 1\n" in shown
+    assert "> Cell In[" in shown
+    assert "  8  ->\t        x = x + 1" in shown
+    assert "]:9\n" in shown  # where the breakpoint is
+    assert "[20.0, 30.0]" in shown
+
+
+def test_an_interrupt_ends_the_cell_and_the_debugger(kernel: Kernel) -> None:
+    began = time.monotonic()
+    shown = kernel.run(SEND, lambda prompt: kernel.manager.interrupt_kernel())
+    assert "the debugger of 'stops_0' was left at Cell In[" in shown
+    assert ", line 8" in shown
+    assert "[2.0, 3.0]" in kernel.run(SEND, typing("c"))
+    assert time.monotonic() - began < CLEAN
+
+
+def test_a_front_end_that_cannot_be_asked_gets_a_snapshot(kernel: Kernel) -> None:
+    shown = kernel.run(SEND)
+    assert "'stops_0' is at a breakpoint and goes on, because nobody can type here.\n  Cell In[" in shown
+    assert ", line 8, in execute\n    x = x + 1\n" in shown
+    assert "x = float32[2] [1, 2]" in shown
+    assert "[2.0, 3.0]" in shown
+
+
+def test_a_request_of_a_thread_is_typed_to_in_a_cell_of_its_own(kernel: Kernel) -> None:
+    asks = "import threading; thread = threading.Thread(target=lambda: print(stops(IN=[5])['OUT'])); thread.start()"
+    kernel.run(asks, typing())
+    kernel.run(PAUSED, typing())
+    assert "[6.]" in kernel.run("%triton debug stops", typing("p x", "c")) + kernel.run("thread.join()")
+    assert "model 'stops' is not paused" in kernel.run("%triton debug stops")
+
+
+def test_a_queue_timeout_says_who_is_paused(kernel: Kernel) -> None:
+    kernel.run("thread = threading.Thread(target=lambda: stops(IN=[5])); thread.start()", typing())
+    kernel.run(PAUSED, typing())
+    limit = "from tritonlab.core.status import UnavailableError\nraise UnavailableError('Request timeout expired')"
+    shown = kernel.run(limit, typing())
+    assert "Hint: 'stops_0' is paused in the debugger at Cell In[" in shown
+    assert kernel.run("%triton debug", typing("c")) is not None
+    kernel.run("thread.join()")
+
+
+def test_a_restart_of_the_kernel_ends_a_paused_model(tmp_path: Path) -> None:
+    manager, client = start_new_kernel(kernel_name="python3", env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+    own = Kernel(manager, client)
+    try:
+        own.run("%load_ext tritonlab")
+        own.run(MODEL)
+        client.execute(SEND, allow_stdin=True)
+        client.get_stdin_msg(timeout=30)
+        pid = manager.provisioner.pid
+        stubs = stub_processes(pid)
+        began = time.monotonic()
+        manager.restart_kernel()
+        client.wait_for_ready(timeout=30)
+        assert time.monotonic() - began < CLEAN
+        eventually(lambda: not any(alive(stub.pid) for stub in stubs))
+        own.run("%load_ext tritonlab")
+        own.run(MODEL)
+        assert "[2.0, 3.0]" in own.run(SEND, typing("c"))
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_nbclient_runs_a_notebook_with_a_forgotten_breakpoint(tmp_path: Path) -> None:
+    cells = ["%load_ext tritonlab", MODEL, SEND]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    began = time.monotonic()
+    nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = notebook.cells[2].outputs
+    assert time.monotonic() - began < 2 * CLEAN  # the start of a kernel, and of a stub, included
+    assert any("is at a breakpoint and goes on" in output.get("text", "") for output in outputs)
+    assert any(output.get("data", {}).get("text/plain") == "[2.0, 3.0]" for output in outputs)

@@ -1,0 +1,158 @@
+"""pdb in a stub: its prompts cross the link, and whoever waits for the model in a notebook types the lines.
+
+A stub has no terminal. So `pdb.Pdb`, which `breakpoint()`, `pdb.set_trace()` and `pdb.post_mortem()` make, is replaced
+by one that asks the server for each line. Triton's stub reads the end of its standard input instead, and the request
+fails with BdbQuit.
+"""
+
+from __future__ import annotations
+
+import bdb
+import contextlib
+import itertools
+import linecache
+import pdb
+import time
+from typing import Any, List, Optional, Tuple
+
+from ..api import bridge
+from ..api.bridge import BridgeError
+from ..wire.debugger_bodies import Prompt, Resumed
+from ..wire.serialization import bounded
+from .frame_states import PATIENCE, variables_of
+from .thread_stacks import is_library
+
+_sessions = itertools.count(1)
+#: Modules of ours by name: the debugger does not stop there.
+_SKIPPED = ("_pb_stub.*", "triton_python_backend_utils", "c_python_backend_utils", "__main__")
+
+
+def install() -> None:
+    """Makes every debugger of this process one that asks the server."""
+    pdb.Pdb = LinkPdb  # type: ignore[misc]
+
+
+class LinkPdb(pdb.Pdb):
+    """A pdb whose lines come over the link. It shows the author's frames only, and once the author's code has returned
+    to ours it stops nowhere but at breakpoints."""
+
+    def __init__(
+        self,
+        completekey: str = "tab",
+        stdin: Any = None,
+        stdout: Any = None,
+        skip: Any = None,
+        nosigint: bool = True,
+        readrc: bool = True,
+        **rest: Any,
+    ) -> None:
+        self._talk: Any = None
+        if stdin is None and stdout is None:
+            stdin = stdout = self._talk = _Talk(self)
+        super().__init__(completekey, stdin, stdout, skip or _SKIPPED, nosigint, readrc, **rest)
+
+    def trace_dispatch(self, frame: Any, event: str, arg: Any) -> Any:
+        try:
+            return super().trace_dispatch(frame, event, arg)
+        except bdb.BdbQuit:
+            raise bdb.BdbQuit("the debugger was left") from None
+
+    def dispatch_return(self, frame: Any, arg: Any) -> Any:
+        trace = super().dispatch_return(frame, arg)
+        if _is_outermost(frame):
+            self.set_continue()  # else a step would lead to the next request, and trace all that is between
+            return None
+        return trace
+
+    def get_stack(self, f: Any, t: Any) -> Tuple[List[Any], int]:
+        stack, index = super().get_stack(f, t)
+        first = next((place for place, (frame, _) in enumerate(stack) if not _is_library(frame)), 0)
+        return stack[first:], max(index - first, 0)
+
+    def set_continue(self) -> None:
+        super().set_continue()
+        self._resumed()
+
+    def set_quit(self) -> None:
+        super().set_quit()
+        self._resumed()
+
+    def _resumed(self) -> None:
+        if self._talk is not None:
+            self._talk.end()
+
+    def examine(self, traceback: Any) -> None:
+        """Looks at the frames that an exception has passed, and returns when the author has seen enough."""
+        self._talk.live = False
+        self.reset()
+        self.interaction(None, traceback)
+        self._talk.end()
+
+
+class _Talk:
+    """Is what a LinkPdb reads and writes. What it prints goes with the next question for a line."""
+
+    def __init__(self, debugger: LinkPdb) -> None:
+        self.live = True
+        self._debugger = debugger
+        self._session = 0  # 0 between two
+        self._said: List[str] = []
+
+    def write(self, text: str) -> None:
+        self._said.append(text)
+
+    def flush(self) -> None:
+        pass
+
+    def readline(self) -> str:
+        text, newline, prompt = self._taken().rpartition("\n")
+        frame, line_number = self._debugger.stack[self._debugger.curindex]
+        file, snapshot = self._debugger.canonic(frame.f_code.co_filename), ""
+        if not self._session:
+            self._session = next(_sessions)
+            snapshot = snapshot_of(self._debugger.stack)
+        line: Optional[str] = None
+        try:
+            question = Prompt(self._session, self.live, text + newline, prompt, file, line_number, bounded(snapshot))
+            line = bridge.current().call(question)
+        except BridgeError:  # during import and auto_complete_config, when nothing can be asked
+            print(snapshot, flush=True)
+        return "continue\n" if line is None else line + "\n"
+
+    def end(self) -> None:
+        """Says that the thread goes on."""
+        session, self._session = self._session, 0
+        if session:
+            with contextlib.suppress(BridgeError):
+                bridge.current().call(Resumed(session, self._taken()))
+
+    def _taken(self) -> str:
+        said, self._said = "".join(self._said), []
+        return bounded(said)
+
+
+def _is_library(frame: Any) -> bool:
+    return is_library(frame.f_code.co_filename)
+
+
+def _is_outermost(frame: Any) -> bool:
+    frame = frame.f_back
+    while frame is not None:
+        if not _is_library(frame):
+            return False
+        frame = frame.f_back
+    return True
+
+
+def snapshot_of(stack: List[Any]) -> str:
+    """Returns the frames, outermost first, with their lines, and the variables of the innermost."""
+    lines = []
+    for frame, number in stack:
+        code = frame.f_code
+        lines.append('  File "%s", line %d, in %s' % (code.co_filename, number, code.co_name))
+        text = linecache.getline(code.co_filename, number, frame.f_globals).strip()
+        if text:
+            lines.append("    " + text)
+    if stack:
+        lines += ["  %s = %s" % pair for pair in variables_of(stack[-1][0], time.monotonic() + PATIENCE)]
+    return "\n".join(lines)
