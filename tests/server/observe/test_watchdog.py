@@ -12,6 +12,7 @@ import pytest
 from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.instances.blocked_calls import BlsCall
+from tritonlab.instances.debug_session import DebugSession, DebugSessions
 from tritonlab.instances.model_instance import ModelInstance
 from tritonlab.ipc.stub_log import LogRecord
 from tritonlab.server.observe.requests_in_flight import HeldRequest, survey
@@ -29,6 +30,7 @@ class FakeInstance:
         self.stub = SimpleNamespace(dump_stacks=lambda timeout: f"stacks of {self.plan.name}")
         self.inflight: dict[int, InferenceRequest] = {}
         self.running: list[InferenceRequest] = []
+        self.debugged = DebugSessions()
 
     def executes(self, request: InferenceRequest) -> bool:
         return request in self.running
@@ -113,6 +115,22 @@ def test_a_request_is_reported_once_when_its_time_has_come() -> None:
     assert serial == 1
     assert text.splitlines()[0] == "request 1 of model 'a' waits for 10.0 s: a_0_0 (process 100) executes it."
     world.pass_(100)
+
+
+def test_a_pause_in_the_debugger_is_named_and_a_request_that_somebody_types_for_is_not_reported() -> None:
+    world = World(a=1)
+    session = SimpleNamespace(live=True, place='File "model.py", line 7', attended=False)
+    world.instance("a_0_0").debugged.append(cast(DebugSession, session))
+    world.request("a_0_0")
+    ((_, text),) = world.pass_(10, 1)
+    assert ': a_0_0 (process 100) is paused in the debugger at File "model.py", line 7.' in text
+    session.attended = True
+    world.instance("a_0_0").inflight.clear()
+    world.request("a_0_0")
+    world.request("a")
+    ((serial, text),) = world.pass_(11, 1)
+    assert serial == 3
+    assert "a_0_0 of model 'a' is paused in the debugger at File \"model.py\", line 7 with request 2." in text
 
 
 def test_a_request_that_ends_in_time_is_not_reported_and_nothing_runs_after_it() -> None:
