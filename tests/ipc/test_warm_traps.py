@@ -418,7 +418,7 @@ def test_what_no_fork_would_have_is_left_out(sides: Sides, module: str, why: str
         return [os.getcwd(), threading.active_count(), light.__name__]
     """
     assert sides.same(source)[1]  # what comes before it is not
-    assert any(f"'{module}', as " in text and why in text for text in sides.said())
+    assert any(f"'{module}', because " in text and why in text for text in sides.said())
 
 
 def test_a_module_that_crashes_at_import(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -481,7 +481,7 @@ def test_only_the_one_to_blame_is_left_out(sides: Sides) -> None:
     known = "import heavy\nimport light\n"
     assert sides.same(f"{known}def see(): return 1\n")[1]
     assert sides.same(f"{known}import handlers\nimport threads\ndef see(): return 2\n")[1]
-    assert any("'threads', as it starts threads" in text for text in sides.said())
+    assert any("'threads', because it starts threads" in text for text in sides.said())
     assert "heavy, light, handlers" in sides.warm.server.core.pool.memory().imports.values()
 
 
