@@ -101,12 +101,15 @@ class Graph(RecordView):
             return None, []
         self._drawn_at = now
         sequences = self._sequences()
-        executed = sum(record.batches.total for record in list(self.recording.records.values()))
-        seen = self.record.epoch, self.row, executed
-        if (seen, sequences) == self._seen:
+        seen = self.stamp(), sequences
+        if seen == self._seen:
             return None, []
-        self._seen = seen, sequences
+        self._seen = seen
         return {"kind": "graph", "following": self._chosen is None, **self._drawn(sequences)}, []
+
+    def stamp(self) -> object:
+        executed = sum(record.batches.total for record in list(self.recording.records.values()))
+        return self.record.epoch, self.row, executed
 
     def _drawn(self, sequences: list[Occupancy]) -> dict[str, Any]:
         root = self.tree()

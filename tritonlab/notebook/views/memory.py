@@ -41,6 +41,9 @@ class Memory(Metrics):
     def _read(self, text: str, now: int) -> None:
         self.measure(now)
 
+    def stamp(self) -> object:
+        return [(one.instance, one.inputs, one.outputs) for one in memory_use(self._versions())]
+
     def measure(self, now: int) -> list[InstanceMemory]:
         found = memory_use(self._versions())
         record: MetricRecord = self.recording.metrics

@@ -93,6 +93,9 @@ class Metrics(RecordView):
                 self._own.describe(found[1], "sampled" if kind == "counter" else kind, "Triton's own")
                 self._own.add(found[1], {"version": labels.get("version", "")}, float(found[3]), now)
 
+    def stamp(self) -> object:
+        return sum(ring.total for ring in self.recording.metrics.series().values())
+
     def text(self) -> str:
         record = self.recording.metrics
         lines = [

@@ -1,9 +1,17 @@
 """`RecordView` is the base of views of what was recorded: it sends a model's record to the browser, while a view of it
-is open there, and renews its static form when things have come to rest (`static/record_link.js` is the other half)."""
+is open there (`static/record_link.js` is the other half).
+
+Its static form, which saved notebooks and nbconvert show, is renewed when things have come to rest, and at the end of
+each cell after which there is more to show: so it is true also where no browser ever was.
+"""
 
 from __future__ import annotations
 
+import importlib
+import logging
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -20,6 +28,8 @@ _ROWS = 20_000
 _PATIENCE = 300.0
 #: Seconds after the last event until the static form is renewed.
 _REST = 2.0
+
+_log = logging.getLogger(__name__)
 
 Live = Callable[[], dict[str, Any]]
 
@@ -48,6 +58,8 @@ class RecordView(LiveView):
         self._told: dict[str, Any] = {}
         self._heard_at = 0.0
         self._changed_at: float | None = None
+        self._noticed: object = None
+        self._frozen: object = None
         record = recording.model(name)
         columns = {table: list(record.tables[table].columns) for table in self.TABLES}
         super().__init__(
@@ -74,7 +86,7 @@ class RecordView(LiveView):
             self._ticker.add(self)
         elif what == "close":
             self._ticker.remove(self)
-            self.freeze()
+            self.renew()
         elif what != "alive":
             self.asked(content)
 
@@ -100,11 +112,12 @@ class RecordView(LiveView):
         message, buffers = self.news()
         if message is not None:
             self.send(message, buffers)
-            if buffers:
-                self._changed_at = now
+        stamp = self.stamp()
+        if stamp != self._noticed:
+            self._noticed, self._changed_at = stamp, now
         elif self._changed_at is not None and now - self._changed_at > _REST:
             self._changed_at = None
-            self.freeze()
+            self.renew()
 
     def failed(self, error: Exception) -> None:
         self.send({"kind": "problem", "text": f"This view has stopped: {type(error).__name__}: {error}"})
@@ -130,6 +143,28 @@ class RecordView(LiveView):
             return None, []
         return {**message, "kind": "record", "epoch": self._epoch, "now": time.monotonic_ns()}, buffers
 
+    # -- the static form
+
+    def stamp(self) -> object:
+        """Returns what differs once there is more to show."""
+        record = self.record
+        return record.epoch, record.mark_count, *(ring.total for ring in record.tables.values())
+
+    def renew(self) -> None:
+        """Renews the static form if there is more to show than when that was done last."""
+        stamp = self.stamp()
+        if stamp != self._frozen:
+            self.freeze()
+            self._frozen = stamp
+
+    def show(self, around: Any = None) -> None:
+        self._frozen = self.stamp()
+        super().show(around)
+        shell = importlib.import_module("IPython").get_ipython()
+        if shell is not None:
+            shell.events.register("post_run_cell", _renew_all)  # once, however often it is said
+            _shown.append(weakref.ref(self))
+
     def live_of(self, record: ModelRecord) -> dict[str, Any]:
         """Returns more of what happens now, from the record, whose lock is held."""
         return {}
@@ -150,3 +185,19 @@ class RecordView(LiveView):
             self._sent[table] = end
             done &= end == ring.total
         return {"rows": rows, "ids": ids, "done": done}, buffers
+
+
+#: The views that cells have shown last. Those of cells that were run again are seen nowhere, but nobody says so.
+_shown: deque[weakref.ref[RecordView]] = deque(maxlen=12)
+
+
+def _renew_all(result: object) -> None:
+    """Renews the static forms at the end of a cell."""
+    for known in list(_shown):
+        view = known()
+        try:
+            if view is not None:
+                view.renew()
+        except Exception:
+            _shown.remove(known)
+            _log.exception("the static form of %r cannot be renewed any more", type(view).__name__)
