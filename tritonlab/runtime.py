@@ -67,7 +67,14 @@ _workspace: Workspace | None = None
 #: Seconds after which a version that a reload has replaced is killed if it still executes: a model that hangs and is
 #: mended in its cell would else stay for ever. Triton leaves it.
 DRAIN_SECONDS = 60.0
-_options = Options(model_control_mode="explicit", drain_seconds=DRAIN_SECONDS)
+#: Seconds for which an exception is kept alive for `%triton postmortem`.
+POSTMORTEM_SECONDS = 600.0
+_NOTEBOOK: dict[str, Any] = {
+    "model_control_mode": "explicit",
+    "drain_seconds": DRAIN_SECONDS,
+    "postmortem_seconds": POSTMORTEM_SECONDS,
+}
+_options = Options(**_NOTEBOOK)
 
 
 def default_server() -> Server:
@@ -220,7 +227,7 @@ def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
     `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt, fail,
     and their processes are killed."""
     global _server, _directory, _workspace, _options
-    wanted = Options(**{"model_control_mode": "explicit", "drain_seconds": DRAIN_SECONDS, **options})
+    wanted = Options(**{**_NOTEBOOK, **options})
     with _lock:
         _options = wanted
         server, directory, workspace = _server, _directory, _workspace

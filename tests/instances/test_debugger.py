@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.serving import Lab, Script, eventually
-from tritonlab.core.status import ModelError
+from tritonlab.core.status import ModelError, NotFoundError
 from tritonlab.instances.debug_session import DebugSession
 from tritonlab.server.api.response_iterator import RequestInterrupted
 from tritonlab.stub._pb_stub.wire.debugger_bodies import Prompt
@@ -155,8 +155,8 @@ def test_a_request_of_another_thread_is_typed_to_by_whoever_follows(lab: Lab, sc
     assert sat.shown == []
     lab.server.debugger._seek(session)
     assert "%triton debug script" in sat.said[0]
-    lab.server.debugger.follow(session)
-    assert lab.server.debugger.next_pause(session.instance) is None
+    script.model.debug()
+    assert session.ended
     thread.join(10)
     assert found == [[2]]
 
@@ -232,3 +232,77 @@ def test_stopping_the_server_lets_a_paused_model_go_on(tmp_path: Any) -> None:
     lab.server.stop()
     (response,) = responses
     assert response.outputs["OUT"].numpy().tolist() == [21]
+
+
+FAIL = """
+kept = [x for x in range(3)]
+raise ValueError("too odd")
+"""
+
+
+@pytest.fixture
+def keeping(tmp_path: Any) -> Iterator[Lab]:
+    """A server whose stubs keep the last exception of `execute`."""
+    lab = Lab(tmp_path, postmortem_seconds=600)
+    yield lab
+    lab.server.stop()
+
+
+def test_the_last_exception_is_looked_at_while_the_model_serves(keeping: Lab) -> None:
+    script = keeping.script()
+    answers: list[Any] = []
+
+    def asks_on() -> str:
+        answers.append(script.value("5"))  # between two lines of the debugger
+        return "p len(kept)"
+
+    lines = ("p kept", asks_on, "u", "p requests[0].request_id()", "d", "kept.append(1)", "q")
+    keeping.server.debugger.desk = sat = FakeDesk(*lines)
+    script.fails("raise KeyError('an earlier one')")
+    script.fails(FAIL, request_id="seven")
+    script.model.postmortem()
+    assert sat.shown[0].startswith("ValueError: too odd\n> <string>(3)script()")
+    assert [sat.shown[1].strip(), sat.shown[2].strip()] == ["[0, 1, 2]", "3"]
+    assert "model.py" in sat.shown[3]
+    assert sat.shown[4].strip() == "'seven'"
+    assert answers == [5]
+    sat.lines.put("p kept")
+    sat.lines.put("c")
+    script.model.postmortem()  # the very objects: it can be looked at as often as one likes
+    assert sat.shown[-1].strip() == "[0, 1, 2, 1]"
+
+
+def test_where_nobody_can_type_a_postmortem_is_a_snapshot(keeping: Lab) -> None:
+    script = keeping.script()
+    keeping.server.debugger.desk = sat = FakeDesk(reads=False)
+    script.fails(FAIL)
+    script.model.postmortem()
+    assert sat.shown == []
+    assert "  kept = [0, 1, 2]" in sat.said[0]
+
+
+def test_an_exception_is_kept_until_its_time_is_up_or_the_next_comes(tmp_path: Any) -> None:
+    lab = Lab(tmp_path, postmortem_seconds=0.3)
+    script = lab.script()
+    watched = "import weakref\nclass Big: pass\nbig = Big()\nself.kept['ref'] = weakref.ref(big)\nraise ValueError"
+    gone = "self.kept['ref']() is None"
+    script.fails(watched)
+    eventually(lambda: script.value(f"float({gone})"))
+    with pytest.raises(NotFoundError, match="no exception of 'script' is alive"):
+        script.model.postmortem()
+    lab.server.stop()
+
+
+def test_the_next_exception_takes_the_place_of_the_last(keeping: Lab) -> None:
+    script = keeping.script()
+    script.fails("import weakref\nclass Big: pass\nbig = Big()\nself.kept['ref'] = weakref.ref(big)\nraise ValueError")
+    assert script.value("float(self.kept['ref']() is None)") == 0
+    script.fails("raise KeyError")
+    assert script.value("float(self.kept['ref']() is None)") == 1
+
+
+def test_without_the_option_nothing_is_kept(script: Script) -> None:
+    script.fails("import weakref\nclass Big: pass\nbig = Big()\nself.kept['ref'] = weakref.ref(big)\nraise ValueError")
+    assert script.value("float(self.kept['ref']() is None)") == 1
+    with pytest.raises(NotFoundError, match="postmortem_seconds"):
+        script.model.postmortem()

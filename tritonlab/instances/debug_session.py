@@ -76,12 +76,16 @@ class DebugSession:
         """Returns what is said of a model that goes on because of `why`: what the author would have seen."""
         if self.attended:
             return f"'{self.instance.name}' goes on at {self.place}, because {why}."
-        what = "is at a breakpoint and goes on" if self.live else "has raised"
-        return f"'{self.instance.name}' {what}, because {why}.\n{self.snapshot}"
+        if not self.live:
+            return f"Where '{self.instance.name}' raised, as {why}:\n{self.snapshot}"
+        return f"'{self.instance.name}' is at a breakpoint and goes on, because {why}.\n{self.snapshot}"
 
 
 class DebugSessions(list[DebugSession]):
     """Holds the sessions of one instance."""
+
+    #: the last one that looked at an exception
+    looked: DebugSession | None = None
 
     @property
     def place(self) -> str:

@@ -20,8 +20,6 @@ from .debug_session import Debugged, DebugSession, Desk
 #: Seconds that a pause waits for somebody before the desk is told to look for one, and before it ends by itself.
 NOTICE_SECONDS = 1.0
 UNATTENDED_SECONDS = 300.0
-#: Seconds in which a model that goes on may pause again for the same person.
-_SOON = 0.2
 #: Seconds until a place's frames and variables are told once more, where nobody can type.
 _TOLD_SECONDS = 10.0
 #: What the debugger is told where the author has left it.
@@ -35,7 +33,9 @@ class Debugger:
     at once.
     """
 
-    def __init__(self, later: Callable[[int, Callable[[], None]], None]) -> None:
+    def __init__(self, later: Callable[[int, Callable[[], None]], None], keeps: float = 0.0) -> None:
+        """`keeps`: for how many seconds stubs keep the last exception of `execute` alive (`look`)."""
+        self.keeps = keeps
         self.desk: Desk | None = None
         self._later = later
         self._changed = threading.Condition()  # guards the sessions; notified at each change of one
@@ -54,6 +54,8 @@ class Debugger:
             if session is None:
                 session = self._sessions[link, prompt.session] = DebugSession(instance, model, link, prompt)
                 instance.debugged.append(session)
+                if not session.live:
+                    instance.debugged.looked = session
             session.ask(call, prompt)
             self._changed.notify_all()
         desk = self.desk
@@ -167,11 +169,10 @@ class Debugger:
                 return
             self.serve(session)
 
-    def next_pause(self, instance: Debugged) -> DebugSession | None:
-        """Returns the pause of an instance whose model has just gone on, if it pauses once more soon."""
+    def wait_for(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Waits until that holds of the sessions, for so many seconds at most."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(instance.debugged.place), _SOON)
-            return next((session for session in instance.debugged if session.live), None)
+            self._changed.wait_for(holds, seconds)
 
     def _leave(self, session: DebugSession, place: str, why: str) -> NoReturn:
         session.left = True
@@ -201,11 +202,12 @@ class Debugger:
     def _go_on(self, session: DebugSession, why: str) -> None:
         """Lets the model go on; its log, and the desk, get what the author would have seen."""
         text, place, now = session.story(why), session.place, time.monotonic()
-        if now - self._told.get(place, -_TOLD_SECONDS) < _TOLD_SECONDS:
+        if session.live and now - self._told.get(place, -_TOLD_SECONDS) < _TOLD_SECONDS:
             text = f"'{session.instance.name}' goes on at {place} again, because {why}."
         else:
             self._told[place] = now
-        session.instance.say(text, "WARNING")
+        if session.live:
+            session.instance.say(text, "WARNING")
         if self.desk is not None:
             self.desk.say(session, text)
         session.answer(None)

@@ -148,7 +148,8 @@ class ModelStub:
         return None if returned is None else json.loads(returned)
 
     def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool, tells_failures: bool) -> None:
-        self._outcome(self.link.initialize(args, outputs, decoupled, tells_failures))
+        keep = self.debugger.keeps if self.debugger is not None else 0.0
+        self._outcome(self.link.initialize(args, outputs, decoupled, tells_failures, keep))
 
     def _outcome(self, answer: Answer) -> Any:
         try:
@@ -203,6 +204,14 @@ class ModelStub:
         if not self.process.monitor.await_answer(answer, timeout):
             return self._blocked_stacks()
         return str(answer.value) if not answer.lost else ""
+
+    def postmortem(self, timeout: float, *, begin: bool) -> float | None:
+        """Returns how many seconds ago `execute` raised the exception that the stub keeps, None if it keeps none; with
+        `begin` a debugger looks at it."""
+        answer = self.process.monitor.postmortem(begin)
+        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
+            return None
+        return float(answer.value) if answer.value is not None else None
 
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
         """Returns what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.debugger_bodies import Prompt, Resumed
+from ..stub._pb_stub.wire.debugger_bodies import Postmortem, Prompt, Resumed
 from ..stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
 from ..stub._pb_stub.wire.message_bodies import (
     RESCHEDULED,
@@ -119,10 +119,16 @@ class StubLink(StubConnection):
         return self.ask(AutoComplete(config))
 
     def initialize(
-        self, args: dict[str, str], outputs: Sequence[str], decoupled: bool, tells_failures: bool = False
+        self,
+        args: dict[str, str],
+        outputs: Sequence[str],
+        decoupled: bool,
+        tells_failures: bool = False,
+        postmortem_s: float = 0.0,
     ) -> Answer:
-        """Asks the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too."""
-        return self.ask(Initialize(args, list(outputs), decoupled, tells_failures))
+        """Asks the stub to construct and initialize the model. With `tells_failures` it sends FAILED, too; it keeps the
+        last exception of `execute` alive for `postmortem_s` seconds."""
+        return self.ask(Initialize(args, list(outputs), decoupled, tells_failures, postmortem_s))
 
     def finalize(self) -> Answer:
         """Asks the stub to finalize the model; then the process ends."""
@@ -253,6 +259,11 @@ class MonitorLink(StubConnection):
     def waits(self) -> Answer:
         """Asks which calls the running `execute` cannot go on without; the value is a Needs."""
         return self.ask(Waits())
+
+    def postmortem(self, begin: bool) -> Answer:
+        """Asks how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.
+        The value is None if there is none."""
+        return self.ask(Postmortem(begin))
 
     def wake(self) -> None:
         """Wakes the caller that reads the control link."""

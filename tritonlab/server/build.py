@@ -111,7 +111,7 @@ def build(
     infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
     patience = int(options.watchdog_seconds * 1e9)
     executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called)
-    calls = StubCalls(metrics, executor, server, announcer.polled, debugger := Debugger(later))
+    calls = StubCalls(metrics, executor, server, announcer.polled, debugger := _debugger(options, later))
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(
         InstanceServices(pool, clock, instruments, announcer.log, spin, calls, calls.end, later, failures, debugger),
@@ -203,6 +203,10 @@ def _watchdog(
         announcer.requests_wait,
         idle_memory.look,
     )
+
+
+def _debugger(options: Options, later: Callable[[int, Callable[[], None]], None]) -> Debugger:
+    return Debugger(later, options.postmortem_seconds)
 
 
 def _poller(

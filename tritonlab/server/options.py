@@ -61,6 +61,9 @@ class Options:
     watchdog_seconds: float = 10.0
     #: how many failures of each model are kept, with their requests and variables, for `model.failures`
     kept_failures: int = 10
+    #: for how long the last exception of each instance's `execute` is kept alive in its process for
+    #: `%triton postmortem`, with all that its frames hold, on the GPU too (0: not at all; a notebook: 10 minutes)
+    postmortem_seconds: float = 0.0
     #: how long a version that a reload has replaced may go on with its last requests before it is killed; None
     #: is for ever, as in Triton
     drain_seconds: float | None = None

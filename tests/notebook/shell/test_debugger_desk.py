@@ -170,6 +170,20 @@ def test_a_queue_timeout_says_who_is_paused(kernel: Kernel) -> None:
     kernel.run("thread.join()")
 
 
+def test_postmortem_looks_at_the_exception_in_the_cells_lines(kernel: Kernel) -> None:
+    kernel.run(MODEL.replace("stops", "fails").replace("breakpoint()", "x.nope"))
+    assert "AttributeError" in kernel.run("fails(IN=[1, 2])", typing())
+    shown = kernel.run("%triton postmortem", typing("p x", "q"))
+    assert "AttributeError: 'numpy.ndarray' object has no attribute 'nope'\n> Cell In[" in shown
+    assert "(7)execute()\n-> x.nope" in shown
+    assert "array([1., 2.], dtype=float32)" in shown
+    shown = kernel.run("%triton postmortem fails")
+    assert ", line 7, in execute\n    x.nope\n" in shown
+    assert "  x = float32[2] [1, 2]" in shown
+    kernel.run("%triton load fails")
+    assert "no exception of 'fails' is alive" in kernel.run("%triton postmortem fails", typing())
+
+
 def test_a_restart_of_the_kernel_ends_a_paused_model(tmp_path: Path) -> None:
     manager, client = start_new_kernel(kernel_name="python3", env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
     own = Kernel(manager, client)

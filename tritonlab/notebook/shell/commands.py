@@ -25,7 +25,7 @@ from ..views.playground import Playground
 from ..views.record_view import RecordView
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
-from .debug_commands import debug
+from .debug_commands import debug, postmortem
 from .golden_commands import golden, inputs_of
 from .logs import LogView, Places
 from .parsing import parse, unknown
@@ -151,6 +151,12 @@ def _debug(context: Context, arguments: argparse.Namespace) -> None:
     if arguments.name is not None:
         context.model(arguments.name)  # raises for one that is not loaded
     debug(context.workspace.server, arguments.name)
+
+
+def _postmortem(context: Context, arguments: argparse.Namespace) -> None:
+    if arguments.name is not None:
+        context.model(arguments.name)  # raises for one that is not loaded
+    postmortem(context.workspace.server, arguments.name)
 
 
 def _config(context: Context, arguments: argparse.Namespace) -> Any:
@@ -349,6 +355,9 @@ COMMANDS = {
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
     ),
     "debug": _command("debug", _debug, "type to a model that is paused at breakpoint()", _name(nargs="?")),
+    "postmortem": _command(
+        "postmortem", _postmortem, "look at a model's last exception, where its frames still live", _name(nargs="?")
+    ),
     "config": _command(
         "config",
         _config,

@@ -11,6 +11,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.status import InternalError, UnsupportedError
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
+from .debugging import follow_pauses, look_at_last_error
 from .failures import ModelFailures
 from .load_tested import LoadTested
 from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
@@ -37,6 +38,16 @@ class Model(ServedModel, LoadTested, Tunable):
         `failures[-1].replay()` sends it again.
         """
         return ModelFailures(self, *self._core.failures.of(self.name))
+
+    def debug(self) -> None:
+        """Types to the debugger that has paused the model at `breakpoint()`, until it goes on. Raises NotFoundError if
+        none has."""
+        follow_pauses(self._core.debugger, self.name)
+
+    def postmortem(self) -> None:
+        """Types to a debugger that looks at the last exception of `execute`, where its frames are still alive; the
+        model goes on serving. Raises NotFoundError if none is kept (`Options.postmortem_seconds`)."""
+        look_at_last_error(self._core.debugger, self.name, self._found().instances)
 
     def view(self, kind: str = "timeline") -> Any:
         """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they

@@ -37,6 +37,8 @@ def tell_failure(
 ) -> None:
     """Tells the kernel, if it wants to know, of a failure that ends the requests `handles`, and where the exception
     came from."""
+    if error is not None and bridge.phase == "execute":
+        bridge.last_error.keep(error)
     if bridge.tells_failures and failure is not None and not bridge.abandoned:
         frames = [] if error is None else frame_states(error)
         bridge.tell(Failed(list(handles), bridge.phase, failure, frames))

@@ -81,6 +81,7 @@ class MainLoop:
         self._bridge.declared = set(body.outputs)
         self._bridge.instance_name = body.args["model_instance_name"]
         self._bridge.tells_failures = body.tells_failures
+        self._bridge.last_error.seconds = body.postmortem_s
         self._context.initialize(body.args)
 
     def _finalize(self, body: Finalize) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Optional, Type
 
 from ..api import own_threads
 from ..wire.connection import Connection, LinkClosed
+from ..wire.debugger_bodies import Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
 from ..wire.message_bodies import Awake, DumpStacks, IsReady, Waits, Wake
 from .author_call import result_of
@@ -27,6 +28,7 @@ class Monitor:
         self._handlers: Dict[Type[Any], Callable[[Any], Any]] = {
             DumpStacks: lambda body: all_stacks(context.loop),
             Waits: lambda body: bridge.running.needs(),
+            Postmortem: lambda body: bridge.last_error.look(body.begin),
             Wake: lambda body: bridge.tell(Awake()),
         }
 
@@ -39,19 +41,19 @@ class Monitor:
             while True:
                 message = self._connection.receive()
                 assert message is not None
-                command, ident, _ = message
+                command, ident, fields = message
                 kind = BY_NUMBER[command].body
                 if kind is IsReady:
                     # on a thread of its own: one that hangs must not keep this one from saying where it hangs
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
                 else:
-                    self._answer(ident, self._handlers[kind])
+                    self._answer(ident, self._handlers[kind], BY_NUMBER[command].read(fields))
         except LinkClosed:
             os._exit(1)
 
-    def _answer(self, ident: int, handler: Callable[[Any], Any]) -> None:
+    def _answer(self, ident: int, handler: Callable[[Any], Any], body: Any = None) -> None:
         with contextlib.suppress(LinkClosed):  # _watch sees it too
-            self._connection.send(NUMBER["RESULT"], ident, result_of(self._bridge, handler, None))
+            self._connection.send(NUMBER["RESULT"], ident, result_of(self._bridge, handler, body))
 
     def _is_ready(self, body: Any) -> Optional[bool]:
         return self._context.is_ready()

@@ -33,6 +33,7 @@ from ..wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..wire.tensor_block import Wire, pack_tensors
 from .errands import Errands
 from .inbox import Inbox
+from .postmortem import LastError
 from .region_tensors import Sent, Unsent, add_wires, keep_sent, received_tensors
 from .running_execute import RunningExecute
 
@@ -56,6 +57,7 @@ class StubBridge(Bridge):
         self.declared: Optional[Set[str]] = None
         #: whether the kernel wants to know more of a failure than its text
         self.tells_failures = False
+        self.last_error = LastError()
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
         self.errands = Errands()

@@ -19,6 +19,12 @@ class Prompt(NamedTuple):
     snapshot: str
 
 
+class Postmortem(NamedTuple):
+    """Say how many seconds ago `execute` raised the exception that is kept; with `begin`, let a debugger look at it."""
+
+    begin: bool
+
+
 class Resumed(NamedTuple):
     """The debugger has let the thread go on; `text` is what it printed last."""
 

@@ -143,12 +143,14 @@ class AutoComplete(NamedTuple):
 
 
 class Initialize(NamedTuple):
-    """Construct the model and call its `initialize` with `args`. `tells_failures`: send FAILED."""
+    """Construct the model and call its `initialize` with `args`. `tells_failures`: send FAILED. `postmortem_s`: for
+    how long to keep an exception of `execute` alive."""
 
     args: Dict[str, str]
     outputs: List[str]
     decoupled: bool
     tells_failures: bool
+    postmortem_s: float = 0.0
 
 
 class Finalize(NamedTuple):

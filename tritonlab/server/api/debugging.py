@@ -1,0 +1,56 @@
+"""These functions type to a debugger in a model's process; `debugger.desk` is where somebody sits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.status import NotFoundError
+from ...instances.debug_session import DebugSession
+from ...instances.debugger import Debugger
+from ...instances.model_instance import ModelInstance
+
+#: Seconds in which each stub has to say whether it keeps an exception.
+_SECONDS = 2.0
+#: Seconds that a stub has to start a debugger.
+_BEGIN_SECONDS = 10.0
+#: Seconds in which a model that goes on may pause again for the same person.
+_SOON = 0.2
+
+
+def follow_pauses(debugger: Debugger, model: str | None) -> None:
+    """Types to a paused model until it goes on; without a name, to the one that paused first. Raises NotFoundError if
+    none is paused."""
+    paused = [session for session in debugger.sessions(model) if session.live]
+    if not paused:
+        which = f"model '{model}' is not" if model is not None else "no model is"
+        raise NotFoundError(f"{which} paused; call breakpoint() in its cell and send it a request")
+    session: DebugSession | None = paused[0]
+    while session is not None:
+        debugger.follow(session)
+        again = session.instance.debugged
+        debugger.wait_for(lambda again=again: bool(again.place), _SOON)  # type: ignore[misc]
+        session = next((each for each in again if each.live), None)
+
+
+def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelInstance]) -> None:
+    """Types to a debugger that looks at the latest exception that these instances keep. Raises NotFoundError if they
+    keep none."""
+    found = [(age, instance) for instance in instances if (age := _asked(instance, begin=False)) is not None]
+    if not found:
+        kept = f"for {debugger.keeps / 60:g} minutes" if debugger.keeps else "only with Options(postmortem_seconds=…)"
+        raise NotFoundError(
+            f"no exception of '{what}' is alive: the last one of each instance is kept {kept}, until its next load; "
+            "model.failures has the variables of earlier ones"
+        )
+    _, instance = min(found, key=lambda each: each[0])
+    sessions = instance.debugged
+    sessions.looked = None
+    _asked(instance, begin=True)
+    debugger.wait_for(lambda: sessions.looked is not None, _BEGIN_SECONDS)
+    if sessions.looked is not None:
+        debugger.follow(sessions.looked)
+
+
+def _asked(instance: ModelInstance, *, begin: bool) -> float | None:
+    stub = instance.stub
+    return stub.postmortem(_SECONDS, begin=begin) if stub is not None else None
