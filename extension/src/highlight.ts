@@ -2,16 +2,17 @@
 import { JupyterFrontEnd } from "@jupyterlab/application";
 import { CodeCell, ICodeCellModel } from "@jupyterlab/cells";
 import { EditorExtensionRegistry, IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
-import { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
+import { NotebookPanel } from "@jupyterlab/notebook";
 
+import { configHelp } from "./configHelp.js";
+import { Config, configOfCell, isConfigCell } from "./configText.js";
+import { KernelLinks } from "./links.js";
 import { magicLine } from "./magicLine.js";
 import { pbtxt, PBTXT_MIME } from "./pbtxt.js";
 
-const CONFIG_CELL = /^\s*%%triton_config\b/;
-
 export function addHighlighting(
   app: JupyterFrontEnd,
-  tracker: INotebookTracker,
+  links: KernelLinks,
   languages: IEditorLanguageRegistry | null,
   extensions: IEditorExtensionRegistry | null,
 ): void {
@@ -27,6 +28,16 @@ export function addHighlighting(
     name: "tritonlab:magic-line",
     factory: ({ inline }) => (inline ? EditorExtensionRegistry.createImmutableExtension(magicLine) : null),
   });
+  extensions?.addExtension({
+    name: "tritonlab:config-help",
+    factory: ({ inline, model }) => {
+      const file = (): boolean => !inline && model.mimeType === PBTXT_MIME;
+      const configIn = (text: string): Config | null =>
+        inline ? configOfCell(text) : file() ? { from: 0, model: "" } : null;
+      return EditorExtensionRegistry.createImmutableExtension(configHelp(configIn, () => links.listening));
+    },
+  });
+  const { tracker } = links;
   if (languages) {
     tracker.widgetAdded.connect((_, panel) => colourConfigs(panel));
     tracker.forEach(colourConfigs);
@@ -45,7 +56,7 @@ function colourConfigs(panel: NotebookPanel): void {
         // the notebook gives all cells the kernel's language, whenever the kernel tells it
         model.mimeTypeChanged.connect(colour);
       }
-      const config = CONFIG_CELL.test(model.sharedModel.getSource());
+      const config = isConfigCell(model.sharedModel.getSource());
       if (config && model.mimeType !== PBTXT_MIME) model.mimeType = PBTXT_MIME;
       else if (!config && model.mimeType === PBTXT_MIME) model.mimeType = panel.content.codeMimetype;
     }

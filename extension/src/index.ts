@@ -48,7 +48,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     const panel = new TritonPanel(links, { exportModel, loadExtension }, tritonIcon);
     app.shell.add(panel, "left", { rank: 520 });
     restorer?.add(panel, panel.id);
-    addHighlighting(app, tracker, languages, extensions);
+    addHighlighting(app, links, languages, extensions);
   },
 };
 

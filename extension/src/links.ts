@@ -38,6 +38,12 @@ export class KernelLinks {
     return this.of(this.tracker.currentWidget);
   }
 
+  /** An open link that can be asked what every kernel knows: the current notebook's, else any. */
+  get listening(): KernelLink | null {
+    const open = [...this._links.values()].filter((link) => link.state === "open");
+    return open.find((link) => link === this.current) ?? open[0] ?? null;
+  }
+
   private _add(kernel: Services.IKernelConnection): KernelLink {
     const link = new KernelLink(kernel as unknown as Kernel);
     this._links.set(kernel.id, link);

@@ -81,6 +81,14 @@ export interface Log {
   lines: { time: string; model: string; instance: string; stream: string; level: string; text: string }[];
 }
 
+/** What Triton would refuse in a config. `line` from 1, 0 for the whole; `start` and `end`: columns from 0. */
+export interface Refused {
+  text: string;
+  line: number;
+  start: number;
+  end: number;
+}
+
 /** What a window can ask for: what goes with it, and what comes back. The rows of `comm_calls.CALLS`. */
 export interface Calls {
   plan: { with: { models: string[]; directory: string; alone?: boolean }; ok: { directory: string; models: Plan[] } };
@@ -95,6 +103,8 @@ export interface Calls {
   cancel: { with: { serial: number }; ok: { serial: number; cancelled: boolean } };
   overview: { with: Record<string, never>; ok: Overview };
   logs: { with: { model?: string; level?: string; search?: string; limit?: number }; ok: Log };
+  check: { with: { text: string; model?: string }; ok: Refused[] };
+  explain: { with: { text: string }; ok: { field: string; type: string; says: string } };
 }
 
 /** What the kernel sends: an answer, or something it tells. */

@@ -270,13 +270,13 @@ dynamic_batching { max_queue_delay_microseconds: 500 }
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> None:
-    open_notebook(lab, f"colours_{theme}", [ECHO, CONFIG, "x = 1  # a comment"], theme)
+    open_notebook(lab, f"colours_{theme}", [ECHO, CONFIG, LOAD], theme)
     line = lab.cell(0).locator(".tritonlab-line")
     assert line.locator(".tritonlab-word-name").inner_text() == "echo"
     assert "".join(line.locator(".tritonlab-word-option").all_inner_texts()) == "--input--output"
     code = "window.jupyterapp.shell.currentWidget.content.widgets.map(c => c.model.mimeType)"
     lab.page.wait_for_function(f"() => {code}[1] === 'text/x-pbtxt'")
-    assert lab.page.evaluate(code)[2] == "text/x-ipython"
+    assert lab.page.evaluate(code)[0] == "text/x-ipython"
 
     def colour(words: str) -> Any:
         script = "element => getComputedStyle(element).color"
@@ -284,8 +284,27 @@ def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> 
 
     assert len({colour("max_batch_size"), colour("8"), colour("# rows")}) == 3
     lab.shot(f"ext_colours_{theme}")
-    (lab.jupyter.notebooks / "config.pbtxt").write_text(CONFIG.partition("\n")[2])
+
+    # what Triton would refuse is underlined as one types, and a field says what it is for; the kernel knows both
+    lab.run(2)
+    lab.cell(1).locator(".cm-line", has_text="dynamic_batching").click()
+    lab.page.keyboard.press("Control+End")
+    lab.page.keyboard.type("max_batchsize: 9 ")
+    refused = lab.cell(1).locator(".cm-lintRange-error")
+    assert refused.inner_text() == "max_batchsize"
+    refused.hover()
+    lab.wait_text(lab.page.locator(".cm-tooltip"), "Did you mean max_batch_size?")
+    lab.shot(f"ext_config_refused_{theme}")
+    lab.page.keyboard.press("Control+Backspace")
+    lab.page.keyboard.press("Control+Backspace")
+    lab.page.keyboard.press("Control+Backspace")
+    refused.wait_for(state="detached")
+    lab.cell(1).locator(".cm-line span", has_text="max_queue_delay_microseconds").hover()
+    lab.wait_text(lab.page.locator(".tritonlab-help"), "may wait for others")
+    lab.shot(f"ext_config_help_{theme}")
+    (lab.jupyter.notebooks / "config.pbtxt").write_text(CONFIG.partition("\n")[2] + "backend: 3")
     lab.page.evaluate("window.jupyterapp.commands.execute('docmanager:open', {path: 'config.pbtxt'})")
     lab.page.locator(".jp-FileEditor .cm-line span", has_text="max_batch_size").wait_for()
+    lab.page.locator(".jp-FileEditor .cm-lintRange-error", has_text="3").wait_for()
     lab.shot(f"ext_pbtxt_file_{theme}")
     assert lab.errors == []

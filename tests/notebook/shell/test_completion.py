@@ -83,3 +83,10 @@ def test_where_no_argument_is_expected_none_is_offered(notebook: Any, text: str)
 
 def test_the_body_of_the_cell_is_not_ours(notebook: Any) -> None:
     assert "import" in complete(notebook, "%%triton_model m\nimp")
+
+
+def test_the_models_of_an_ensembles_steps(notebook: Any) -> None:
+    notebook.run("%%triton_file add_sub helper.py --quiet\nx = 1\n")
+    text = '%%triton_config both\nensemble_scheduling { step [ { model_name: "'
+    assert complete(notebook, text + "add_s") == ["add_sub"]
+    assert complete(notebook, text + "unheard") == []

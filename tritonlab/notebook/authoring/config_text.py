@@ -126,6 +126,8 @@ def _advice(complaint: str) -> str:
     else:
         return ""
     word = found[2]
+    if word in names:
+        return ""  # it is known, and there twice
     close = [name for name in names if name.endswith(f"_{word}")] or difflib.get_close_matches(word, names, n=2)
     return f"Did you mean {' or '.join(close)}?" if close else ""
 

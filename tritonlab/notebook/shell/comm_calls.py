@@ -13,6 +13,7 @@ from ...export.needed_models import needed_models
 from ...export.report import ExportPlan
 from ...export.repository import absolute, export, plan_export
 from ..authoring.workspace import Workspace
+from .comm_config import check, explain
 from .comm_overview import logs, overview
 
 #: A value that JSON can hold.
@@ -120,4 +121,6 @@ CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "cancel": _cancel,
     "overview": overview,
     "logs": logs,
+    "check": check,
+    "explain": explain,
 }

@@ -4,6 +4,7 @@ config.pbtxt, and calls of models."""
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,8 @@ from .call_completion import call_arguments
 from .commands import COMMANDS
 from .config_completion import config_words
 
+#: The name of a step's model, as far as it is typed.
+_STEP = re.compile(r'\bmodel_name\s*:\s*"([^"\n]*)\Z')
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
 
@@ -29,7 +32,7 @@ def install_completion(shell: Any, magics: Any, workspace: Callable[[], Workspac
     def matcher(context: Any) -> Any:
         lines = context.full_text.split("\n")[: context.cursor_line]
         text = "\n".join([*lines, context.text_until_cursor])
-        found = completions(context.text_until_cursor, magics, workspace) or config_cell(text)
+        found = completions(context.text_until_cursor, magics, workspace) or config_cell(text, workspace)
         alone = found is not None
         found = found or call_arguments(text, shell.user_ns)
         if found is None:
@@ -89,7 +92,11 @@ def _inputs(workspace: Workspace, model: str) -> Iterator[str]:
         yield from (f"{tensor['name']}=" for tensor in workspace.server.model(model).config()["input"])
 
 
-def config_cell(text: str) -> tuple[str, list[str]] | None:
+def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, list[str]] | None:
     """Does what `completions` does, for the body of a `%%triton_config` cell, which ends at the cursor."""
     line, newline, body = text.lstrip().partition("\n")
-    return config_words(body) if newline and line.startswith("%%triton_config ") else None
+    if not newline or not line.startswith("%%triton_config "):
+        return None
+    if step := _STEP.search(body):
+        return step[1], [name for name in workspace().names() if name.startswith(step[1])]
+    return config_words(body)

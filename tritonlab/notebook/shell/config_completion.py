@@ -56,6 +56,18 @@ def config_words(text: str) -> tuple[str, list[str]] | None:
     return fragment, [word for word in words if word.startswith(fragment)]
 
 
+def field_at(text: str) -> tuple[Any, str]:
+    """Returns the message that the end of `text` is in, as a descriptor, and the name of a field that `text` ends with.
+    The descriptor is None where no name is expected: in a string, a comment, or a value."""
+    line = text.rpartition("\n")[2]
+    found = _WORD.search(text)
+    name = found[0] if found else ""
+    message = _innermost(text[: len(text) - len(name)])
+    if "#" in line or line.count('"') % 2 or message.field:
+        return None, name
+    return message.descriptor, name
+
+
 def _innermost(text: str) -> _Message:
     """Returns the message that the end of `text` is in."""
     stack = [_Message(ModelConfig.DESCRIPTOR)]
