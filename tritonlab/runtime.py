@@ -32,6 +32,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +55,8 @@ from .server.api.failures import KeptFailure
 from .server.api.model import Model
 from .server.api.server import Server
 from .server.options import Options
-from .tuning.settings import Settings
-from .tuning.subject import Subject, what_if
+from .tuning.subject import Subject, Written, what_if
+from .tuning.tune import tune_model
 
 if TYPE_CHECKING:
     from .frontends.endpoints import Endpoints
@@ -175,18 +176,18 @@ Model.load_tester = staticmethod(load_model)
 KeptFailure.viewer = staticmethod(_failure_pane)
 KeptFailure.writer = staticmethod(failure_test)
 Model.what_if_maker = staticmethod(what_if)
+Model.tuner = staticmethod(tune_model)
 
 
-def _tune_written(model: Model, settings: Settings) -> bool:
-    """Loads a model that this notebook has written with other settings; returns False for another model."""
+def _written(model: Model) -> Written | None:
+    """Tells how a model that this notebook has written was tuned, and what tunes it; None of another model."""
     workspace = _workspace
     if workspace is None or model.server is not workspace.server or workspace.report(model.name) is None:
-        return False
-    workspace.tune(model.name, settings)
-    return True
+        return None
+    return workspace.draft(model.name).settings, partial(workspace.tune, model.name)
 
 
-Subject.written = staticmethod(_tune_written)
+Subject.written = staticmethod(_written)
 
 
 def playground(model: Model) -> Playground:

@@ -70,6 +70,12 @@ class Past:
         found: Floats = self.batches[self._executed, BATCHES.index(column)]
         return found
 
+    @property
+    def answered(self) -> Floats:
+        """Returns when the execution of each request ended, oldest request first."""
+        found: Floats = self.batches[self._batch, BATCHES.index("end")]
+        return found
+
     @cached_property
     def times(self) -> ServiceTimes:
         return ServiceTimes.fit(self.executed("size"), self.executed("end") - self.executed("start"))

@@ -108,10 +108,13 @@ class Ghosts:
     #: requests that the queue's policy refused, or whose time was up
     refused: int = 0
 
-    def numbers(self) -> Numbers:
-        ends, counts = np.array(self.end, float), np.array([len(batch) for batch in self.requests], int)
-        arrived = np.array([request.arrived for batch in self.requests for request in batch], float)
-        return Numbers.of(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size, float))
+    def numbers(self, skip: float = 0.0) -> Numbers:
+        """Sums up all batches but the first share of them, `skip`."""
+        first = int(len(self.start) * skip)
+        batches = self.requests[first:]
+        ends, counts = np.array(self.end[first:], float), np.array([len(batch) for batch in batches], int)
+        arrived = np.array([request.arrived for batch in batches for request in batch], float)
+        return Numbers.of(np.repeat(ends, counts) - arrived, arrived, ends, np.array(self.size[first:], float))
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,15 @@ from .past import Past
 from .settings import Settings
 from .what_if import WhatIf
 
+Written = tuple[Settings | None, Callable[[Settings | None], object]]
+
 
 class Subject:
     """Wraps a model of a server in this process."""
 
-    #: loads models that a notebook has written; handed in by `runtime`. Returns False for any other model.
-    written: ClassVar[Callable[[Model, Settings], bool]] = staticmethod(lambda model, settings: False)
+    #: of a model that a notebook has written: its settings that differ from its config, and what loads it with others;
+    #: None of any other model. Handed in by `runtime`.
+    written: ClassVar[Callable[[Model], Written | None]] = staticmethod(lambda model: None)
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -47,9 +50,20 @@ class Subject:
 
     def reload(self, settings: Settings) -> None:
         """Loads the model with settings. Raises what a load does; the version that serves goes on then."""
-        if not Subject.written(self.model, settings):
-            server = self.model.server.core
-            server.load(self.model.name, to_dict(settings.written(self.config)), None)
+        written = Subject.written(self.model)
+        if written is not None:
+            written[1](settings)
+        else:
+            self.model.server.core.load(self.model.name, to_dict(settings.written(self.config)), None)
+
+    def restorer(self) -> Callable[[], object]:
+        """Returns what loads the model as it is now."""
+        written = Subject.written(self.model)
+        if written is not None:
+            former, load = written
+            return lambda: load(former)
+        core, name, config = self.model.server.core, self.model.name, to_dict(self.config)
+        return lambda: core.load(name, config, None)
 
 
 def what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:

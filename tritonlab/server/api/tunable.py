@@ -13,6 +13,8 @@ class Tunable:
 
     #: (model, settings that differ) -> `tuning.what_if.WhatIf`
     what_if_maker: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
+    #: (model, options) -> `tuning.tune_result.TuneResult`
+    tuner: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
 
     def what_if(
         self,
@@ -42,3 +44,39 @@ class Tunable:
             "instances": instances,
         }
         return make(self, differing)
+
+    def tune(
+        self,
+        p99_ms: float | None = None,
+        *,
+        concurrency: int | None = None,
+        request_rate: float | None = None,
+        arrivals: Sequence[float] | None = None,
+        max_instances: int | None = None,
+        max_batch_size: int | None = None,
+        budget_s: float = 60.0,
+        **requests: Any,
+    ) -> Any:
+        """Finds the delay, the preferred sizes, the largest batch and the number of instances that do most requests per
+        second with 99 of 100 answered within `p99_ms` milliseconds, and returns them with what they do.
+
+        How long executions take is measured first, by batch size and number of instances; then thousands of settings
+        are replayed through the batcher that serves, and the best three, and the present ones, are measured live. The
+        model is left as it was: `apply()` of the result loads it with the best settings, `config` are their lines for
+        config.pbtxt.
+
+        The load is one of `concurrency` (clients that each wait for their answer; by default whatever number does
+        best), `request_rate` (per second) and `arrivals` (seconds); of the last two the shortest p99 wins. At most
+        `max_instances` instances (by default as many as the machine has processors, from 2 to 4), and batches of
+        `max_batch_size` (by default the model's). It takes about `budget_s` seconds at most; an interrupt ends it with
+        what was found. `requests`: options of `load_test` that say what is sent, such as `inputs` or `shapes`.
+
+        Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
+        ensembles, and TritonError if the model fails its requests.
+        """
+        answer = type(self).tuner
+        if answer is None:
+            raise UnsupportedError("this needs `import tritonlab`")
+        load = {"concurrency": concurrency, "request_rate": request_rate, "arrivals": arrivals}
+        most = {"max_instances": max_instances, "max_batch_size": max_batch_size, "budget_s": budget_s}
+        return answer(self, {"p99_ms": p99_ms, **load, **most, **requests})

@@ -1,0 +1,119 @@
+"""`Live` is a model that can be loaded with settings and measured under load; `LiveModel` is one of a server here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..core.model_config import ModelConfig
+from ..core.status import InternalError
+from ..server.api.model import Model
+from .offered_load import Load
+from .past import Past
+from .replay import Numbers
+from .service_times import Numbers as Floats
+from .settings import Settings
+from .subject import Subject
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Holds what was measured under one load: what the clients saw, and of each execution its batch size and its time.
+
+    `lead`, `turnaround`: what the server needed for itself (`Pace`). `gap`: nanoseconds between two requests; `think`:
+    from the end of an execution to the next request.
+    """
+
+    numbers: Numbers
+    sizes: Floats
+    took: Floats
+    lead: int = 0
+    turnaround: int = 0
+    gap: int = 0
+    think: int = 0
+
+
+class Live(Protocol):
+    """Is what the tuner needs of a model."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def config(self) -> ModelConfig:
+        """Returns the normalised configuration that serves now."""
+        ...
+
+    def load(self, settings: Settings) -> None:
+        """Loads the model with settings. Raises what a load does."""
+        ...
+
+    def measure(self, load: Load, seconds: float) -> Measured:
+        """Offers a load for so many seconds. Raises KeyboardInterrupt if that was interrupted, TritonError if all
+        requests failed."""
+        ...
+
+    def restore(self) -> None:
+        """Loads the model as it was in the beginning, if it is not."""
+        ...
+
+
+class LiveModel:
+    """Measures with `Model.load_test`; `options` are more of its options, such as `inputs`."""
+
+    def __init__(self, model: Model, options: Mapping[str, Any]) -> None:
+        self._model = model
+        self._subject = Subject(model)
+        self._options = options
+        self._restore = self._subject.restorer()
+        self._changed = False
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def config(self) -> ModelConfig:
+        return self._subject.config
+
+    def load(self, settings: Settings) -> None:
+        if settings != Settings.of(self.config):
+            self._changed = True
+            self._subject.reload(settings)
+
+    def restore(self) -> None:
+        if self._changed:
+            self._restore()
+            self._changed = False
+
+    def measure(self, load: Load, seconds: float) -> Measured:
+        record, began = self._subject.record, monotonic_ns()
+        # given arrivals end by themselves
+        how: dict[str, Any] = {} if load.seconds else {"duration": seconds, "warmup": min(0.3, seconds / 3)}
+        result = self._model.load_test(**load.options(), **how, progress=False, **self._options)
+        if result.stopped:
+            raise KeyboardInterrupt
+        row = result.rows[0]
+        if row.latency is None:
+            error = next(iter(row.errors), "no request was answered in time")
+            raise InternalError(f"'{self.name}' cannot be measured under {load}: {error}")
+        past = Past(record, since=began)
+        sizes = past.executed("size")
+        mean = float(sizes.mean())
+        numbers = Numbers(row.latency.p50 * 1e3, row.latency.p99 * 1e3, row.requests_per_s, mean, row.requests)
+        pace = past.pace(self.config)
+        queued = past.asked("queued")
+        think = queued[1:] - past.answered[:-1]  # means something for one client alone
+        return Measured(
+            numbers,
+            sizes,
+            past.executed("end") - past.executed("start"),
+            pace.lead,
+            pace.turnaround,
+            int(np.median(np.diff(queued))) if len(queued) > 1 else 0,
+            max(int(np.median(think)), 0) if len(think) else 0,
+        )

@@ -1,0 +1,163 @@
+"""This module searches settings by replay: it predicts what thousands of them do under a load, and ranks them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.model_config import ModelConfig
+from ..schedulers.policy_queue import QueuePolicies
+from .offered_load import Load, Manner
+from .replay import Numbers, Pace, replay
+from .service_times import ServiceTimes
+from .settings import Settings
+
+#: Requests that are replayed for each settings and load at first, and again for those that did best.
+_FIRST, AGAIN = 300, 3_000
+_BEST = 20
+_DOUBT = 1.4
+#: How many of the best are predicted again also when the time is over.
+_SURELY = 5
+_DELAYS_US = (0, 100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Holds what was measured of a model: service times by the number of instances that execute, and the manner."""
+
+    times: Mapping[int, ServiceTimes]
+    manner: Manner
+    lead: int = 0
+    turnaround: int = 0
+
+    def pace(self, instances: int) -> Pace:
+        """Returns how fast so many instances are; of a number that was not measured, as the next lower one that was."""
+        known = max((count for count in self.times if count <= instances), default=min(self.times))
+        return Pace(self.times[known], self.lead, self.turnaround)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Holds settings, a load, and what they do together: predicted, or measured live."""
+
+    settings: Settings
+    load: Load
+    numbers: Numbers
+
+    def rank(self, p99_ms: float | None) -> tuple[bool, float]:
+        """Returns what is larger for the better of two: whether its p99 is within the limit, then its throughput; where
+        the load fixes the throughput, or the limit is missed, the shorter p99."""
+        within = p99_ms is None or self.numbers.p99 <= p99_ms * 1e6
+        return within, self.numbers.rate if within and self.load.closed else -self.numbers.p99
+
+
+def space(present: Settings, most_instances: int, largest: int) -> Iterator[Settings]:
+    """Yields the settings to try: instances, largest batch, delay, preferred size; the present ones first."""
+    yield present
+    for instances in range(1, most_instances + 1):
+        if not present.max_batch_size:
+            yield Settings(instances=instances)
+            continue
+        yield Settings(present.max_batch_size, False, (), 0, instances)
+        sizes = sorted({largest, *(1 << n for n in range(1, largest.bit_length()) if 1 << n <= largest)})
+        for size in sizes:
+            for delay in _DELAYS_US:
+                yield Settings(size, True, (), delay, instances)
+                if not delay:
+                    continue  # whatever waits goes at once, and a preferred size only holds back
+                yield from (Settings(size, True, (few, size), delay, instances) for few in sizes if few < size)
+
+
+def predict(
+    settings: Settings, load: Load, config: ModelConfig, known: Calibration, requests: int, seed: int = 0
+) -> Trial:
+    """Predicts what settings do under a load; the first tenth of the requests is left out, as it fills the queue."""
+    rules, policies = settings.batch_config(config), QueuePolicies.of(settings.written(config))
+    most = max(requests, 8 * load.concurrency)
+    pace = known.pace(settings.instances)
+    ghosts = replay(load.source(known.manner, most, seed), rules, policies, settings.instances, pace)
+    return Trial(settings, load, ghosts.numbers(skip=0.1 if load.closed else 0.0))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Holds what a search predicted, by settings and load."""
+
+    candidates: Mapping[tuple[Settings, Load], Trial]
+
+    @property
+    def tried(self) -> int:
+        """Returns how many settings were replayed."""
+        return len({settings for settings, _ in self.candidates})
+
+    def best(self, p99_ms: float | None) -> list[Trial]:
+        """Returns each settings with the load under which they are best, the best settings first."""
+        best: dict[Settings, Trial] = {}
+        for (settings, _), one in self.candidates.items():
+            if settings not in best or one.rank(p99_ms) > best[settings].rank(p99_ms):
+                best[settings] = one
+        return sorted(best.values(), key=lambda one: one.rank(p99_ms), reverse=True)
+
+    def front(self) -> list[Trial]:
+        """Returns the candidates of which none has both a shorter p99 and a higher throughput, by rising p99."""
+        kept: list[Trial] = []
+        for one in sorted(self.candidates.values(), key=lambda one: (one.numbers.p99, -one.numbers.rate)):
+            if not kept or one.numbers.rate > kept[-1].numbers.rate:
+                kept.append(one)
+        return kept
+
+
+def search(
+    settings: Sequence[Settings],
+    loads: Sequence[Load],
+    config: ModelConfig,
+    known: Calibration,
+    p99_ms: float | None,
+    until: Callable[[], bool],
+) -> Found:
+    """Predicts every settings under every load until `until()` is True, then the best of them again with more requests.
+    The order is mixed, so that a search that is cut short has seen all kinds; the first is never left out."""
+    stride = next(n for n in itertools.count(len(settings) // 3 + 1) if math.gcd(n, len(settings)) == 1)
+    found: dict[tuple[Settings, Load], Trial] = {}
+    for number in range(len(settings)):
+        if until() and found:
+            break
+        one = settings[number * stride % len(settings)]
+        found |= {(one, load): predict(one, load, config, known, _FIRST) for load in loads}
+    refined: set[tuple[Settings, Load]] = set()
+
+    def refine(candidates: Sequence[Trial]) -> bool:
+        fresh = [one for one in candidates if (one.settings, one.load) not in refined]
+        for one in fresh:
+            if until() and len(refined) >= _SURELY:
+                return False
+            refined.add((one.settings, one.load))
+            found[one.settings, one.load] = predict(one.settings, one.load, config, known, AGAIN, seed=1)
+        return bool(fresh)
+
+    # few requests say little of a p99: those a little above the limit may be below it
+    for limit in (p99_ms, p99_ms and p99_ms * _DOUBT):
+        refine(Found(found).best(limit)[:_BEST])
+    while refine(Found(found).best(p99_ms)[:_SURELY]):
+        pass
+    return Found(found)
+
+
+class Deadline:
+    """Says how much of a budget of seconds is left."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+
+    @property
+    def left(self) -> float:
+        return max(self._end - self._clock(), 0.0)
+
+    def within(self, seconds: float) -> Callable[[], bool]:
+        """Returns what tells whether so many seconds from now, or the budget, are over."""
+        end = min(self._clock() + seconds, self._end)
+        return lambda: self._clock() >= end

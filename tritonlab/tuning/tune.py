@@ -1,0 +1,186 @@
+"""`tune` finds the settings of a model that do most within a limit of latency: it measures how long executions take,
+searches by replay, and confirms the best live."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.model_config import ModelConfig
+from ..core.status import InvalidArgumentError, TritonError
+from ..ipc.interrupts import shielded
+from ..server.api.model import Model
+from .live import Live, LiveModel, Measured
+from .offered_load import Load, Manner, loads_of
+from .search import AGAIN, Calibration, Deadline, Found, Trial, predict, search, space
+from .service_times import Numbers as Floats
+from .service_times import ServiceTimes
+from .settings import Settings
+from .subject import Subject
+from .tune_result import Confirmed, Tuned, TuneResult
+
+#: How many of the best are confirmed live, besides the present settings.
+CONFIRMED = 3
+#: Shares of the budget for the probes and for the search; the rest is for the confirmation.
+_PROBES, _SEARCH = 0.4, 0.25
+#: Seconds of a probe and of a confirmation, least and most.
+_PROBE, _CONFIRM = (0.1, 0.6), (0.3, 3.0)
+#: Microseconds for which a batch waits in a probe, so that the clients' next requests come together.
+_PROBE_DELAY_US = 500
+#: A replay is a little off, so that it must stay so far below the limit.
+_MARGIN = 0.9
+_MOST_CLIENTS = 256
+
+#: Options of `load_test` that say what the requests are.
+LOAD_OPTIONS = ("inputs", "weights", "shapes", "parameters", "priority", "timeout", "seed")
+
+
+@dataclass
+class Goal:
+    """Says what to tune for: at most `p99_ms` milliseconds for 99 of 100 requests, under one of three kinds of load
+    (`loads_of`), with at most so many instances and so large a batch, within `budget_s` seconds."""
+
+    p99_ms: float | None = None
+    concurrency: int | None = None
+    request_rate: float | None = None
+    arrivals: Sequence[float] | None = None
+    max_instances: int | None = None
+    max_batch_size: int | None = None
+    budget_s: float = 60.0
+
+    def checked(self, present: Settings) -> Goal:
+        """Returns the goal with what was not said. Raises InvalidArgumentError."""
+        if self.p99_ms is not None and self.p99_ms <= 0:
+            raise InvalidArgumentError(f"p99_ms is more than 0, not {self.p99_ms:g}")
+        if self.budget_s <= 0:
+            raise InvalidArgumentError(f"budget_s is more than 0, not {self.budget_s:g}")
+        if self.max_instances is not None and self.max_instances < 1:
+            raise InvalidArgumentError(f"max_instances is 1 or more, not {self.max_instances}")
+        largest = present.changed(max_batch_size=self.max_batch_size).max_batch_size
+        instances = self.max_instances or max(present.instances, min(os.cpu_count() or 1, 4), 2)
+        said = {**vars(self), "max_instances": instances, "max_batch_size": largest}
+        return Goal(**said)
+
+    def loads(self) -> list[Load]:
+        most = 2 * (self.max_batch_size or 1) * (self.max_instances or 1)
+        return loads_of(self.concurrency, self.request_rate, self.arrivals, min(max(most, 2), _MOST_CLIENTS))
+
+
+@dataclass
+class _Work:
+    """Holds what a run has found so far."""
+
+    calibration: Calibration | None = None
+    found: Found = field(default_factory=lambda: Found({}))
+    confirmed: list[Confirmed] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    stopped: str = ""
+
+
+def tune(
+    live: Live, goal: Goal, reload: Callable[[Settings], None], clock: Callable[[], float] = time.monotonic
+) -> TuneResult:
+    """Tunes a model, and leaves it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
+    found until then."""
+    config = live.config
+    present = Settings.of(config)
+    goal, began = goal.checked(present), clock()
+    deadline, loads, work = Deadline(goal.budget_s, clock), goal.loads(), _Work()
+    try:
+        work.calibration = calibrate(live, goal, deadline, work.notes)
+        choices = list(dict.fromkeys(space(present, goal.max_instances or 1, goal.max_batch_size or 0)))
+        until = deadline.within(goal.budget_s * _SEARCH)
+        work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
+        confirm(live, config, goal, work, deadline)
+    except KeyboardInterrupt:
+        work.stopped = "interrupted"
+    finally:
+        shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
+    told = tuple(work.confirmed), tuple(work.notes), clock() - began, work.stopped
+    found = Tuned(work.calibration, work.found, *told)
+    return TuneResult(live.name, config, goal.p99_ms, found, reload)
+
+
+def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
+    """Measures service times by batch size for each number of instances, all of them busy, with clients that fill
+    batches of 1, 2, 4 and so on. Says in `notes` which numbers of instances it could not measure."""
+    most, largest = goal.max_instances or 1, goal.max_batch_size or 0
+    sizes = [1 << n for n in range(largest.bit_length())] or [1]
+    if largest > sizes[-1]:
+        sizes.append(largest)
+    each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
+    until = deadline.within(goal.budget_s * _PROBES)
+    times: dict[int, ServiceTimes] = {}
+    first: list[Measured] = []
+    for instances in range(1, most + 1):
+        if until() and times:
+            notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
+            break
+        try:
+            live.load(Settings(largest, largest > 1, (), _PROBE_DELAY_US if largest > 1 else 0, instances))
+        except TritonError as error:
+            if not times:
+                raise
+            notes.append(f"{instances} instances do not load: {error.message.partition(chr(10))[0]}")
+            goal.max_instances = instances - 1
+            break
+        measured = [live.measure(Load(concurrency=size * instances), each) for size in sizes]
+        first = first or measured
+        times[instances] = ServiceTimes.fit(*_joined(measured))
+    took, ratios = times[1], []
+    for one in first:
+        ratios.append(one.took / np.array([took(int(size)) for size in one.sizes]))
+    manner = Manner(np.concatenate(ratios), first[-1].gap, first[0].think)
+    return Calibration(times, manner, first[-1].lead, first[-1].turnaround)
+
+
+def _joined(measured: Sequence[Measured]) -> tuple[Floats, Floats]:
+    return np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
+
+
+def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
+    """Measures the best candidates and the present settings live, each under the load under which it did best. If all
+    miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too."""
+    present, known = Settings.of(config), work.calibration
+    assert known is not None
+    best = work.found.best(_limit(goal.p99_ms))
+    chosen = [one for one in best if one.settings != present][:CONFIRMED]
+    same = next((one for one in best if one.settings == present), None)
+    chosen.append(same or predict(present, best[0].load, config, known, AGAIN))
+    _measure(live, chosen, work, deadline.left / (1 if goal.p99_ms is None else 1.5))
+    kept = any(one.live.rank(goal.p99_ms)[0] for one in work.confirmed)
+    if goal.p99_ms is None or kept or not work.confirmed:
+        return
+    longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in work.confirmed)
+    known_already = [(one.live.settings, one.live.load) for one in work.confirmed]
+    again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
+    again = [one for one in again if (one.settings, one.load) not in known_already]
+    _measure(live, again[:CONFIRMED], work, deadline.left)
+
+
+def _limit(p99_ms: float | None) -> float | None:
+    return None if p99_ms is None else p99_ms * _MARGIN
+
+
+def _measure(live: Live, chosen: Sequence[Trial], work: _Work, seconds: float) -> None:
+    each = seconds / max(len(chosen), 1) - 0.5  # a load takes its time, too
+    for candidate in chosen:
+        live.load(candidate.settings)
+        measured = live.measure(candidate.load, float(np.clip(each, *_CONFIRM)))
+        work.confirmed.append(Confirmed(candidate, replace(candidate, numbers=measured.numbers)))
+
+
+def tune_model(model: Model, options: Mapping[str, Any]) -> TuneResult:
+    """Answers `Model.tune`. Raises TypeError for an option that does not exist."""
+    goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
+    load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
+    if unknown := sorted(set(options) - set(goal) - set(load)):
+        raise TypeError(
+            f"tune() has no option '{unknown[0]}': {', '.join([*Goal.__dataclass_fields__, *LOAD_OPTIONS])}"
+        )
+    return tune(LiveModel(model, load), Goal(**goal), Subject(model).reload)
