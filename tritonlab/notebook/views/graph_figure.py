@@ -63,7 +63,7 @@ def _box(box: Box, number: int, root: Call) -> str:
     if box.calls:
         parts += _bars(box, root)
     told = escape("\n".join(life(call, root) for call in box.calls[:8])) or escape(said(box))
-    return f"<g data-box='{number}' role='listitem'><title>{told}</title>{''.join(parts)}</g>"
+    return f"<g data-box='{number}'><title>{told}</title>{''.join(parts)}</g>"
 
 
 def _bars(box: Box, root: Call) -> list[str]:
