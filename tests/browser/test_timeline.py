@@ -54,6 +54,7 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     wait(lab, canvas, "canvas.dataset.selection === '0'")
     canvas.press("ArrowDown")
     lab.wait_text(view.locator(".tl-detail"), ": X [1, 4], waited")  # of two instances either may end first
+    lab.wait_text(view.locator(".tl-detail"), "got X = <Tensor FP32 [1, 4] [[")
     canvas.press("ArrowRight")
     canvas.press("ArrowRight")
     canvas.press("ArrowDown")

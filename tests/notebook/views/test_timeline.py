@@ -131,6 +131,30 @@ def test_a_model_in_service_is_seen_as_it_is(lab: Lab) -> None:
     view.news()
 
 
+def test_a_request_of_an_open_timeline_tells_its_values(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = lab.load("valued", ADD_SUB, ADD_SUB_CONFIG)
+    view = model.view()
+    ones = np.ones(4, np.float32)
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
+    monkeypatch.setattr(view._ticker, "_running", True)  # no thread of it
+    model(INPUT0=ones, INPUT1=ones)
+    view.heard({"do": "open", "known": {}})
+    model(INPUT0=ones * 2, INPUT1=ones)
+    view.heard({"do": "values", "row": 0})
+    view.heard({"do": "values", "row": 1})
+    view.heard({"do": "close"})
+    assert lab.server.instruments.response_sent is None
+    before, values = (answer["values"] for answer in sent)
+    assert before == ["Its values are not kept; they are while a timeline is open, of 1,000 answers a second."]
+    assert values[0] == "got INPUT0 = <Tensor FP32 [4] [2., 2., 2., 2.]>, 2.0 to 2.0"
+    assert values[2:] == [
+        "sent OUTPUT0 = <Tensor FP32 [4] [3., 3., 3., 3.]>, 3.0 to 3.0",
+        "sent OUTPUT1 = <Tensor FP32 [4] [1., 1., 1., 1.]>, 1.0 to 1.0",
+    ]
+    lab.server.unload(model)
+
+
 def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     view = lab.server.model("any").view()
     recorder = Recorder.of(lab.server.instruments)

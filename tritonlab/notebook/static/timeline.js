@@ -27,8 +27,9 @@ class Timeline extends TimeCanvas {
   heard(message, buffers) {
     if (message.kind === "what if") return this.whatIf?.heard(message, buffers);
     super.heard(message);
-    if (message.why === undefined) return;
-    this.why = message.why;
+    if (message.values) this.values = message;
+    else if (message.why !== undefined) this.why = message.why;
+    else return;
     this.tell();
   }
 
@@ -67,7 +68,9 @@ class Timeline extends TimeCanvas {
 
   selected() {
     this.why = "";
+    this.values = null;
     const { selected, other } = this.store;
+    if (selected?.request != null) ask(this.model, { do: "values", row: selected.request });
     if (other !== null && selected?.request != null) ask(this.model, { do: "why", rows: [other, selected.request] });
     this.tell();
     this.wake();
@@ -365,6 +368,7 @@ class Timeline extends TimeCanvas {
         (batches.failed(row) ? " and failed." : "."),
     ];
     for (const one of [store.other, selected.request]) if (one !== null && one >= requests.oldest) lines.push(this.life(one));
+    if (this.values?.row === selected.request) lines.push(...this.values.values);
     if (this.why) lines.push(this.why);
     page.detail.replaceChildren(...lines.map((line, n) => element("div", line, n === lines.length - 1 && this.why ? "tl-why" : "")));
   }

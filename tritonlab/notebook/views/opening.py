@@ -11,6 +11,7 @@ from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...profile.live_state import live_state, occupancies, open_requests
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
+from ...profile.tensor_peek import TensorPeek
 from ...profile.triton_trace import read_trace
 from ...schedulers.dynamic_batch import BatchConfig
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
@@ -84,7 +85,11 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
     def rules() -> BatchConfig:
         return BatchConfig.of(core.find(name).config)
 
-    return Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model))
+    peek = TensorPeek(name)
+    timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model))
+    timeline.peek, instruments = peek, model.server.instruments
+    timeline.watched = lambda on: instruments.add(peek) if on else instruments.remove(peek)
+    return timeline
 
 
 def _subject(model: Model) -> Subject | None:

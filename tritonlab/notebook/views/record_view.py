@@ -49,8 +49,11 @@ class RecordView(LiveView):
         self.name = name
         #: raises when nothing more is recorded
         self.check: Callable[[], None] = lambda: None
+        #: told of the first browser that opens this view, and of its end
+        self.watched: Callable[[bool], None] = lambda on: None
         self._live = live
         self._ticker = ticker
+        self._is_watched = False
         self._sent: dict[str, int] = {}
         self._words: dict[str, int] = {}
         self._marks = 0
@@ -84,8 +87,10 @@ class RecordView(LiveView):
         if what == "open":
             self._resume(content.get("known") or {})
             self._ticker.add(self)
+            self._watch(True)
         elif what == "close":
             self._ticker.remove(self)
+            self._watch(False)
             self.renew()
         elif what != "alive":
             self.asked(content)
@@ -107,6 +112,7 @@ class RecordView(LiveView):
         now = time.monotonic()
         if now - self._heard_at > _PATIENCE:
             self._ticker.remove(self)  # the page was closed; one that is opened says so
+            self._watch(False)
             return
         self.check()
         message, buffers = self.news()
@@ -119,7 +125,13 @@ class RecordView(LiveView):
             self._changed_at = None
             self.renew()
 
+    def _watch(self, on: bool) -> None:
+        if on is not self._is_watched:
+            self._is_watched = on
+            self.watched(on)
+
     def failed(self, error: Exception) -> None:
+        self._watch(False)
         self.send({"kind": "problem", "text": f"This view has stopped: {type(error).__name__}: {error}"})
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:

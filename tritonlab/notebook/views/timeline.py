@@ -12,6 +12,7 @@ from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.recording import Recording
+from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
 from ...tuning.subject import Subject
 from .ghost_lanes import GhostLanes
@@ -43,6 +44,8 @@ class Timeline(RecordView):
     ) -> None:
         super().__init__(recording, name, live)
         self._config = config
+        #: keeps values while the view is open
+        self.peek: TensorPeek | None = None
         self._ghosts = GhostLanes(subject, self.send) if subject is not None else None
         self.update(tunable=subject is not None)
 
@@ -51,10 +54,22 @@ class Timeline(RecordView):
         config = self._config() if self._config is not None else UNKNOWN
         return why_not_together(self.record, one, other, config) or "One of them is not kept any more."
 
+    def values(self, row: int) -> list[str]:
+        """Returns a line for each tensor of the request of a row, with its first values. They are kept while a
+        timeline is open, of requests that are answered at not more than `PER_SECOND`.
+        """
+        found = self.record.requests.row(row)
+        lines = self.peek.lines(int(found["serial"])) if self.peek is not None and found is not None else []
+        if self.peek is not None and not lines:
+            return [f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} answers a second."]
+        return lines
+
     def asked(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "why":
             one, other = content["rows"]
             self.send({"kind": "answer", "why": self.why_apart(int(one), int(other))})
+        elif content.get("do") == "values":
+            self.send({"kind": "answer", "row": content["row"], "values": self.values(int(content["row"]))})
         elif self._ghosts is not None:
             self._ghosts.answer(content)
 

@@ -1,0 +1,90 @@
+"""The peek keeps the first values of requests and their responses, for people who look at a request in a view.
+
+It listens only while a view is open that shows values, and looks at a limited number of responses a second: a copy of
+the first elements takes some microseconds, which no request pays when nobody looks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.data_type import DataType
+from ..core.infer_request import InferenceRequest
+from ..core.infer_response import InferenceResponse
+from ..core.instrument import Instrument
+from ..core.tensor import Tensor
+
+#: The most requests that are kept, responses of one request, and elements (of BYTES: bytes) of a tensor.
+_REQUESTS, _RESPONSES, _ELEMENTS = 2_000, 4, 256
+#: The most responses that are looked at within so many nanoseconds.
+_WINDOW, _LOOKS = 50_000_000, 50
+PER_SECOND = _LOOKS * 1_000_000_000 // _WINDOW
+
+
+class Seen(NamedTuple):
+    """Holds what is kept of one request: its inputs, and the outputs of the first of its `answers`."""
+
+    inputs: dict[str, Tensor]
+    responses: list[dict[str, Tensor]]
+    answers: int
+
+
+class TensorPeek(Instrument):
+    """Looks at the requests of one model while it is among a server's instruments; what it has kept stays."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._lock = threading.Lock()  # guards everything below
+        self._seen: dict[int, Seen] = {}
+        self._since = self._looks = 0
+
+    def response_sent(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
+        if request.model_name != self._model:
+            return
+        if now - self._since > _WINDOW:
+            self._since, self._looks = now, 0
+        elif self._looks >= _LOOKS:
+            return
+        with self._lock:
+            self._looks += 1
+            seen = self._seen.get(request.serial)
+            if seen is None:
+                seen = Seen(_first(request.inputs), [], 0)
+            if response.outputs and len(seen.responses) < _RESPONSES:
+                seen.responses.append(_first(response.outputs))
+            self._seen[request.serial] = seen._replace(answers=seen.answers + bool(response.outputs))
+            if len(self._seen) > _REQUESTS:
+                del self._seen[next(iter(self._seen))]
+
+    def lines(self, serial: int) -> list[str]:
+        """Returns a line for each tensor of a request, inputs first; none if it is not kept."""
+        with self._lock:
+            seen = self._seen.get(serial)
+        if seen is None:
+            return []
+        found = [f"got {_line(name, tensor)}" for name, tensor in seen.inputs.items()]
+        for number, outputs in enumerate(seen.responses):
+            which = f" in response {number + 1}" if seen.answers > 1 else ""
+            found += [f"sent {_line(name, tensor)}{which}" for name, tensor in outputs.items()]
+        more = seen.answers - len(seen.responses)
+        return [*found, f"and {more} more response{'s' * (more > 1)}"] if more else found
+
+
+def _first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns copies of the first elements; the shapes stay."""
+    return {
+        name: Tensor(tensor.datatype, tensor.shape, tensor.data.reshape(-1)[:_ELEMENTS].copy())
+        for name, tensor in tensors.items()
+    }
+
+
+def _line(name: str, tensor: Tensor) -> str:
+    """Returns `X = <Tensor FP32 [4] [1., 2., 3., 4.]>, 1.0 to 4.0`: the range only of what is kept whole."""
+    data = tensor.data
+    whole = data.size == np.prod(tensor.shape) and tensor.datatype not in (DataType.BYTES, DataType.BF16, DataType.BOOL)
+    span = f", {data.min()} to {data.max()}" if whole and data.size > 1 else ""
+    return f"{name} = {tensor!r}{span}"
