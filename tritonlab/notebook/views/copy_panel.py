@@ -9,9 +9,12 @@ from typing import Any
 
 from ...clients.snippets import KINDS, Snippet
 from ...core.status import TritonError
+from .array_facts import size_text
 
 _NONE = "Copy as …"
 _MOST_LINES = 24
+#: The most bytes of a file that goes to the browser.
+_MOST_BYTES = 5_000_000
 
 
 class CopyPanel:
@@ -62,5 +65,8 @@ def _files(snippet: Snippet) -> list[tuple[str, bytes]]:
 
 
 def _link(name: str, data: bytes) -> str:
+    if len(data) > _MOST_BYTES:
+        size = size_text(len(data))
+        return f"<span class='tl-dim'>{escape(name)} has {size}: copy_as(…).save(DIR) writes it</span>&ensp;"
     address = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
     return f"<a class='tl-file' download='{escape(name, quote=True)}' href='{address}'>{escape(name)}</a>&ensp;"

@@ -18,10 +18,10 @@ def form_facts(name: str, form: RequestForm, last: Outcome | None) -> dict[str, 
     """Returns what the form says for a model of that name, and its last outcome, as JSON values."""
     return {
         "model": name,
-        "inputs": {key: row.to_dict() for key, row in form.inputs.items()},
+        "inputs": form.inputs.to_dict(),
         "batch_size": form.batch.value,
         "seed": form.seed.value,
-        "outputs": [key for key, box in form.outputs.items() if box.value],
+        "outputs": form.wanted,
         "last": last.to_dict() if last is not None else None,
     }
 

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from .widget import module_text
 
 
-def form_keys(fields: Sequence[Any], send: Callable[[], object], view: str) -> Any:
+def form_keys(fields: Callable[[], Sequence[Any]], send: Callable[[], object], drop: Drop, view: str) -> Any:
     """Returns an invisible widget to be put into a form, a box of class `tl-form`. `fields`: its widgets that text or
     numbers are written into, each with a description of its own. `send` is called at Ctrl+Enter, once the field that
     has the focus holds the value that a person sees. `view` names its static form, as `LiveView.id` does.
     """
     keys = _keys_class()(view=view)
-    by_label = {field.description: field for field in fields}
 
     def heard(widget: Any, content: Any, buffers: Any) -> None:
+        if content.get("kind") == "drop":
+            drop(int(content["input"]), content["files"], [bytes(part) for part in buffers])
         if content.get("kind") != "send":
             return
-        field = by_label.get(content.get("label"))
+        label = content.get("label")
+        field = next((field for field in fields() if field.description == label), None) if label else None
         if field is not None:
             _write(field, content["value"])
         send()
 
     keys.on_msg(heard)
     return keys
+
+
+#: Takes the number of an input, what the browser says of files that were dropped on it, and their contents.
+Drop = Callable[[int, Sequence[Mapping[str, Any]], Sequence[bytes]], object]
 
 
 @functools.cache

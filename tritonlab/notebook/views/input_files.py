@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 from .input_values import InputSpec, ValueProblem, cast, fitted, typed_value
 from .pictures import NoPicture, picture_value
+from .sounds import NoSound, is_wav, sound_value
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,31 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
         array = np.empty(row, dtype=np.object_)
         array[...] = file.content
         return array
+    if suffix == "wav" or is_wav(file.content):
+        try:
+            return fitted(spec, cast(spec, sound_value(file.content, spec.datatype, spec.dims)), row)
+        except NoSound as problem:
+            raise ValueProblem(f"{spec.name}: {file.name}: {problem}") from None
     if suffix in ("txt", "json", "csv"):
         return typed_value(spec, file.content.decode(errors="replace"), row)
     try:
         return fitted(spec, cast(spec, picture_value(file.content, spec.datatype, spec.dims)), row)
     except NoPicture as problem:
-        raise ValueProblem(f"{spec.name}: {file.name}: {problem}; .npy, .json and .txt are read, too") from None
+        raise ValueProblem(f"{spec.name}: {file.name}: {problem}; .wav, .npy, .json and .txt are read, too") from None
     except ModuleNotFoundError as error:
         raise ValueProblem(f"{spec.name}: {error}") from None
+
+
+def value_file(spec: InputSpec, value: Any) -> InputFile | None:
+    """Returns the file that a value of the notebook stands for: bytes of a picture or a .wav file for an input that is
+    no text, and what `IPython.display.Audio` and `Image` hold. None for any other value.
+    """
+    data = getattr(value, "data", None) if type(value).__module__ == "IPython.lib.display" else value
+    if type(value).__module__ == "IPython.core.display":
+        data = getattr(value, "data", None)
+    if not isinstance(data, bytes) or (data is value and spec.datatype is DataType.BYTES):
+        return None
+    return InputFile(f"the {type(value).__name__}", data)
 
 
 def _npy(spec: InputSpec, file: InputFile) -> NDArray[Any]:

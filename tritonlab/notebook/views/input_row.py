@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.tensor import Tensor
-from ...server.api.model_signature import shape_text
-from .input_files import InputFile, files_value
-from .input_values import InputSpec, Mode, ValueProblem, as_text, cast, python_value, random_value, typed_value
-from .pictures import pictures_html
+from .input_files import InputFile, files_value, value_file
+from .input_notes import files_note, label_html, typed_note
+from .input_values import InputSpec, Mode, as_text, cast, python_value, random_value, typed_value
 
 #: More random values than this are neither shown nor edited one by one.
 MOST_EDITED = 256
@@ -41,16 +39,18 @@ class InputRow:
         self._batch, self._seed = 1, 0
         self._filling = False  # the text changes because we write it
         self._texts: dict[Mode, str] = {}
+        self._dropped: list[InputFile] = []
         self._build(widgets)
         self.mode.observe(self._on_mode, names="value")
         self.text.observe(self._on_text, names="value")
-        for field in [*self.sizes, self.upload]:
+        for field in self.sizes:
             field.observe(lambda change: self._refresh(), names="value")
+        self.upload.observe(lambda change: self._chosen(), names="value")
         self._refresh()
 
     def _build(self, widgets: Any) -> None:
         layout, name = widgets.Layout, self.spec.name
-        self.label = widgets.HTML(_label(self.spec), layout=layout(width="250px", margin="0 8px 0 0"))
+        self.label = widgets.HTML(label_html(self.spec), layout=layout(width="250px", margin="0 8px 0 0"))
         modes = [mode.value for mode in Mode]
         self.mode = widgets.Dropdown(
             options=modes, value=Mode.RANDOM.value, description=f"{name} is", layout=layout(width="92px")
@@ -91,22 +91,23 @@ class InputRow:
             [self.label, *ask, self.mode, self.sizes_box, self.upload, self.text, self.note],
             layout=layout(align_items="center", flex_flow="row wrap"),
         )
+        self.box.add_class("tl-input")
+        self.box.add_class(f"tl-input-{self._number}")  # says where a file was dropped (`form_keys.js`)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the input is, and how it is filled, as JSON values."""
-        return {
-            "datatype": self.spec.datatype.name,
-            "shape": shape_text(self.spec.dims, self.spec.max_batch_size),
-            "sent": self.given.value,
-            "mode": self.mode.value,
-            "text": self.text.value,
-            "files": [file["name"] for file in self.upload.value],
-        }
+        files = [file.name for file in self._files()]
+        return self.spec.to_dict(Mode(self.mode.value), self.text.value, files, self.sent)
 
     @property
     def fields(self) -> list[Any]:
         """Returns every field but the choice of files."""
         return [*([self.given] if self.spec.optional else []), self.mode, *self.sizes, self.text]
+
+    @property
+    def sent(self) -> bool:
+        """Tells whether a request carries the input."""
+        return bool(self.given.value)
 
     @property
     def random(self) -> bool:
@@ -133,7 +134,9 @@ class InputRow:
             return typed_value(self.spec, self.text.value, shape)
         if mode is Mode.FILE:
             return files_value(self.spec, self._files(), shape)
-        return python_value(self.spec, self.text.value, namespace)
+        value = python_value(self.spec, self.text.value, namespace)
+        file = value_file(self.spec, value)
+        return value if file is None else files_value(self.spec, [file], shape)
 
     def rows(self, value: Any) -> int | None:
         """Returns the batch size that `value`, of this input, brings; None if it does not say."""
@@ -147,7 +150,21 @@ class InputRow:
         return random_value(self.spec, shape, np.random.default_rng([self._seed, self._number, request]))
 
     def _files(self) -> list[InputFile]:
-        return [InputFile(file["name"], bytes(file["content"])) for file in self.upload.value]
+        return self._dropped or [InputFile(file["name"], bytes(file["content"])) for file in self.upload.value]
+
+    def drop(self, files: list[InputFile]) -> None:
+        """Takes files as if they had been chosen. They stay in the kernel: the field for files would send them back."""
+        self._dropped = files
+        self.mode.value = Mode.FILE.value
+        self._refresh()
+
+    def say(self, text: str) -> None:
+        """Shows why something that was tried with the input failed."""
+        self.note.value = f"<div class='tl-panel'><span class='tl-bad' role='alert'>{escape(text)}</span></div>"
+
+    def _chosen(self) -> None:
+        self._dropped = []
+        self._refresh()
 
     def _on_mode(self, change: Any) -> None:
         before, mode = Mode(change["old"]), Mode(change["new"])
@@ -182,8 +199,12 @@ class InputRow:
         # an expression and a file bring their own shape
         own = mode in (Mode.PYTHON, Mode.FILE)
         self.sizes_box.layout.display = "none" if own or not self.sizes else ""
-        note = self._random_note() if mode is Mode.RANDOM else self._files_note() if mode is Mode.FILE else ""
-        self.text.layout.display = "none" if mode is Mode.FILE or note else ""
+        note = self._random_note() if mode is Mode.RANDOM else ""
+        if mode is Mode.FILE:
+            note = files_note(self.spec, self._files(), self._shape(self._batch))
+        elif mode is Mode.TYPED:
+            note = typed_note(self.spec, self.text.value)
+        self.text.layout.display = "none" if mode is Mode.FILE or (note and mode is Mode.RANDOM) else ""
         self.note.value = f"<div class='tl-panel'>{note}</div>" if note else ""
         self.text.rows = min(_MOST_LINES, self.text.value.count("\n") + 1)
         self.changed()
@@ -197,23 +218,3 @@ class InputRow:
             return ""
         self._write("")
         return f"<span class='tl-dim'>{count:,} random values; up to {MOST_EDITED} can be edited here</span>"
-
-    def _files_note(self) -> str:
-        if not self.upload.value:
-            return "<span class='tl-dim'>pictures, .npy, .json, .csv, .txt; each file a row of the batch</span>"
-        try:
-            value = files_value(self.spec, self._files(), self._shape(self._batch))
-        except ValueProblem as problem:
-            return f"<span class='tl-bad'>{escape(str(problem))}</span>"
-        tensor = Tensor.from_numpy(value)
-        names = ", ".join(file.name for file in self._files())
-        said = f"{escape(names)}: {tensor.datatype.name} {list(tensor.shape)}"
-        return f"<div>{said}</div>{pictures_html(tensor, escape(self.spec.name, quote=True))}"
-
-
-def _label(spec: InputSpec) -> str:
-    shape = escape(shape_text(spec.dims, spec.max_batch_size))
-    return (
-        f"<div class='tl-panel'><span class='tl-tensor'>{escape(spec.name)}</span>&ensp;"
-        f"<span class='tl-type tl-dim'>{spec.datatype.name} {shape}</span></div>"
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,15 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 from ...core.explained import Explained
 from ...core.status import Code
+from ...server.api.model_signature import shape_text
 
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
 #: What people write, in lower case, for values that Python spells otherwise.
 _NAMES = {"true": True, "false": False, "nan": math.nan, "inf": math.inf, "infinity": math.inf}
+
+
+#: How many values are made at random; more than that repeat.
+_MOST_RANDOM = 1 << 20
 
 
 class Mode(enum.Enum):
@@ -50,6 +56,19 @@ class InputSpec:
     dims: tuple[int, ...]
     max_batch_size: int = 0
     optional: bool = False
+
+    def to_dict(
+        self, mode: Mode, text: str = "", files: Sequence[str] = (), sent: bool | None = None
+    ) -> dict[str, Any]:
+        """Returns what the input is, and how it is filled, as JSON values."""
+        return {
+            "datatype": self.datatype.name,
+            "shape": shape_text(self.dims, self.max_batch_size),
+            "sent": not self.optional if sent is None else sent,
+            "mode": mode.value,
+            "text": text,
+            "files": list(files),
+        }
 
     @property
     def batching(self) -> bool:
@@ -86,6 +105,9 @@ def random_value(spec: InputSpec, shape: tuple[int, ...], random: np.random.Gene
     """Returns plausible random values: [0, 1) in thousandths for floats, 0 to 9 for integers, words for BYTES. Floats
     are FP64, so that they can be shown as short as they are: `typed_value` of what is shown is what is sent.
     """
+    if math.prod(shape) > _MOST_RANDOM:  # so many are not looked at one by one
+        block = random_value(spec, (_MOST_RANDOM,), random)
+        return np.resize(block if spec.datatype is DataType.BF16 else block.astype(spec.datatype.numpy), shape)
     if spec.datatype is DataType.BYTES:
         return np.array(random.choice(_WORDS, size=shape), dtype=np.object_).reshape(shape)
     if spec.datatype is DataType.BOOL:
@@ -135,11 +157,16 @@ def fitted(spec: InputSpec, array: NDArray[Any], shape: tuple[int, ...]) -> NDAr
 
 
 def python_value(spec: InputSpec, expression: str, namespace: Mapping[str, Any]) -> Any:
-    """Returns what `expression` gives in the notebook. Arrays keep their type and shape, so that a mismatch is seen."""
+    """Returns what `expression` gives in the notebook. Arrays keep their type and shape, so that a mismatch is seen; a
+    dict for a BYTES input becomes the JSON that it is.
+    """
     if not expression.strip():
         raise ValueProblem(f"{spec.name}: type a Python expression, for example numpy.zeros((1, 4), 'float32')")
     try:
-        return eval(compile(expression.strip(), f"<{spec.name}>", "eval"), dict(namespace))
+        value = eval(compile(expression.strip(), f"<{spec.name}>", "eval"), dict(namespace))
+        if isinstance(value, dict) and spec.datatype is DataType.BYTES:
+            return _filled(spec, json.dumps(value), spec.shape(1, ()))
+        return value
     except Exception as error:
         raise ValueProblem(f"{spec.name}: {type(error).__name__}: {error}") from error
 
@@ -188,6 +215,8 @@ def _read(spec: InputSpec, text: str) -> Any:
                 raise
             lines = [line.strip().rstrip(",") for line in text.splitlines()]
             value = [_literal(line) for line in lines if line]
+        if spec.datatype is DataType.BYTES and isinstance(value, list) and not _texts(value):
+            return text  # a document, as an object is
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         if spec.datatype is not DataType.BYTES:
             raise ValueProblem(f"{spec.name}: {text!r} is no number and no list of numbers") from None
@@ -195,6 +224,11 @@ def _read(spec: InputSpec, text: str) -> Any:
     if spec.datatype is DataType.BYTES and not isinstance(value, (str, bytes, list, tuple)):
         return text
     return value
+
+
+def _texts(value: Any) -> bool:
+    """Tells whether nested lists hold text only."""
+    return all(map(_texts, value)) if isinstance(value, (list, tuple)) else isinstance(value, (str, bytes))
 
 
 def _filled(spec: InputSpec, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:

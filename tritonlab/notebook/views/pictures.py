@@ -24,6 +24,8 @@ _SIDE = 256
 _LEAST_SIDE = 16
 #: The most bytes of an encoded picture that goes to the browser as it is.
 _MOST_BYTES = 2_000_000
+#: The most bytes of a BYTES tensor that is looked through for pictures.
+_MOST_DECODED = 8 * _MOST_BYTES
 _MAGIC = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 _CHANNELS = (1, 3, 4)
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -98,6 +100,8 @@ def pictures_html(tensor: Tensor, alt: str) -> str:
 def _pictures(tensor: Tensor) -> Iterator[tuple[str, bytes]]:
     """Yields (format of the file, such as `png`, and its bytes) for each picture."""
     if tensor.datatype is DataType.BYTES:
+        if tensor.byte_size > _MOST_DECODED:
+            return
         for element in tensor.numpy().flat[:MOST_SHOWN]:
             kind = next((kind for magic, kind in _MAGIC.items() if element.startswith(magic)), "")
             if kind and len(element) <= _MOST_BYTES:
@@ -142,7 +146,8 @@ def _open(data: bytes) -> Any:
         image = pillow.open(io.BytesIO(data))
         image.load()
     except (OSError, ValueError, SyntaxError) as error:
-        raise NoPicture(f"no picture ({error})") from None
+        said = str(error).partition(" <")[0]  # Pillow names the object that it read from
+        raise NoPicture(f"no picture ({said})") from None
     return image
 
 

@@ -67,7 +67,7 @@ class Playground:
         self._build(widgets)
 
     @property
-    def inputs(self) -> dict[str, InputRow]:
+    def inputs(self) -> Mapping[str, InputRow]:
         """Returns the rows of the form by the inputs' names."""
         return self.form.inputs
 
@@ -107,7 +107,12 @@ class Playground:
         self.other = SideBySide(
             widgets, self.model, self._ports, lambda: self._requests(1, {})[0], self._say, self._note
         )
-        self.keys = form_keys([*self.form.fields, self.count, self.other.target], lambda: self._press(1), self._id)
+        self.keys = form_keys(
+            lambda: [*self.form.fields, self.count, self.other.target],
+            lambda: self._press(1),
+            self.form.inputs.drop,
+            self._id,
+        )
         self.keys.add_class("tl-keys-widget")
         self.copies = CopyPanel(widgets, self.copy_as)
         self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))

@@ -11,11 +11,14 @@ from typing import Any
 from ...core.infer_request import SEQUENCE_END, SEQUENCE_START
 from ...core.infer_response import ParameterValue
 from ...server.api.request_maker import RequestFields
+from .input_pages import InputPages, UnseenInput
 from .input_row import InputRow
 from .input_values import ValueProblem, input_specs
 
 #: Fields that every form has.
 _COMMON = ("seed", "request_id", "correlation_id", "start", "end", "priority", "timeout", "parameters", "batch")
+#: The most outputs with a box each.
+_MOST_BOXES = 12
 
 
 class RequestForm:
@@ -24,7 +27,7 @@ class RequestForm:
     def __init__(self, config: Mapping[str, Any], widgets: Any) -> None:
         self._of = _asked(config)
         specs = input_specs(config)
-        self.inputs = {spec.name: InputRow(spec, widgets, number) for number, spec in enumerate(specs)}
+        self.inputs = InputPages(specs, widgets)
         self._batching = config["max_batch_size"] > 0
         self._sequence = "sequence_batching" in config
         self._build_batch(widgets, config["max_batch_size"])
@@ -33,8 +36,7 @@ class RequestForm:
         for field in (self.batch, self.seed):
             field.observe(lambda change: self._tell_rows(), names="value")
         self.new_button.on_click(lambda button: self.new_values())
-        for row in self.inputs.values():
-            row.changed = self._take_rows
+        self.inputs.changed = self._take_rows
         self._tell_rows()
 
     def _build_batch(self, widgets: Any, max_batch_size: int) -> None:
@@ -55,7 +57,11 @@ class RequestForm:
         self.priority = _number(widgets, "priority", 0, 0, most, "0 is the model's default, 1 the highest")
         self.timeout = _number(widgets, "timeout µs", 0, 0, most, "Microseconds in the queue; 0 is none")
         self.parameters = _text(widgets, "parameters", '{"key": "value"}')
-        self.outputs = {name: _check(widgets, name, True) for name in outputs}
+        self._names = outputs
+        self.outputs = {name: _check(widgets, name, True) for name in outputs[:_MOST_BOXES]}
+        #: of many outputs those that are wanted; none chosen: all
+        self.chosen = widgets.SelectMultiple(options=outputs, rows=6, description="requested outputs")
+        self.chosen.style = {"description_width": "initial"}
 
     def _arrange(self, widgets: Any) -> None:
         def row(*fields: Any) -> Any:
@@ -65,13 +71,16 @@ class RequestForm:
         options = [row(self.request_id, self.priority, self.timeout, self.parameters)]
         if not self._sequence:
             options.append(sequence)
-        if len(self.outputs) > 1:
+        if len(self._names) > _MOST_BOXES:
+            self.outputs = {}
+            options.append(row(self.chosen))
+        elif len(self.outputs) > 1:
             head = widgets.HTML("<div class='tl-panel tl-dim'>requested outputs (none chosen: all)</div>")
             options.append(row(head, *self.outputs.values()))
         self.options = widgets.Accordion([widgets.VBox(options)], titles=["Request options"], selected_index=None)
         batch = [self.batch] if self._batching else []
         shown = [
-            *[inputs.box for inputs in self.inputs.values()],
+            self.inputs.box,
             row(*batch, self.seed, self.new_button),
             *([sequence] if self._sequence else []),
             self.options,
@@ -84,9 +93,9 @@ class RequestForm:
 
     def take_over(self, other: RequestForm) -> None:
         """Copies the values of the fields that another form shares with this one."""
-        for name, row in self.inputs.items():
-            before = other.inputs.get(name)
-            if before is not None and replace(before.spec, max_batch_size=row.spec.max_batch_size) == row.spec:
+        for name, before in other.inputs.made.items():
+            row = self.inputs.get(name)
+            if row is not None and replace(before.spec, max_batch_size=row.spec.max_batch_size) == row.spec:
                 for field, known in zip(row.fields, before.fields, strict=True):
                     field.value = known.value
         for name in _COMMON:
@@ -97,7 +106,14 @@ class RequestForm:
         """Returns every field but buttons and files."""
         said = [self.batch, self.seed, self.request_id, self.correlation_id, self.start, self.end]
         said += [self.priority, self.timeout, self.parameters, *self.outputs.values()]
-        return [field for row in self.inputs.values() for field in row.fields] + said
+        return [field for row in self.inputs.made.values() for field in row.fields] + said
+
+    @property
+    def wanted(self) -> list[str]:
+        """Returns the outputs that are asked for."""
+        if len(self._names) > _MOST_BOXES:
+            return list(self.chosen.value) or list(self._names)
+        return [name for name, box in self.outputs.items() if box.value]
 
     def new_values(self) -> None:
         """Takes the next seed, so that random values change."""
@@ -108,18 +124,21 @@ class RequestForm:
         that the form shows. `given`: inputs that replace what the form says. Raises ValueProblem.
         """
         said = self._said()
-        rows = {name: row for name, row in self.inputs.items() if name not in given and row.given.value}
+        rows = {name: row for name, row in self.inputs.senders().items() if name not in given and row.sent}
         batch, fixed = self._fixed(rows, namespace)
         for number in range(count):
             random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
             yield RequestFields(inputs={**given, **fixed, **random}, **said)
 
-    def _fixed(self, rows: Mapping[str, InputRow], namespace: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _fixed(
+        self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
         """Returns the batch size, and the values that are the same in all requests. A value that brings rows decides
         the batch size.
         """
         batch = int(self.batch.value)
-        values = {name: row.value(batch, namespace) for name, row in rows.items() if not row.random}
+        rows = {name: row for name, row in senders.items() if isinstance(row, InputRow) and not row.random}
+        values = {name: row.value(batch, namespace) for name, row in rows.items()}
         brought = [rows[name].rows(value) for name, value in values.items()]
         other = next((rows for rows in brought if rows not in (None, batch)), None)
         if other is None:
@@ -127,7 +146,6 @@ class RequestForm:
         return other, {name: rows[name].value(other, namespace) for name in values}
 
     def _said(self) -> RequestFields:
-        wanted = [name for name, box in self.outputs.items() if box.value]
         correlation = self.correlation_id.value.strip()
         return RequestFields(
             request_id=self.request_id.value.strip(),
@@ -136,16 +154,15 @@ class RequestForm:
             priority=self.priority.value,
             timeout=self.timeout.value,
             parameters=_parameters(self.parameters.value.strip()),
-            requested_outputs=[] if len(wanted) == len(self.outputs) else wanted,
+            requested_outputs=[] if len(self.wanted) == len(self._names) else self.wanted,
         )
 
     def _tell_rows(self) -> None:
-        for row in self.inputs.values():
-            row.arrange(self.batch.value, self.seed.value)
+        self.inputs.arrange(self.batch.value, self.seed.value)
 
     def _take_rows(self) -> None:
         """Sets the batch size from what is typed, if that has rows."""
-        typed = {name: row for name, row in self.inputs.items() if row.given.value and row.typed}
+        typed = {name: row for name, row in self.inputs.made.items() if row.sent and row.typed}
         try:
             batch, _ = self._fixed(typed, {})
         except ValueProblem:

@@ -13,12 +13,18 @@ from ...clients.outcome import Arrival, Outcome, Split
 from ...core.data_type import DataType
 from ...core.status import Code, ModelError, TritonError
 from ...core.tensor import Tensor
+from .array_facts import curve_html, facts_text
+from .json_values import json_texts
 from .many_view import PARTS, many_html
 from .model_facts import duration_text
 from .pictures import pictures_html
+from .sounds import rate_of, sounds_html
 
 _SHOWN_RESPONSES = 200
+_SHOWN_OUTPUTS = 50
 _VALUE_WIDTH = 96
+#: The most bytes of a tensor that is decoded only to be shown.
+_MOST_DECODED = 16_000_000
 
 
 def outcomes_html(
@@ -42,7 +48,7 @@ def outcomes_html(
     if _is_stream(outcome):
         parts.append(_stream(outcome.arrivals))
     else:
-        parts.append(_outputs(outcome.outputs))
+        parts.append(_outputs(outcome.outputs, rate_of(outcome)))
     return "".join(parts) + waiting
 
 
@@ -53,6 +59,8 @@ def _waiting(waited: float, why: str) -> str:
 
 def value_text(tensor: Tensor) -> str:
     """Returns a preview of the elements, as numpy prints them."""
+    if tensor.byte_size > _MOST_DECODED and tensor.datatype in (DataType.BF16, DataType.BYTES):
+        return str(tensor.to_dict()["values"])  # the first ones; the others stay as they are
     if tensor.datatype is DataType.BF16:
         bits = tensor.data.reshape(tensor.shape).astype(np.uint32) << 16
         return np.array2string(bits.view(np.float32), threshold=60, max_line_width=_VALUE_WIDTH)
@@ -77,12 +85,25 @@ def _is_stream(outcome: Outcome) -> bool:
     return len(arrivals) > 1 or any(not arrival.response.final or arrival.response.empty for arrival in arrivals)
 
 
-def _outputs(outputs: dict[str, Tensor]) -> str:
-    return "".join(
+def _outputs(outputs: dict[str, Tensor], rate: int) -> str:
+    return "".join(_output(name, tensor, rate) for name, tensor in list(outputs.items())[:_SHOWN_OUTPUTS]) + (
+        f"<div class='tl-dim'>… and {len(outputs) - _SHOWN_OUTPUTS} more outputs</div>"
+        if len(outputs) > _SHOWN_OUTPUTS
+        else ""
+    )
+
+
+def _output(name: str, tensor: Tensor, rate: int) -> str:
+    """Shows one output by its kind: documents, pictures, sounds and curves, and else its elements."""
+    label = escape(name, quote=True)
+    documents = json_texts(tensor)
+    values = documents or [value_text(tensor)]
+    facts = facts_text(tensor)
+    seen = sounds_html(label, tensor, rate) + (pictures_html(tensor, label) or curve_html(name, tensor))
+    return (
         f"<div><span class='tl-tensor'>{escape(name)}</span>&ensp;<span class='tl-type tl-dim'>{tensor.datatype.name} "
-        f"[{', '.join(map(str, tensor.shape))}]</span></div><div class='tl-value'>{escape(value_text(tensor))}</div>"
-        f"{pictures_html(tensor, escape(name, quote=True))}"
-        for name, tensor in outputs.items()
+        f"[{', '.join(map(str, tensor.shape))}]{'&ensp;' + escape(facts) if facts else ''}</span></div>"
+        f"{''.join(f'<div class=tl-value>{escape(text)}</div>' for text in values)}{seen}"
     )
 
 
