@@ -77,7 +77,7 @@ def test_arrays_and_text_are_read_too() -> None:
 @pytest.mark.parametrize(
     ("dims", "name", "content", "said"),
     [
-        ((2, 2), "a.bin", b"abc", r"X: a\.bin: no picture \(cannot identify image file\); \.wav, \.npy, \.json and \.txt"),
+        ((2, 2), "a.bin", b"abc", r"X: a\.bin: no picture \(cannot identify image file\); \.wav, \.npy,"),
         ((7,), "a.png", png(2, 2), r"X: a\.png: dims \[7\] are no height, width and channels"),
         ((2, 2), "a.npy", b"abc", r"X: a\.npy: "),
         ((2, 2), "a.txt", b"abc", r"X: 'abc' is no number"),

@@ -64,11 +64,16 @@ def curve_html(name: str, tensor: Tensor) -> str:
         f"<polyline fill='none' stroke='{colour}' stroke-width='1.3' points='{_points(found, low, high)}'/>"
         for found, colour in zip(ends, _COLOURS, strict=False)
     )
-    label = escape(f"{name}: {length:,} values from {low:.4g} to {high:.4g}", quote=True)
+    least, most = _said(low), _said(high)
+    label = escape(f"{name}: {length:,} values from {least} to {most}", quote=True)
     return (
         f"<svg class='tl-curve' role='img' aria-label='{label}' viewBox='0 0 {_WIDTH} {_HEIGHT}'>{paths}</svg>"
-        f"<div class='tl-axis'><span>{low:.4g} … {high:.4g}</span><span>{length:,} values</span></div>"
+        f"<div class='tl-axis'><span>{least} … {most}</span><span>{length:,} values</span></div>"
     )
+
+
+def _said(value: float) -> str:
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _is_numeric(tensor: Tensor) -> bool:

@@ -98,7 +98,7 @@ class SideBySide:
             lambda sent: say(outcomes_html([sent], finished=True)),
             lambda sent: self._in_thread(lambda: self.replay(sent)),
         )
-        self.box = widgets.HBox([self.target, self.button])
+        self.box = widgets.HBox([self.target, self.button], layout=widgets.Layout(flex_flow="row wrap"))
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
         """Asks this model, and the one of its name on another server."""

@@ -128,7 +128,9 @@ class RequestForm:
         batch, fixed = self._fixed(rows, namespace)
         for number in range(count):
             random = {name: row.value(batch, namespace, number) for name, row in rows.items() if row.random}
-            yield RequestFields(inputs={**given, **fixed, **random}, **said)
+            known = {**given, **fixed, **random}
+            inputs = {name: known[name] for name in dict.fromkeys([*rows, *known])}  # in the config's order
+            yield RequestFields(inputs=inputs, **said)
 
     def _fixed(
         self, senders: Mapping[str, InputRow | UnseenInput], namespace: Mapping[str, Any]
