@@ -26,7 +26,7 @@ class CopyPanel:
         self._make = make
         layout = widgets.Layout
         self.choice = widgets.Dropdown(
-            options=[_NONE, *KINDS], description="Copy as", layout=layout(width="170px", margin="2px 0 2px 12px")
+            options=[_NONE, *KINDS], description="Copy as", layout=layout(width="170px", margin="2px 4px 2px 0")
         )
         self.choice.add_class("tl-quiet")
         self.text = widgets.Textarea(description="The request as a program", layout=layout(width="100%", height="auto"))
