@@ -121,7 +121,9 @@ def bundles(book: Notebook, cell: str) -> tuple[Any, list[dict[str, Any]]]:
         assert result.success, captured.stderr
         own = hasattr(result.result, "_ipython_display_")  # it was displayed by now
         formatted, _ = ({}, None) if own else book.shell.display_formatter.format(result.result)
-    return result.result, [*([formatted] if formatted else []), *(output.data for output in captured.outputs)]
+    # views of other cells are renewed at the end of this one
+    new = [output.data for output in captured.outputs if not output.update]
+    return result.result, [*([formatted] if formatted else []), *new]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
