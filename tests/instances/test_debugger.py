@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.serving import Lab, Script, eventually
-from tritonlab.core.status import ModelError, NotFoundError
+from tritonlab.core.status import ModelError, NotFoundError, UnsupportedError
 from tritonlab.instances.debug_session import DebugSession
 from tritonlab.server.api.response_iterator import RequestInterrupted
 from tritonlab.stub._pb_stub.wire.debugger_bodies import Prompt
@@ -306,3 +308,33 @@ def test_without_the_option_nothing_is_kept(script: Script) -> None:
     assert script.value("float(self.kept['ref']() is None)") == 1
     with pytest.raises(NotFoundError, match="postmortem_seconds"):
         script.model.postmortem()
+
+
+def test_an_editor_can_attach(script: Script, tmp_path: Any) -> None:
+    pytest.importorskip("debugpy")
+    found = script.model.attach()
+    (configuration,) = found.to_dict()["configurations"]
+    assert json.loads(repr(found).partition("\n")[2]) == found.to_dict()
+    served = f"{script.model.directory}/1"
+    assert configuration["pathMappings"] == [{"localRoot": served, "remoteRoot": served}]
+    body = json.dumps({"seq": 1, "type": "request", "command": "initialize", "arguments": {"adapterID": "test"}})
+    with socket.create_connection((configuration["connect"]["host"], configuration["connect"]["port"]), 10) as editor:
+        editor.sendall(f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        editor.settimeout(10)
+        heard = b""
+        while b'"initialize"' not in heard:
+            more = editor.recv(4096)
+            assert more, heard
+            heard += more
+    assert script.model.attach(str(tmp_path)).to_dict()["configurations"][0]["pathMappings"][0] == {
+        "localRoot": str(tmp_path),
+        "remoteRoot": served,
+    }
+    assert script.value("1") == 1
+
+
+def test_a_python_without_debugpy_is_named(lab: Lab) -> None:
+    script = lab.script("bare")
+    script.value("sys.modules.setdefault('debugpy', None) is None")
+    with pytest.raises(UnsupportedError, match=r"python.*, which runs 'bare_0_0', has no debugpy: pip install it"):
+        script.model.attach()

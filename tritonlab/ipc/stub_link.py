@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.debugger_bodies import Postmortem, Prompt, Resumed
+from ..stub._pb_stub.wire.debugger_bodies import Attach, Postmortem, Prompt, Resumed
 from ..stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
 from ..stub._pb_stub.wire.message_bodies import (
     RESCHEDULED,
@@ -264,6 +264,10 @@ class MonitorLink(StubConnection):
         """Asks how many seconds ago `execute` raised the exception that is kept; with `begin` a debugger looks at it.
         The value is None if there is none."""
         return self.ask(Postmortem(begin))
+
+    def attach(self) -> Answer:
+        """Asks for a port on which debugpy listens for an editor."""
+        return self.ask(Attach())
 
     def wake(self) -> None:
         """Wakes the caller that reads the control link."""

@@ -25,7 +25,7 @@ from ..views.playground import Playground
 from ..views.record_view import RecordView
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
-from .debug_commands import debug, postmortem
+from .debug_commands import debug, editor, postmortem
 from .golden_commands import golden, inputs_of
 from .logs import LogView, Places
 from .parsing import parse, unknown
@@ -33,6 +33,7 @@ from .results import JsonFacts, Text, without_json
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
+    from ...server.api.debugging import EditorAttach
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
 
@@ -147,10 +148,13 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-def _debug(context: Context, arguments: argparse.Namespace) -> None:
+def _debug(context: Context, arguments: argparse.Namespace) -> EditorAttach | None:
     if arguments.name is not None:
         context.model(arguments.name)  # raises for one that is not loaded
+    if arguments.vscode:
+        return editor(context.workspace, arguments.name)
     debug(context.workspace.server, arguments.name)
+    return None
 
 
 def _postmortem(context: Context, arguments: argparse.Namespace) -> None:
@@ -354,7 +358,13 @@ COMMANDS = {
         _name(nargs="?"),
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
     ),
-    "debug": _command("debug", _debug, "type to a model that is paused at breakpoint()", _name(nargs="?")),
+    "debug": _command(
+        "debug",
+        _debug,
+        "type to a model that is paused at breakpoint()",
+        _name(nargs="?"),
+        (("--vscode",), {"action": "store_true", "help": "let VS Code attach, and print what it needs for that"}),
+    ),
     "postmortem": _command(
         "postmortem", _postmortem, "look at a model's last exception, where its frames still live", _name(nargs="?")
     ),

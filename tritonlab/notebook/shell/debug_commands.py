@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from ...server.api.debugging import follow_pauses
+import os
+
+from ...server.api.debugging import EditorAttach, follow_pauses
 from ...server.api.server import Server
 from ..authoring.errors import OptionError
+from ..authoring.workspace import Workspace
 
 
 def debug(server: Server, name: str | None) -> None:
@@ -13,6 +16,17 @@ def debug(server: Server, name: str | None) -> None:
         follow_pauses(server.debugger, None)
     else:
         server.model(name).debug()
+
+
+def editor(workspace: Workspace, name: str | None) -> EditorAttach:
+    """Lets an editor attach to a model, at the author's own file if the model is not from a cell."""
+    if name is None:
+        raise OptionError("name a model: %triton debug NAME --vscode")
+    model = workspace.server.model(name)
+    served = model.directory / str(model.metadata()["versions"][-1]) / "model.py"
+    origin, _ = workspace.sources.locate(str(served), 1)
+    local = os.path.dirname(os.path.abspath(origin)) if os.path.basename(origin) == served.name else ""
+    return model.attach(local)
 
 
 def postmortem(server: Server, name: str | None) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from ...core.status import NotFoundError
+from ...core.status import ModelError, NotFoundError, UnsupportedError
 from ...instances.debug_session import DebugSession
 from ...instances.debugger import Debugger
 from ...instances.model_instance import ModelInstance
@@ -13,6 +17,8 @@ from ...instances.model_instance import ModelInstance
 _SECONDS = 2.0
 #: Seconds that a stub has to start a debugger.
 _BEGIN_SECONDS = 10.0
+#: Seconds that debugpy has to start its adapter, another process.
+_ATTACH_SECONDS = 30.0
 #: Seconds in which a model that goes on may pause again for the same person.
 _SOON = 0.2
 
@@ -49,6 +55,60 @@ def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelI
     debugger.wait_for(lambda: sessions.looked is not None, _BEGIN_SECONDS)
     if sessions.looked is not None:
         debugger.follow(sessions.looked)
+
+
+@dataclass(frozen=True)
+class EditorAttach:
+    """Says how VS Code attaches to the processes of a model: `to_dict()` is a launch.json. `ports` maps instances to
+    ports, `local` is the author's directory of the model's code, `remote` the one that serves."""
+
+    ports: dict[str, int]
+    local: str
+    remote: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "version": "0.2.0",
+            "configurations": [
+                {
+                    "name": f"tritonlab: {name}",
+                    "type": "debugpy",
+                    "request": "attach",
+                    "connect": {"host": "127.0.0.1", "port": port},
+                    "pathMappings": [{"localRoot": self.local, "remoteRoot": self.remote}],
+                    "justMyCode": False,
+                }
+                for name, port in self.ports.items()
+            ],
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"debugpy listens. Put this into .vscode/launch.json, open {os.path.join(self.local, 'model.py')}, set a "
+            "breakpoint there and start the configuration; in an editor on another machine localRoot is where it has "
+            "that file. Whoever reaches the port can run code in the model's process, until its next load.\n"
+            + json.dumps(self.to_dict(), indent=2)
+        )
+
+
+def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttach:
+    """Has debugpy listen in each instance. Raises UnsupportedError if their Python has none."""
+    ports, remote = {}, ""
+    for instance in instances:
+        source = instance.plan.source
+        remote = os.path.dirname(source.path)
+        if (stub := instance.stub) is None:
+            continue
+        try:
+            ports[instance.name] = stub.attach(_ATTACH_SECONDS)
+        except ModelError as error:
+            if error.exception is None or "debugpy" not in error.exception.text:
+                raise
+            python = source.interpreter.executable
+            raise UnsupportedError(
+                f"{python}, which runs '{instance.name}', has no debugpy: pip install it there"
+            ) from None
+    return EditorAttach(ports, local or remote, remote)
 
 
 def _asked(instance: ModelInstance, *, begin: bool) -> float | None:

@@ -11,7 +11,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.status import InternalError, UnsupportedError
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
-from .debugging import follow_pauses, look_at_last_error
+from .debugging import EditorAttach, attach_editor, follow_pauses, look_at_last_error
 from .failures import ModelFailures
 from .load_tested import LoadTested
 from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
@@ -43,6 +43,12 @@ class Model(ServedModel, LoadTested, Tunable):
         """Types to the debugger that has paused the model at `breakpoint()`, until it goes on. Raises NotFoundError if
         none has."""
         follow_pauses(self._core.debugger, self.name)
+
+    def attach(self, local: str = "") -> EditorAttach:
+        """Has debugpy listen in the model's processes for an editor, and returns what VS Code needs to know. `local`:
+        the directory in which the editor has model.py, if not where it is served. Raises UnsupportedError if the
+        model's Python has no debugpy."""
+        return attach_editor(self._found().instances, local)
 
     def postmortem(self) -> None:
         """Types to a debugger that looks at the last exception of `execute`, where its frames are still alive; the

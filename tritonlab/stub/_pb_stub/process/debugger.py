@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bdb
 import contextlib
+import importlib
 import itertools
 import linecache
 import pdb
@@ -30,6 +31,18 @@ _SKIPPED = ("_pb_stub.*", "triton_python_backend_utils", "c_python_backend_utils
 def install() -> None:
     """Makes every debugger of this process one that asks the server."""
     pdb.Pdb = LinkPdb  # type: ignore[misc]
+
+
+_ports: List[int] = []
+
+
+def listen() -> int:
+    """Has debugpy listen for an editor and returns the port; it can listen once. Raises ImportError where this Python
+    has no debugpy."""
+    if not _ports:
+        debugpy = importlib.import_module("debugpy")
+        _ports.append(debugpy.listen(("127.0.0.1", 0))[1])
+    return _ports[0]
 
 
 class LinkPdb(pdb.Pdb):

@@ -8,9 +8,10 @@ from typing import Any, Callable, Dict, Optional, Type
 
 from ..api import own_threads
 from ..wire.connection import Connection, LinkClosed
-from ..wire.debugger_bodies import Postmortem
+from ..wire.debugger_bodies import Attach, Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
 from ..wire.message_bodies import Awake, DumpStacks, IsReady, Waits, Wake
+from . import debugger
 from .author_call import result_of
 from .model_context import ModelContext
 from .stub_bridge import StubBridge
@@ -43,9 +44,11 @@ class Monitor:
                 assert message is not None
                 command, ident, fields = message
                 kind = BY_NUMBER[command].body
+                # on a thread of its own: one that hangs must not keep this one from saying where it hangs
                 if kind is IsReady:
-                    # on a thread of its own: one that hangs must not keep this one from saying where it hangs
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
+                elif kind is Attach:
+                    own_threads.start("attach", self._answer, ident, lambda body: debugger.listen())
                 else:
                     self._answer(ident, self._handlers[kind], BY_NUMBER[command].read(fields))
         except LinkClosed:

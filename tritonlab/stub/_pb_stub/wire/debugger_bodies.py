@@ -25,6 +25,10 @@ class Postmortem(NamedTuple):
     begin: bool
 
 
+class Attach(NamedTuple):
+    """Let debugpy listen for an editor on a port of 127.0.0.1, and say which."""
+
+
 class Resumed(NamedTuple):
     """The debugger has let the thread go on; `text` is what it printed last."""
 
