@@ -205,23 +205,6 @@ class ModelStub:
             return self._blocked_stacks()
         return str(answer.value) if not answer.lost else ""
 
-    def postmortem(self, timeout: float, *, begin: bool) -> float | None:
-        """Returns how many seconds ago `execute` raised the exception that the stub keeps, None if it keeps none; with
-        `begin` a debugger looks at it."""
-        answer = self.process.monitor.postmortem(begin)
-        if not self.process.monitor.await_answer(answer, timeout) or answer.lost or answer.failure:
-            return None
-        return float(answer.value) if answer.value is not None else None
-
-    def attach(self, timeout: float) -> int:
-        """Returns the port on which debugpy listens in the stub. Raises ModelError if it cannot."""
-        answer = self.process.monitor.attach()
-        if not self.process.monitor.await_answer(answer, timeout) or answer.lost:
-            raise ModelError(f"'{self.instance}' did not let a debugger listen within {timeout:g} s")
-        if answer.failure is not None:
-            raise failure_of(answer.failure, ())
-        return int(answer.value)
-
     def waits(self, timeout: float) -> tuple[int, list[NeededCall]]:
         """Returns what the running `execute` cannot go on without, as WAITS tells it; nothing if that took more than
         `timeout` seconds."""

@@ -25,7 +25,7 @@ from ..views.playground import Playground
 from ..views.record_view import RecordView
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
-from .debug_commands import debug, editor, postmortem
+from .debug_commands import debug, postmortem
 from .golden_commands import golden, inputs_of
 from .logs import LogView, Places
 from .parsing import parse, unknown
@@ -33,7 +33,6 @@ from .results import JsonFacts, Text, without_json
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
-    from ...server.api.debugging import EditorAttach
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
 
@@ -146,21 +145,6 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
 
 def _as_it_is(text: str) -> str:
     return text
-
-
-def _debug(context: Context, arguments: argparse.Namespace) -> EditorAttach | None:
-    if arguments.name is not None:
-        context.model(arguments.name)  # raises for one that is not loaded
-    if arguments.vscode:
-        return editor(context.workspace, arguments.name)
-    debug(context.workspace.server, arguments.name)
-    return None
-
-
-def _postmortem(context: Context, arguments: argparse.Namespace) -> None:
-    if arguments.name is not None:
-        context.model(arguments.name)  # raises for one that is not loaded
-    postmortem(context.workspace.server, arguments.name)
 
 
 def _config(context: Context, arguments: argparse.Namespace) -> Any:
@@ -360,13 +344,16 @@ COMMANDS = {
     ),
     "debug": _command(
         "debug",
-        _debug,
+        lambda context, given: debug(context.workspace, given.name, vscode=given.vscode),
         "type to a model that is paused at breakpoint()",
         _name(nargs="?"),
         (("--vscode",), {"action": "store_true", "help": "let VS Code attach, and print what it needs for that"}),
     ),
     "postmortem": _command(
-        "postmortem", _postmortem, "look at a model's last exception, where its frames still live", _name(nargs="?")
+        "postmortem",
+        lambda context, given: postmortem(context.workspace.server, given.name),
+        "look at a model's last exception, where its frames still live",
+        _name(nargs="?"),
     ),
     "config": _command(
         "config",

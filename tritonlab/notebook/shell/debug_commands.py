@@ -10,15 +10,21 @@ from ..authoring.errors import OptionError
 from ..authoring.workspace import Workspace
 
 
-def debug(server: Server, name: str | None) -> None:
-    """Types to a paused model until it goes on; without a name, to the one that paused first."""
+def debug(workspace: Workspace, name: str | None, *, vscode: bool) -> EditorAttach | None:
+    """Types to a paused model until it goes on; without a name, to the one that paused first. `vscode`: lets an editor
+    attach to the model instead."""
+    if vscode:
+        return _editor(workspace, name)
     if name is None:
-        follow_pauses(server.debugger, None)
+        follow_pauses(workspace.server.debugger, None)
     else:
-        server.model(name).debug()
+        model = workspace.server.model(name)
+        model.config()  # raises for one that is not loaded
+        model.debug()
+    return None
 
 
-def editor(workspace: Workspace, name: str | None) -> EditorAttach:
+def _editor(workspace: Workspace, name: str | None) -> EditorAttach:
     """Lets an editor attach to a model, at the author's own file if the model is not from a cell."""
     if name is None:
         raise OptionError("name a model: %triton debug NAME --vscode")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.status import ModelError, NotFoundError, UnsupportedError
+from ...instances.debug_questions import editor_port, last_error_age
 from ...instances.debug_session import DebugSession
 from ...instances.debugger import Debugger
 from ...instances.model_instance import ModelInstance
@@ -100,7 +101,7 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
         if (stub := instance.stub) is None:
             continue
         try:
-            ports[instance.name] = stub.attach(_ATTACH_SECONDS)
+            ports[instance.name] = editor_port(stub, _ATTACH_SECONDS)
         except ModelError as error:
             if error.exception is None or "debugpy" not in error.exception.text:
                 raise
@@ -113,4 +114,4 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
 
 def _asked(instance: ModelInstance, *, begin: bool) -> float | None:
     stub = instance.stub
-    return stub.postmortem(_SECONDS, begin=begin) if stub is not None else None
+    return last_error_age(stub, _SECONDS, begin=begin) if stub is not None else None
