@@ -10,6 +10,10 @@ LAB_ARGS ?=
 # As root, as in most containers, JupyterLab starts only if it is told to.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
+# JupyterLab asks no question about news over the first cell, and the network none about updates; who wants them sets it.
+QUIET := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
+LAB_SETTINGS := $(VENV)/share/jupyter/lab/settings
+
 # What the wheel is built from besides the package: a changed bundle is installed anew.
 BUNDLE := tritonlab/labextension/sources.sha256
 
@@ -56,6 +60,7 @@ $(REFERENCE)/.stamp: tests/conformance/reference.txt
 	@touch $@
 
 lab: $(VENV)/.lab
+	@mkdir -p $(LAB_SETTINGS) && echo '$(QUIET)' > $(LAB_SETTINGS)/overrides.json
 	@echo "JupyterLab starts; Control-C ends it."
 	@$(VENV)/bin/jupyter lab $(AS_ROOT) --log-level=WARN --ServerApp.root_dir=notebooks \
 	  --LabApp.default_url=/lab/tree/00_quickstart.ipynb $(LAB_ARGS)

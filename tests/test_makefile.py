@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Settings without which JupyterLab asks in a corner about news; tests/browser has them and sees no toast.
+QUIET = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -23,6 +26,7 @@ def test_lab_starts_as_any_user_and_opens_the_quickstart(tmp_path: Path) -> None
     said = commands("lab", f"VENV={tmp_path}/venv", "LAB_ARGS=--ip=0.0.0.0")
     assert ("--allow-root" in said) == (os.getuid() == 0)
     assert "/lab/tree/00_quickstart.ipynb --ip=0.0.0.0" in said
+    assert f"echo '{json.dumps(QUIET)}' > {tmp_path}/venv/share/jupyter/lab/settings/overrides.json" in said
 
 
 @pytest.mark.parametrize("target", ["lab", "demo"])

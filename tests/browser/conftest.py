@@ -21,6 +21,8 @@ import nbformat
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.test_makefile import QUIET
+
 CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
@@ -44,9 +46,6 @@ class JupyterServer:
         folder = self.settings / "@jupyterlab" / "apputils-extension"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": _THEMES[name]}))
-        # a string, not a bool; the toast about news covers the corner
-        quiet = {"fetchNews": "false", "checkForUpdates": False}
-        (folder / "notification.jupyterlab-settings").write_text(json.dumps(quiet))
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +74,9 @@ def serving(base: Path, prefix: str = "") -> Iterator[JupyterServer]:
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0"]
     command += ["--ip=127.0.0.1", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
     command += [f"--ServerApp.root_dir={server.notebooks}", f"--ServerApp.base_url={prefix or '/'}"]
+    (base / "app_settings").mkdir()
+    (base / "app_settings" / "overrides.json").write_text(json.dumps(QUIET))
+    command += [f"--LabApp.app_settings_dir={base / 'app_settings'}"]
     # the bundle of these sources, whatever is installed
     (base / "labextensions").mkdir()
     (base / "labextensions" / "tritonlab").symlink_to(ROOT / "tritonlab" / "labextension")

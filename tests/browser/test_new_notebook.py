@@ -52,4 +52,5 @@ def test_from_the_launcher_to_a_timeline(lab: Any) -> None:
     for args, caption in described.values():
         assert args["type"] == "object" and caption
     assert lab.page.evaluate("jupyterapp.shell.currentWidget.content.widgets.length") == 6
+    assert lab.page.locator(".Toastify__toast").count() == 0  # as in `make lab`: no question about news
     assert lab.errors == []
