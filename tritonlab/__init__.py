@@ -16,7 +16,18 @@ from .core.tensor import Tensor
 from .core.trace_settings import TraceSetting
 from .export.repository import export
 from .notebook.authoring.config_options import ConfigOptions
-from .runtime import default_server, default_workspace, golden, load, playground, recording, reset, serve, view
+from .runtime import (
+    default_server,
+    default_workspace,
+    golden,
+    load,
+    load_panel,
+    playground,
+    recording,
+    reset,
+    serve,
+    view,
+)
 from .server.api.model import Model
 from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
 from .server.api.server import Server
@@ -55,6 +66,7 @@ __all__ = [
     "golden",
     "load",
     "load_ipython_extension",
+    "load_panel",
     "playground",
     "recording",
     "reset",

@@ -42,10 +42,12 @@ from .clients.sending import asks_of
 from .clients.snippets import failure_test
 from .core.scratch_directory import ScratchDirectory
 from .load.load_model import load_model
+from .load.load_run import LoadTest
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
 from .notebook.views.failure_pane import FailurePane
+from .notebook.views.load_panel import Loadable, LoadPanel, show_progress
 from .notebook.views.opening import open_view
 from .notebook.views.playground import Playground
 from .notebook.views.record_view import RecordView
@@ -174,6 +176,7 @@ def _failure_pane(failure: KeptFailure) -> FailurePane:
 Model.viewer = staticmethod(open_view)
 Model.load_tester = staticmethod(load_model)
 KeptFailure.viewer = staticmethod(_failure_pane)
+LoadTest.viewer = staticmethod(show_progress)
 KeptFailure.writer = staticmethod(failure_test)
 Model.what_if_maker = staticmethod(what_if)
 Model.tuner = staticmethod(tune_model)
@@ -194,6 +197,13 @@ def playground(model: Model) -> Playground:
     """Returns a form, which a cell shows, that sends requests to `model`. It needs ipywidgets."""
     workspace = default_workspace()
     return Playground(model, workspace.describe_error, lambda: workspace.endpoints)
+
+
+def load_panel(model: Loadable) -> LoadPanel:
+    """Returns a form, which a cell shows, that tests a model under load: one of a server here, or of one elsewhere
+    (`connect`). What it does is `model.load_test`, and its `result` is what was measured last.
+    """
+    return LoadPanel(model)
 
 
 def golden(directory: str | PathLike[str] | None = None) -> GoldenSet:

@@ -59,6 +59,8 @@ EXAMPLES = {
     "Metrics": "m.view('metrics')",
     "Graph": "m.view('graph')",
     "Memory": "m.view('memory')",
+    "LoadPanel": "tritonlab.load_panel(m)",
+    "LoadResult": "m.load_test(shapes={'IN': [2]}, duration=0.2)",
     "Recording": "tritonlab.recording(m.server)",
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
     "Text": "%triton metrics",
@@ -70,6 +72,7 @@ LINES = {
     "golden": "golden check",
     "serve": "serve --http-port 0 --grpc-port 0 --metrics-port 0",
     "export": "export m {here}/exported",
+    "load_test": "load_test m --concurrency 1 --duration 0.2 --shape IN:2",
     "trace": "trace {here}/t.json",
 }
 #: Subcommands about a model that hangs, failed or is paused, which `m` need not be.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -50,14 +51,23 @@ def load_figure(model: str, rows: Sequence[LoadRow]) -> str:
 def _axes(most_x: float, most_y: float) -> str:
     across, up = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     parts = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x, y = _LEFT + share * across, _TOP + (1 - share) * up
+    for value in _ticks(most_y):
+        y = _TOP + (1 - value / most_y) * up
         parts.append(
             f"<line x1='{_LEFT}' y1='{y}' x2='{_WIDTH - _RIGHT}' y2='{y}' stroke='currentColor' opacity='.15'/>"
         )
-        told = time_text(share * most_y) if share else "0"
+        told = time_text(value) if value else "0"
         parts.append(f"<text x='{_LEFT - 6}' y='{y + 4}' text-anchor='end' opacity='.7'>{told}</text>")
-        number = number_text(share * most_x) if share else "0"
-        parts.append(f"<text x='{x}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{number}</text>")
+    for value in _ticks(most_x):
+        x = _LEFT + value / most_x * across
+        number = number_text(value) if value else "0"
+        parts.append(f"<text x='{x:.1f}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{number}</text>")
     parts.append(f"<text x='{_LEFT + across / 2}' y='{_HEIGHT - 5}' text-anchor='middle'>inferences/s</text>")
     return "".join(parts)
+
+
+def _ticks(most: float) -> list[float]:
+    """Returns four to nine round numbers from 0 to `most`."""
+    step = 10.0 ** math.floor(math.log10(most))
+    step = next(size for size in (step / 5, step / 4, step / 2, step, step * 2) if most / size < 8)
+    return [number * step for number in range(int(most / step) + 1)]

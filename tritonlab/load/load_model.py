@@ -12,6 +12,9 @@ from .load_result import LoadResult
 from .load_run import LoadTest
 from .load_target import LoadTarget
 
+#: Seconds after which the progress of a test is shown: who waits for less needs none.
+_QUIET = 0.5
+
 
 def load_model(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
     """Runs a load test of a model of a server in this process."""
@@ -27,10 +30,14 @@ def load_target(name: str, version: int, target: LoadTarget, options: Mapping[st
     if not options.get("wait", True):
         return test.start()
     try:
-        test.start()
-        if options.get("progress", True) and LoadTest.viewer is not None:
-            LoadTest.viewer(test)
-        return test.wait()
-    except KeyboardInterrupt:  # it came before the wait
+        test.start().wait(_QUIET)
+        if test.finished or LoadTest.viewer is None or not options.get("progress", True):
+            return test.wait()
+        end = LoadTest.viewer(test)
+        try:
+            return test.wait()
+        finally:
+            end()
+    except KeyboardInterrupt:  # it came between two waits
         test.stop("interrupted")
         return test.wait()

@@ -69,6 +69,8 @@ class LoadPlan:
         plan = LoadPlan(mode, (), **told, mix=mix)
         if mode == ARRIVALS:
             times = tuple(given_times(options[ARRIVALS], model))
+            if plan.duration is not None:
+                times = tuple(time for time in times if time <= plan.duration * 1e9)
             span = max(times[-1] / 1e9, 1e-9)
             plan = replace(plan, times=times, levels=(len(times) / span,))
         else:
@@ -95,8 +97,10 @@ def _levels(mode: str, said: Any) -> tuple[float, ...]:
         levels = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else (said,)
         if not levels or not all(level > 0 for level in levels):
             raise InvalidArgumentError(f"{mode} is more than 0, or a list of such numbers, not {said!r}")
-        if mode == CONCURRENCY and any(int(level) != level for level in levels):
-            raise InvalidArgumentError(f"concurrency is a whole number, not {said!r}")
+        if mode == CONCURRENCY:
+            if any(int(level) != level for level in levels):
+                raise InvalidArgumentError(f"concurrency is a whole number, not {said!r}")
+            return tuple(int(level) for level in levels)
     except TypeError:
         raise InvalidArgumentError(f"{mode} is a number or a list of numbers, not {said!r}") from None
     return levels

@@ -17,6 +17,13 @@ from .perf_csv import csv_text
 _ROWS, _NOTES = 24, 12
 
 
+def _cell(kind: str, text: str) -> str:
+    style = (
+        "text-align:right;padding:1px 11px 1px 0;white-space:nowrap;font-variant-numeric:tabular-nums;font-size:12px"
+    )
+    return f"<{kind} style='{style}'>{escape(text)}</{kind}>"
+
+
 class LoadResult:
     """Holds the rows of a load test. `place`: where the model was; `mode`: `concurrency`, `request_rate` or `arrivals`;
     `stopped`: why the test ended before its time, `interrupted` for example, else empty.
@@ -72,13 +79,12 @@ class LoadResult:
     def html(self) -> str:
         """Returns table and figure. It uses classes of `theme.css`, and reads well without any style, too."""
         columns = heads(self.mode, self.rows) if self.rows else []
-        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in cells(self.mode, row, columns))}</tr>"
-            for row in self.rows
-        )
-        table = f"<table class='tl-table'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if head else ""
-        told = "".join(f"<div class='tl-bad'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES])
+        lines = [cells(self.mode, row, columns) for row in self.rows]
+        body = "".join(f"<tr>{''.join(_cell('td', text) for text in line)}</tr>" for line in lines)
+        head = "".join(_cell("th", name) for name in columns)
+        table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if head else ""
+        told = "".join(f"<div class='tl-warn'>{escape(note)}</div>" for note in notes(self.mode, self.rows)[:_NOTES])
+        table = f"<div style='overflow-x:auto'>{table}</div>"
         return f"<div class='tl-panel'><b>{escape(self._title())}</b>{table}{told}{self.figure()}</div>"
 
     def _repr_html_(self) -> str:

@@ -40,7 +40,7 @@ class LoadRow:
     `latency`: from when a request was sent, in an open loop from when it was due, to its last response; of those
     without an error. `lag`: how late an open loop sent. `first_response`: of a decoupled model, whose requests may have
     any number of responses. `unanswered`: requests that had not ended some time after the end, and were cancelled.
-    `stable`: whether the last windows agreed; None where there is but one. `server`: what Triton's statistics counted.
+    `stable`: whether the last windows agreed; None where there are too few. `server`: what Triton's statistics counted.
     """
 
     level: float

@@ -34,8 +34,9 @@ class LoadTest:
     Guarantees: everything may be called from any thread. `stop` ends the test at once: what was measured is the result.
     """
 
-    #: shows the progress of a test that is waited for; handed in by `runtime`, as notebooks are above this
-    viewer: ClassVar[Callable[[LoadTest], None] | None] = None
+    #: shows the progress of a test that is waited for, and returns what ends that; handed in by `runtime`, as notebooks
+    #: are above this
+    viewer: ClassVar[Callable[[LoadTest], Callable[[], None]] | None] = None
 
     def __init__(self, name: str, version: int, target: LoadTarget, plan: LoadPlan) -> None:
         self.name = name
@@ -68,6 +69,11 @@ class LoadTest:
     def finished(self) -> bool:
         return self._ended.is_set()
 
+    @property
+    def problem(self) -> BaseException | None:
+        """Returns what has ended the test before its time, which `wait` raises."""
+        return self._problem
+
     def wait(self, timeout: float | None = None) -> LoadResult:
         """Waits until the test has ended, or for `timeout` seconds, and returns what was measured until then. An
         interrupt stops the test."""
@@ -85,9 +91,9 @@ class LoadTest:
         return LoadResult(self.name, self.place, self.plan.mode, self._rows, self._why)
 
     def progress(self) -> dict[str, Any]:
-        """Returns how far the test is, as JSON values: `row` of `rows`, `level`, `trial` of `trials`, `share` of the
-        row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of the last second
-        `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
+        """Returns how far the test is, as JSON values: `row` of `rows`, `level`, `trial` of `trials` (at most, unless
+        `fixed`), `share` of the row that is done at most, `seconds` since the start, `outstanding`, `errors`, and of
+        the last second `inferences_per_s`, `p50_us`, `p95_us`, `p99_us`.
         """
         row, seconds = self._row, (monotonic_ns() - self._started) / 1e9
         told: dict[str, Any] = {"rows": len(self.plan.levels), "row": len(self._rows), "seconds": seconds}
@@ -153,7 +159,7 @@ class _RowUnderWay:
             return None
         kept = self._windows if plan.duration or plan.mode == ARRIVALS else self._windows[-STABLE_WINDOWS:]
         counted = self._counted[-len(kept) - 1], self._counted[-1]
-        stable = None if plan.mode == ARRIVALS else is_stable(self._windows, plan.stability)
+        stable = is_stable(self._windows, plan.stability) if len(self._windows) >= STABLE_WINDOWS else None
         open_loop, decoupled = plan.mode != CONCURRENCY, target.inputs.decoupled
         times = self._windows, len(kept)
         return row_of(self._level, self._log, times, counted, open_loop, decoupled, stable, left)
@@ -232,7 +238,8 @@ class _RowUnderWay:
         else:
             whole = plan.warmup + (plan.duration or plan.window * STABLE_WINDOWS)
         trials = 1 if plan.mode == ARRIVALS else STABLE_WINDOWS if plan.duration else plan.max_trials
-        told = {"level": self._level, "trial": len(windows) + 1, "trials": trials}
+        told: dict[str, Any] = {"level": self._level, "trial": len(windows) + 1, "trials": trials}
+        told["fixed"] = plan.duration is not None
         told |= {"share": min((now - self._begin) / 1e9 / max(whole, 1e-3), 1.0)}
         told |= {"outstanding": self._target.outstanding(), "errors": sum(window.failed for window in windows)}
         return told | _lately(rows, now, begin)

@@ -24,7 +24,7 @@ def time_text(us: float | None) -> str:
     for size, unit in ((1e6, "s"), (1e3, "ms")):
         if us >= size:
             return f"{us / size:.3g} {unit}" if us < 1e3 * size else f"{us / size:,.0f} {unit}"
-    return f"{us:.0f} us"
+    return f"{us:.0f} µs"
 
 
 def number_text(value: float) -> str:
@@ -75,6 +75,9 @@ def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
     """Returns sentences on what went wrong: errors, answers that never came, a rate that was not reached."""
     found = []
+    if unstable := [number_text(row.level) for row in rows if row.stable is False]:
+        at = f"{HEADS[mode]} {', '.join(unstable[:_TEXTS])}{', …' if len(unstable) > _TEXTS else ''}"
+        found.append(f"not stable at {at}: the last windows differ by too much; a longer window, or a calmer machine?")
     for row in rows:
         at = f"at {HEADS[mode]} {number_text(row.level)}: "
         texts = list(row.errors.items())

@@ -27,6 +27,7 @@ from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
 from .debug_commands import debug, postmortem
 from .golden_commands import golden, inputs_of
+from .load_commands import LOAD_TEST
 from .logs import LogView, Places
 from .parsing import parse, unknown
 from .results import JsonFacts, Text, without_json
@@ -333,6 +334,7 @@ COMMANDS = {
         _name(nargs="?"),
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),
+    "load_test": _command("load_test", *LOAD_TEST),
     "infer": _command("infer", _infer, "send one request: NAME INPUT0=expression, INPUT1=expression"),
     "golden": _command("golden", _golden, "kept answers: add NAME INPUT0=expression | check [NAME] | update [NAME]"),
     "logs": _command(

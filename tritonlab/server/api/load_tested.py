@@ -58,7 +58,8 @@ class LoadTested:
 
         Times are seconds. Each row warms up for `warmup` (0.5), and measures windows of `window` (1) until the last
         three agree within `stability` (0.1) in throughput and latency, the mean or `percentile`; at most `max_trials`
-        (10). `duration`: measure so long instead. `max_outstanding` (10000) bounds the requests of an open loop.
+        (10). `duration`: measure so long instead; of arrivals, send those of so long. `max_outstanding` (10000) bounds
+        the requests of an open loop.
 
         `inputs` is a dict, a list of them (in turn, or by chance with `weights`), or a function of the request's
         number; by default random values of the config's datatypes and shapes, with `seed`, and `shapes` for dimensions

@@ -1,0 +1,60 @@
+"""Load tests in JupyterLab: from the form, and from a cell that waits for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+MODEL = """%%triton_model doubled --max-batch-size 16 --dynamic-batching 200 --input X:FP32[-1] --output Y:FP32[-1]
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(request, "X").as_numpy() for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", 2 * x)]) for x in inputs]
+"""
+#: Would take a minute and more.
+CELL = "found = doubled.load_test(concurrency=[1, 4], duration=30, shapes={'X': [4]})\nfound.stopped"
+
+
+def test_a_load_test_is_started_followed_and_stopped(lab: Any) -> None:
+    lab.jupyter.write("load_test.ipynb", ["%load_ext tritonlab", MODEL, "%triton load_test doubled", CELL])
+    lab.open("load_test.ipynb")
+    lab.run(0)
+    lab.run(1)
+    panel = lab.run(2).locator(".tl-load")
+    wait = lab.page.wait_for_function
+    shape, levels = panel.get_by_label("Shape of X"), panel.get_by_label("levels of load")
+    assert shape.input_value() == "1"  # any size, so the form has to say one
+    levels.fill("1, many")
+    levels.press("Enter")  # starts the test; the cell does not run again
+    lab.wait_text(panel.get_by_role("alert"), "'1, many' is no list of numbers")
+    levels.fill("1, 4")
+    shape.fill("8")
+    panel.get_by_label("Seconds each").fill("0.6")
+    panel.get_by_role("button", name="Start").click()
+    wait("e => e.dataset.state === 'running' && +e.dataset.looks >= 2", arg=panel.element_handle())
+    lab.wait_text(panel.locator(".tl-figures"), "inferences/s")
+    assert panel.get_by_role("button", name="Start").is_disabled()
+    lab.shot("load_test_running", panel)
+    wait("e => e.dataset.state === 'ended'", arg=panel.element_handle())
+    assert panel.locator("tbody tr").count() == 2
+    assert panel.locator("svg circle").count() == 4
+    lab.shot("load_test_ended", panel)
+
+    panel.get_by_label("Seconds each").fill("30")
+    panel.get_by_role("button", name="Start").click()
+    wait("e => e.dataset.state === 'running'", arg=panel.element_handle())
+    panel.get_by_role("button", name="Stop").click()
+    lab.wait_text(panel, "(stopped)")
+
+    cell = lab.start(3)  # the cell waits, so that only a subshell can hear of the button
+    panel = cell.locator(".tl-load")
+    wait("e => +e.dataset.looks >= 2", arg=panel.element_handle())
+    panel.get_by_role("button", name="Stop").click()
+    lab.wait_text(cell.locator(".jp-OutputArea-executeResult"), "'stopped'")
+    lab.wait_text(cell.locator(".jp-OutputArea"), "Load test of doubled, in this kernel: stopped after")
+    assert (lab.foreign, lab.errors) == ([], [])

@@ -1,0 +1,65 @@
+"""This module is `%triton load_test`: a form without options, a test with them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Protocol
+
+from ..authoring.errors import OptionError
+from ..views.load_panel import Loadable, LoadPanel
+
+#: The arguments, for argparse.
+_ARGUMENTS: tuple[Any, ...] = (
+    (("name",), {"help": "a model"}),
+    (("--concurrency", "-c"), {"metavar": "N,N", "help": "so many clients at once: 1,2,8"}),
+    (("--request-rate", "-r"), {"metavar": "R,R", "help": "so many requests per second: 100,500"}),
+    (("--duration", "-d"), {"type": float, "help": "seconds that each is measured; else until it is stable"}),
+    (("--batch", "-b"), {"type": int, "help": "rows of each request"}),
+    (("--shape",), {"action": "append", "default": [], "metavar": "NAME:N,N", "help": "of an input of any size"}),
+    (("--csv",), {"metavar": "FILE", "help": "also write perf_analyzer's columns to a file"}),
+)
+
+
+class HasModels(Protocol):
+    """Names the part of `Context` that is needed."""
+
+    def model(self, name: str) -> Loadable: ...
+
+
+def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
+    """Runs a load test; returns the form if no load is named, or for JSON tests with one client."""
+    model, options = context.model(arguments.name), dict[str, Any]()
+    for name in ("concurrency", "request_rate"):
+        if (said := getattr(arguments, name)) is not None:
+            options[name] = _numbers(said)
+    options |= {name: value for name in ("duration", "batch") if (value := getattr(arguments, name)) is not None}
+    if arguments.shape:
+        options["shapes"] = dict(_shape(said) for said in arguments.shape)
+    if not options and not arguments.csv and not arguments.json:
+        return LoadPanel(model)
+    result = model.load_test(**options, progress=not arguments.json)
+    if arguments.csv:
+        result.to_csv(arguments.csv)
+    return result
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    name, colon, dims = text.rpartition(":")
+    if not colon or not all(word.strip().isdecimal() for word in dims.split(",")):
+        raise OptionError(f"'{text}' is no shape: write NAME:3,64", fix="write NAME:3,64")
+    return name, [int(word) for word in dims.split(",")]
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise OptionError(f"'{text}' is no list of numbers: write 1,2,8", fix="write 1,2,8") from None
+
+
+#: What `%triton load_test` does, what its help says, and its arguments.
+LOAD_TEST = (
+    load_test,
+    "throughput and latency: a form, or a test of --concurrency 1,2,8 or --request-rate 100,500",
+    *_ARGUMENTS,
+)

@@ -1,0 +1,219 @@
+"""This module shows a load test: a form that starts one, how far it is, with Stop, and its result.
+
+A test runs on threads of its own, so that the form's Stop works while a cell is busy, and so does that of a test that a
+cell waits for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, Protocol
+
+from ...clients.golden import GoldenSet
+from ...core.status import TritonError
+from ...load.load_plan import ARRIVALS, REQUEST_RATE
+from ...load.load_result import LoadResult
+from ...load.load_run import LoadTest
+from ...load.load_text import HEADS, number_text, time_text
+from ...profile.recorder import Recorder
+from .ticker import TICKER, Ticker
+from .widget import LiveView, in_kernel
+
+#: Seconds between two looks at a running test: often enough to be live, seldom enough to cost it nothing.
+_EVERY = 0.25
+
+
+class Loadable(Protocol):
+    """Names the part of `Model` and `RemoteModel` that is needed to test one."""
+
+    name: str
+
+    def config(self) -> dict[str, Any]: ...
+
+    @property
+    def load_test(self) -> Callable[..., Any]: ...
+
+
+class LoadPanel(LiveView):
+    """Shows the form of a model's load tests, and the test that runs or ran last. Without a model it has no form, and
+    follows `test`, which a cell waits for.
+    """
+
+    MODULE = "load_panel.js"
+
+    def __init__(self, model: Loadable | None, test: LoadTest | None = None, ticker: Ticker = TICKER) -> None:
+        assert model is not None or test is not None
+        self._model, self._test, self._ticker = model, test, ticker
+        self._looked = 0.0
+        self.name = model.name if model is not None else test.name if test is not None else ""
+        form = form_of(model) if model is not None else None
+        super().__init__(title=self.name, form=form, running=test is not None, html="", problem="")
+        if test is not None:
+            ticker.add(self)
+
+    @property
+    def result(self) -> LoadResult | None:
+        """Returns what the test has measured so far; None before the first one."""
+        return self._test.result() if self._test is not None else None
+
+    def start(self, **options: Any) -> LoadTest:
+        """Starts a load test, with the options of `Model.load_test`. Raises what that raises, and RuntimeError while
+        one runs.
+        """
+        if self._model is None or (self._test is not None and not self._test.finished):
+            raise RuntimeError("a load test runs; stop it first")
+        test: LoadTest = self._model.load_test(**options, wait=False)
+        self._test = test
+        self.update(running=True, problem="", html="")
+        self._ticker.add(self)
+        return test
+
+    def stop(self) -> None:
+        """Ends the test with what was measured so far."""
+        if self._test is not None:
+            self._test.stop()
+
+    def heard(self, content: Mapping[str, Any]) -> None:
+        if content.get("do") == "stop":
+            self.stop()
+        elif content.get("do") == "start":
+            try:
+                self.start(**self._options(content))
+            except (TritonError, ValueError, TypeError, RuntimeError, OSError) as error:
+                self.update(problem=str(error), running=self._test is not None and not self._test.finished)
+
+    def _options(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the options of `load_test` that the form says. Raises ValueError for a field that cannot be read."""
+        mode = said["mode"]
+        options: dict[str, Any] = {mode: recorded(self._model) if mode == ARRIVALS else _numbers(said["levels"])}
+        if mode == REQUEST_RATE:
+            options["distribution"] = said["distribution"]
+        if said.get("seconds"):
+            options["duration"] = float(said["seconds"])
+        if said.get("inputs") == "golden":
+            options["inputs"] = [case.request() for case in GoldenSet().cases(self.name)]
+            return options
+        options["shapes"] = {name: [int(n) for n in _numbers(text)] for name, text in said.get("shapes", {}).items()}
+        if said.get("batch"):
+            options["batch"] = int(said["batch"])
+        return options
+
+    # -- the ticker's side
+
+    def tick(self) -> None:
+        test, now = self._test, time.monotonic()
+        if test is None or (now - self._looked < _EVERY and not test.finished):
+            return
+        self._looked = now
+        html = test.result().html() if test.finished or test.result().rows else ""
+        if not test.finished:
+            self.send({"kind": "progress", **told_of(test.progress())})
+            self.update(html=html if self._model is not None else "")
+            return
+        self._ticker.remove(self)
+        problem = str(test.problem) if test.problem is not None else ""
+        self.update(running=False, problem=problem, html=html if self._model is not None else "")
+        self.freeze()
+
+    def failed(self, error: Exception) -> None:
+        self.update(problem=f"This view has stopped: {type(error).__name__}: {error}")
+
+    def end(self) -> None:
+        """Ends the live form of a test that a cell has waited for; the cell shows the result."""
+        self._ticker.remove(self)
+        self.close()
+
+    # -- without a browser
+
+    def text(self) -> str:
+        test = self._test
+        if test is None:
+            return f"Load test of {self.name}: not started; press Start, or call load_test()"
+        if not test.finished:
+            return f"Load test of {self.name}, {test.place}: {told_of(test.progress())['text']}"
+        if self._model is None:
+            seconds = test.progress()["seconds"]
+            return f"Load test of {self.name}, {test.place}: {test.result().stopped or 'done'} after {seconds:.1f} s"
+        return test.result().text()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the progress of a test that runs, else the result of the last one."""
+        if self._test is None:
+            return {"model": self.name, "running": False}
+        running = not self._test.finished
+        return {"running": running, **(self._test.progress() if running else {}), **self._test.result().to_dict()}
+
+    def html(self) -> str:
+        if self._model is not None and self._test is not None and self._test.finished:
+            return self._test.result().html()
+        return f"<div class='tl-panel'><div class='tl-text tl-dim'>{escape(self.text())}</div></div>"
+
+
+def show_progress(test: LoadTest) -> Callable[[], None]:
+    """Shows a test that a cell waits for, where the cell is shown; returns what ends that."""
+    if not in_kernel():
+        return lambda: None
+    panel = LoadPanel(None, test)
+    panel.show()
+    return panel.end
+
+
+def form_of(model: Loadable) -> dict[str, Any]:
+    """Returns what the form asks for: inputs with dimensions of any size need some."""
+    try:
+        config = model.config()
+    except TritonError:  # a server elsewhere that tells none
+        config = {}
+    shapes = [
+        {"name": said["name"], "dims": ", ".join(str(max(int(dim), 1)) for dim in said["dims"])}
+        for said in config.get("input", ())
+        if any(int(dim) < 0 for dim in said["dims"]) and not said.get("optional")
+    ]
+    found = recorded(model)
+    arrivals = found.arrivals(model.name).tolist() if found is not None else []
+    return {
+        "shapes": shapes,
+        "batches": int(config.get("max_batch_size", 0)),
+        "golden": len(GoldenSet().cases(model.name)),
+        "arrivals": f"{len(arrivals):,} in {arrivals[-1]:.3g} s" if len(arrivals) > 1 else "",
+    }
+
+
+def recorded(model: Any) -> Any:
+    """Returns the recording of a model's server; None if nothing is recorded, and of a server elsewhere."""
+    server = getattr(model, "server", None)
+    listeners = server.instruments if server is not None else ()
+    return next((one.recording for one in listeners if isinstance(one, Recorder)), None)
+
+
+def told_of(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the progress as texts, and `share`, how much is done."""
+    rows, row = progress["rows"], progress["row"]
+    share = progress.get("share", 0.0)
+    text = f"{progress['seconds']:.1f} s"
+    if "level" in progress:
+        of = f" ({row + 1} of {rows})" if rows > 1 else ""
+        trials = f"{progress['trials']}" if progress["fixed"] else f"at most {progress['trials']}"
+        window = f"window {min(progress['trial'], progress['trials'])} of {trials} · "
+        window = window if progress["trials"] > 1 else ""
+        text = f"{HEADS[progress['mode']]} {number_text(progress['level'])}{of} · {window}{text}"
+    figures = {
+        "inferences/s": number_text(progress.get("inferences_per_s", 0.0)),
+        **{name: time_text(progress.get(f"{name}_us")) for name in ("p50", "p95", "p99")},
+        "failed": f"{progress.get('errors', 0):,}",
+        "under way": f"{progress.get('outstanding', 0):,}",
+    }
+    return {"share": (row + share) / max(rows, 1), "text": text, "figures": list(figures.items())}
+
+
+def _numbers(text: str) -> list[float]:
+    """Reads `1, 2, 8`. Raises ValueError."""
+    try:
+        found = [float(word) for word in str(text).replace(",", " ").split()]
+    except ValueError:
+        raise ValueError(f"'{text}' is no list of numbers: write 1, 2, 8") from None
+    if not found:
+        raise ValueError("write at least one number: 1, 2, 8")
+    return found
