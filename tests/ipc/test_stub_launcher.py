@@ -168,10 +168,10 @@ def test_a_stub_that_never_answers(link_reader: LinkReader, stub_file: Callable[
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"\2\x20\0\0\0\0\0\0" + bytes(8), "wire version 2, expected 1"),
+        (b"\1\x20\0\0\0\0\0\0" + bytes(8), f"wire version 1, expected {WIRE_VERSION}"),
         (b"garbage and more of it, all day long", "wire version 103"),
-        (b"\1\x20\0\0\4\0\0\0" + bytes(8) + b"null", "the stub"),
-        (b"\1\x20\0\0\x0c\0\0\0" + bytes(8) + b'[99,"","",0]', "wire version 99"),
+        (bytes([WIRE_VERSION]) + b"\x20\0\0\4\0\0\0" + bytes(8) + b"null", "the stub"),
+        (bytes([WIRE_VERSION]) + b"\x20\0\0\x0c\0\0\0" + bytes(8) + b'[99,"","",0]', "wire version 99"),
     ],
 )
 def test_a_stub_of_another_release(

@@ -223,7 +223,8 @@ def test_many_stubs_leave_nothing(pool: StubPool, model: Callable[[str], str]) -
         if number % 3:
             stub.await_hello()
         (stub.kill, stub.finalize, stub.reap)[number % 2]()
-    eventually(lambda: held() == before)
+    # at most: something of the first one may not have ended before it was counted
+    eventually(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
     grown = [zygote.memory_info().rss - m for zygote, m in zip(zygotes, memory, strict=True)]
     assert max(grown) < 2 << 20
 
