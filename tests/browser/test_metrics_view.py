@@ -43,7 +43,7 @@ print("scored")"""
 
 
 def test_metrics_move(lab: Any, theme: str, view_of: Any) -> None:
-    view = view_of("metrics", MODEL, "%triton view scorer metrics", LOAD)
+    view = view_of("metrics", MODEL, "%triton view scorer metrics", LOAD, "%triton view scorer memory")
     canvas = view.locator("canvas")
     lab.run(3)
     lab.page.wait_for_function("c => +c.dataset.series >= 9 && +c.dataset.kept > 600", arg=canvas.element_handle())
@@ -53,3 +53,16 @@ def test_metrics_move(lab: Any, theme: str, view_of: Any) -> None:
     lab.wait_text(view.locator(".tl-twin"), "nv_inference_exec_count")
     lab.shot(f"metrics_{theme}", view)
     assert "score: 300 observed" in canvas.get_attribute("aria-label")
+    memory_of_the_same(lab, theme)
+
+
+def memory_of_the_same(lab: Any, theme: str) -> None:
+    view = lab.run(4).locator(".tl-view")
+    canvas = view.locator("canvas")
+    lab.page.wait_for_function("c => +c.dataset.series === 4 && +c.dataset.kept >= 8", arg=canvas.element_handle())
+    canvas.focus()
+    canvas.press("Enter")
+    lab.wait_text(view.locator(".tl-twin"), "resident")
+    lab.wait_text(view.locator(".tl-twin"), "MiB")
+    assert "Memory of scorer. " in canvas.get_attribute("aria-label")
+    lab.shot(f"memory_{theme}", view)

@@ -101,13 +101,17 @@ def server_command(*arguments: str) -> list[str]:
 class ReferenceServer:
     """One tritonserver process on `repository`; explicit model control unless `arguments` say otherwise.
 
-    Started by the constructor, which returns when the server answers. `scratch` gets the log. A context manager.
+    Started by the constructor, which returns when the server answers. `scratch` gets the log; `within` is a command
+    that runs the command which follows it. A context manager.
     """
 
-    def __init__(self, repository: Path, scratch: Path, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, repository: Path, scratch: Path, arguments: Sequence[str] = (), within: Sequence[str] = ()
+    ) -> None:
         self.repository = repository
         self.log_file = scratch / "tritonserver.log"
         self._arguments = arguments
+        self._within = within
         self._ports = free_ports(3)
         self.start()
 
@@ -120,6 +124,7 @@ class ReferenceServer:
         self.region_prefix = f"tritonlab_judge_{os.getpid()}_{http_port}_"
         command = [
             *_dies_with_us(),
+            *self._within,
             str(_server_files() / "bin" / "tritonserver"),
             f"--model-repository={self.repository}",
             f"--backend-directory={backend_directory()}",

@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 def test_what_triton_needs_is_both_directions_of_every_instance() -> None:
     one = InstanceMemory("m_0_0", 3 * MIB, 0, 2 * MIB + 1, 50 * MIB)
-    assert shm_size([one, one]) == 12 * MIB
+    assert shm_size([one, one]) == (5 + 5 + 2) * MIB
     assert shm_size([]) == 0
 
 
