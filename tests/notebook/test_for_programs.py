@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from IPython.utils.capture import capture_output
 
@@ -249,3 +250,5 @@ def test_texts_are_short_and_values_are_json() -> None:
         "a": ["NaN", "-Infinity", "x", {"base64": "/w=="}],
         "1": "/tmp",
     }
+    assert plain(np.array([[0.1, np.nan]], np.float32)) == [[0.1, "NaN"]] and plain(np.float16(0.1)) == 0.1
+    assert plain(np.zeros((2, 0), np.float32)) == [[], []]

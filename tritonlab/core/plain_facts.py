@@ -43,10 +43,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(found) for key, found in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
-        return plain(value.tolist())
+        return plain(_shortest(value) if value.dtype.kind == "f" else value.tolist())
     if isinstance(value, PathLike):
         return fspath(value)
     return [plain(found) for found in value]
+
+
+def _shortest(value: Any) -> Any:
+    """Returns the floats with as few digits as tell them from their neighbours of the same type."""
+    array = np.asarray(value)
+    return np.array([float(str(element)) for element in array.reshape(-1)]).reshape(array.shape).tolist()
 
 
 def _number(value: float) -> float | str:
