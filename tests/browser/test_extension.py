@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.browser.conftest import Lab
@@ -154,19 +155,39 @@ def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
     marked(lab, 0, "ready")
 
 
-def test_restart_reload_and_another_window(lab: Any) -> None:
-    open_notebook(lab, "again", [LOAD, ECHO])
-    lab.run(0)
-    lab.run(1)
+def test_interrupt_restart_reload_and_another_window(lab: Any) -> None:
+    open_notebook(lab, "again", [LOAD, ECHO, WAITS, CALL, "%triton view echo"])
+    for index in range(3):
+        lab.run(index)
     marked(lab, 1, "ready")
-    lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    before = processes(lab)
+
+    # an interrupt ends the cell that waits, and no model
+    lab.start(3)
+    lab.page.wait_for_function(WAITS_FOR_ONE)
+    lab.page.evaluate(f"{KERNEL}.interrupt()")
+    lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "RequestInterrupted")
+    assert processes(lab) == before and len(before) == 2
+
+    # a restart leaves no process behind
+    lab.page.evaluate(f"{KERNEL}.restart()")
     mark(lab, 1).wait_for(state="detached")
+    psutil.wait_procs(list(before), timeout=20)
+    assert [process for process in before if process.is_running()] == []
     lab.run(0)
     lab.run(1)
     marked(lab, 1, "ready")
+
+    # after a reload of the page the view is live again, with what it showed
+    canvas = lab.run(4).locator(".tl-view canvas")
+    lab.page.evaluate(f"{KERNEL}.requestExecute({{ code: 'echo(IN=[1.0])' }}).done.then(() => null)")
+    lab.page.wait_for_function(KEPT, arg=canvas.element_handle())
     lab.page.keyboard.press("Control+s")
+    lab.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
     lab.page.reload()
     marked(lab, 1, "ready")
+    canvas.wait_for()
+    lab.page.wait_for_function(KEPT, arg=canvas.element_handle())
 
     # another window of the same notebook and kernel, and in it another notebook with a kernel of its own
     other = lab.page.context.new_page()
@@ -182,6 +203,19 @@ def test_restart_reload_and_another_window(lab: Any) -> None:
     marked(two, 1, "ready")
     assert [model["name"] for model in answer(other, "models")["models"]] == ["second"]
     assert [model["name"] for model in answer(lab.page, "models")["models"]] == ["echo"]
+
+
+KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+#: Whether the kernel has a request in flight that is executed.
+WAITS_FOR_ONE = """() => window.jupyterapp.commands.execute('tritonlab:overview')
+    .then(overview => overview.requests.some(one => one.state === 'executing'))"""
+KEPT = "canvas => +canvas.dataset.kept > 0"
+
+
+def processes(lab: Any) -> set[psutil.Process]:
+    """The processes of the models that serve."""
+    models = answer(lab.page, "overview")["models"]
+    return {psutil.Process(each["pid"]) for model in models for each in model["instances"]}
 
 
 def answer(page: Any, command: str, **arguments: Any) -> Any:
