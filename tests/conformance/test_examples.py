@@ -30,7 +30,7 @@ MAGICS = ("%%triton_model ", "%%triton_config ", "%%triton_file ")
 
 #: The reference server's Python has numpy and nothing else.
 NOT_HERE = {
-    **dict.fromkeys(("add_sub_torch", "classify", "embed", "write"), "PyTorch"),
+    **dict.fromkeys(("add_sub_torch", "classify", "embed", "encode", "write"), "PyTorch"),
     "add_sub_jax": "JAX",
     "preprocess": "Pillow",
     "which_photo": "weights that its notebook trains",

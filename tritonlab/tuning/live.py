@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import monotonic_ns
+from time import monotonic_ns, process_time_ns
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,8 +24,8 @@ from .subject import Subject
 class Measured:
     """Holds what was measured under one load: what the clients saw, and of each execution its batch size and its time.
 
-    `lead`, `turnaround`: what the server needed for itself (`Pace`). `gap`: nanoseconds between two requests; `think`:
-    from the end of an execution to the next request.
+    `lead`, `turnaround`: what the server needed for itself (`Pace`). `gap`: nanoseconds that clients and server need
+    for each request besides; `think`: from the end of an execution to the next request of one client alone.
     """
 
     numbers: Numbers
@@ -91,9 +91,9 @@ class LiveModel:
             self._changed = False
 
     def measure(self, load: Load, seconds: float) -> Measured:
-        record, began = self._subject.record, monotonic_ns()
+        record, began, busy = self._subject.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
-        how: dict[str, Any] = {} if load.seconds else {"duration": seconds, "warmup": min(0.3, seconds / 3)}
+        how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}
         result = self._model.load_test(**load.options(), **how, progress=False, **self._options)
         if result.stopped:
             raise KeyboardInterrupt
@@ -101,6 +101,7 @@ class LiveModel:
         if row.latency is None:
             error = next(iter(row.errors), "no request was answered in time")
             raise InternalError(f"'{self.name}' cannot be measured under {load}: {error}")
+        busy = process_time_ns() - busy
         past = Past(record, since=began)
         sizes = past.executed("size")
         mean = float(sizes.mean())
@@ -114,6 +115,7 @@ class LiveModel:
             past.executed("end") - past.executed("start"),
             pace.lead,
             pace.turnaround,
-            int(np.median(np.diff(queued))) if len(queued) > 1 else 0,
+            # requests of this process, and what it does for each of them, come one after the other
+            busy // len(queued),
             max(int(np.median(think)), 0) if len(think) else 0,
         )

@@ -25,18 +25,25 @@ _DELAYS_US = (0, 100, 200, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000)
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Holds what was measured of a model: service times by the number of instances that execute, and the manner."""
+class Probed:
+    """Holds what was measured of a model with one number of instances, all of them busy: how long executions take by
+    batch size, how much single ones differ, and what the server needs for itself (`Pace`)."""
 
-    times: Mapping[int, ServiceTimes]
+    times: ServiceTimes
     manner: Manner
     lead: int = 0
     turnaround: int = 0
 
-    def pace(self, instances: int) -> Pace:
-        """Returns how fast so many instances are; of a number that was not measured, as the next lower one that was."""
-        known = max((count for count in self.times if count <= instances), default=min(self.times))
-        return Pace(self.times[known], self.lead, self.turnaround)
+
+@dataclass(frozen=True)
+class Calibration:
+    """Holds what was measured by number of instances."""
+
+    probed: Mapping[int, Probed]
+
+    def of(self, instances: int) -> Probed:
+        """Returns what holds for so many instances: of a number that was not measured, that of the next lower one."""
+        return self.probed[max((count for count in self.probed if count <= instances), default=min(self.probed))]
 
 
 @dataclass(frozen=True)
@@ -77,8 +84,9 @@ def predict(
     """Predicts what settings do under a load; the first tenth of the requests is left out, as it fills the queue."""
     rules, policies = settings.batch_config(config), QueuePolicies.of(settings.written(config))
     most = max(requests, 8 * load.concurrency)
-    pace = known.pace(settings.instances)
-    ghosts = replay(load.source(known.manner, most, seed), rules, policies, settings.instances, pace)
+    probed = known.of(settings.instances)
+    pace = Pace(probed.times, probed.lead, probed.turnaround)
+    ghosts = replay(load.source(probed.manner, most, seed), rules, policies, settings.instances, pace)
     return Trial(settings, load, ghosts.numbers(skip=0.1 if load.closed else 0.0))
 
 

@@ -17,8 +17,7 @@ from ..ipc.interrupts import shielded
 from ..server.api.model import Model
 from .live import Live, LiveModel, Measured
 from .offered_load import Load, Manner, loads_of
-from .search import AGAIN, Calibration, Deadline, Found, Trial, predict, search, space
-from .service_times import Numbers as Floats
+from .search import AGAIN, Calibration, Deadline, Found, Probed, Trial, predict, search, space
 from .service_times import ServiceTimes
 from .settings import Settings
 from .subject import Subject
@@ -110,66 +109,70 @@ def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> C
     """Measures service times by batch size for each number of instances, all of them busy, with clients that fill
     batches of 1, 2, 4 and so on. Says in `notes` which numbers of instances it could not measure."""
     most, largest = goal.max_instances or 1, goal.max_batch_size or 0
-    sizes = [1 << n for n in range(largest.bit_length())] or [1]
-    if largest > sizes[-1]:
-        sizes.append(largest)
+    sizes = sorted({1, max(largest, 1), *(1 << n for n in range(largest.bit_length()))})
     each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
     until = deadline.within(goal.budget_s * _PROBES)
-    times: dict[int, ServiceTimes] = {}
-    first: list[Measured] = []
+    probed: dict[int, Probed] = {}
     for instances in range(1, most + 1):
-        if until() and times:
+        if until() and probed:
             notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
             break
         try:
             live.load(Settings(largest, largest > 1, (), _PROBE_DELAY_US if largest > 1 else 0, instances))
         except TritonError as error:
-            if not times:
+            if not probed:
                 raise
             notes.append(f"{instances} instances do not load: {error.message.partition(chr(10))[0]}")
             goal.max_instances = instances - 1
             break
-        measured = [live.measure(Load(concurrency=size * instances), each) for size in sizes]
-        first = first or measured
-        times[instances] = ServiceTimes.fit(*_joined(measured))
-    took, ratios = times[1], []
-    for one in first:
-        ratios.append(one.took / np.array([took(int(size)) for size in one.sizes]))
-    manner = Manner(np.concatenate(ratios), first[-1].gap, first[0].think)
-    return Calibration(times, manner, first[-1].lead, first[-1].turnaround)
+        measured: list[Measured] = []
+        for size in (1, *sizes[:0:-1]):  # the ends first: between them one can guess
+            if len(measured) < 2 or not until():
+                measured.append(live.measure(Load(concurrency=size * instances), each))
+        probed[instances] = _probed(measured)
+    return Calibration(probed)
 
 
-def _joined(measured: Sequence[Measured]) -> tuple[Floats, Floats]:
-    return np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
+def _probed(measured: Sequence[Measured]) -> Probed:
+    """Sums up the probes of one number of instances, of which the first had few clients and the next the most."""
+    sizes, took = np.concatenate([one.sizes for one in measured]), np.concatenate([one.took for one in measured])
+    times, most = ServiceTimes.fit(sizes, took), measured[min(1, len(measured) - 1)]
+    ratios = took / np.array([times(int(size)) for size in sizes])
+    return Probed(times, Manner(ratios, most.gap, measured[0].think), most.lead, most.turnaround)
 
 
 def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
-    """Measures the best candidates and the present settings live, each under the load under which it did best. If all
-    miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too."""
+    """Measures the best candidates and the present settings live, each under the load under which it did best. If the
+    best miss the limit, latencies are longer than predicted: the best of those that keep it then are measured, too."""
     present, known = Settings.of(config), work.calibration
     assert known is not None
     best = work.found.best(_limit(goal.p99_ms))
     chosen = [one for one in best if one.settings != present][:CONFIRMED]
     same = next((one for one in best if one.settings == present), None)
-    chosen.append(same or predict(present, best[0].load, config, known, AGAIN))
-    _measure(live, chosen, work, deadline.left / (1 if goal.p99_ms is None else 1.5))
-    kept = any(one.live.rank(goal.p99_ms)[0] for one in work.confirmed)
-    if goal.p99_ms is None or kept or not work.confirmed:
+    # after the best: what is not measured any more when the time is over should be the least interesting
+    chosen.insert(1, same or predict(present, best[0].load, config, known, AGAIN))
+    _measure(live, chosen, work, deadline, 1.0 if goal.p99_ms is None else 0.7)
+    better = [one for one in work.confirmed if one.live.settings != present]
+    if goal.p99_ms is None or not better or any(one.live.rank(goal.p99_ms)[0] for one in better):
         return
-    longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in work.confirmed)
+    longer = min(one.live.numbers.p99 / one.predicted.numbers.p99 for one in better)
     known_already = [(one.live.settings, one.live.load) for one in work.confirmed]
     again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
     again = [one for one in again if (one.settings, one.load) not in known_already]
-    _measure(live, again[:CONFIRMED], work, deadline.left)
+    _measure(live, again[:CONFIRMED], work, deadline)
 
 
 def _limit(p99_ms: float | None) -> float | None:
     return None if p99_ms is None else p99_ms * _MARGIN
 
 
-def _measure(live: Live, chosen: Sequence[Trial], work: _Work, seconds: float) -> None:
-    each = seconds / max(len(chosen), 1) - 0.5  # a load takes its time, too
+def _measure(live: Live, chosen: Sequence[Trial], work: _Work, deadline: Deadline, share: float = 1.0) -> None:
+    """Measures candidates live within a share of the time that is left, at least one."""
+    each = deadline.left * share / max(len(chosen), 1) - 0.5  # a load takes its time, too
     for candidate in chosen:
+        if not deadline.left and work.confirmed:
+            work.stopped = "the budget was used up"
+            return
         live.load(candidate.settings)
         measured = live.measure(candidate.load, float(np.clip(each, *_CONFIRM)))
         work.confirmed.append(Confirmed(candidate, replace(candidate, numbers=measured.numbers)))

@@ -113,7 +113,7 @@ class TuneResult:
         known = self.run.calibration
         if known is None:
             return []
-        return [f"execution times, {count} busy: {times}" for count, times in known.times.items()]
+        return [f"execution times, {count} busy: {probed.times}" for count, probed in known.probed.items()]
 
     def _front(self) -> list[str]:
         every = self.run.found.front()

@@ -101,7 +101,8 @@ def notes(past: Past, present: Settings, settings: Settings, ghosts: Ghosts) -> 
     beyond = [size for size in set(ghosts.size) if size > 1.5 * known[-1] or size < known[0] / 1.5]
     if beyond:
         seen = f"{known[0]} to {known[-1]}" if len(known) > 1 else f"{known[0]} alone"
-        found.append(f"Batches of up to {max(beyond)} are guessed: sizes {seen} were recorded often enough.")
+        said = f"{min(beyond)} to {max(beyond)}" if len(beyond) > 1 else f"{beyond[0]}"
+        found.append(f"How long batches of {said} take is guessed: sizes {seen} were recorded often enough.")
     if ghosts.refused:
         found.append(f"{ghosts.refused:,} requests would have been refused, or their time would have been up.")
     return found
