@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -209,6 +211,23 @@ def test_what_a_reload_replaced_is_ended_after_the_stated_time(tmp_path: Path) -
         killed = f"'spins' version 1 did not end in 0.7 s and is killed: it waits for {found['awaits']}."
         assert told.texts == [killed]
         assert model.ready()
+    finally:
+        lab.server.stop()
+
+
+def test_what_a_reload_replaced_is_gone_from_memory_once_it_has_ended(tmp_path: Path) -> None:
+    """Also before the time is over that it had: every edit of a cell replaces a version, however quick they are."""
+    lab = Lab(tmp_path, warm=0, drain_seconds=600)
+    try:
+        lab.load("edited", EXECUTING["sleeps"])
+        replaced = weakref.ref(lab.server.core.find("edited"))
+        lab.load("edited", EXECUTING["spins"])
+
+        def gone() -> bool:
+            gc.collect()
+            return replaced() is None
+
+        eventually(gone)
     finally:
         lab.server.stop()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -126,9 +127,10 @@ class Endings:
             limit = self._clock.now() + nanoseconds
             ending.limit = min(limit, ending.limit or limit)
         if endings:
-            self._later(nanoseconds, partial(self._end_late, tuple(endings), seconds))
+            # what has ended by then is not kept until then: each edit of a cell replaces a version
+            self._later(nanoseconds, partial(self._end_late, weakref.WeakSet(endings), seconds))
 
-    def _end_late(self, endings: Sequence[Ending], seconds: float) -> None:
+    def _end_late(self, endings: weakref.WeakSet[Ending], seconds: float) -> None:
         """Ends what has not ended in time; called on the timer's thread."""
         late = [ending for ending in endings if not ending.over.is_set()]
         for ending in late:
