@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -205,6 +206,20 @@ def test_old_cards_end(card: LiveCard, workspace: Workspace) -> None:
     assert card.refresh not in states._followers and cards[-1].refresh in states._followers
     for each in cards:
         each.close()
+
+
+def test_a_card_that_has_ended_leaves_no_widget(card: LiveCard, workspace: Workspace) -> None:
+    """ipywidgets keeps every widget that nobody closes, and each edit of a cell shows a card."""
+
+    def kept() -> set[str]:
+        return set(importlib.import_module("ipywidgets").Widget.get_manager_state()["state"])
+
+    before = kept()
+    ended = LiveCard(workspace, "m", lambda error: "")
+    ended.show()
+    assert kept() > before
+    ended.close()
+    assert kept() == before
 
 
 def test_the_export_form_comes_and_goes(card: LiveCard) -> None:

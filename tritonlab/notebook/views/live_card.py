@@ -28,7 +28,7 @@ from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
 from .playground import DescribeError, Playground
 from .view_panel import ViewPanel
-from .widget import LiveView, in_kernel
+from .widget import LiveView, close_widget, in_kernel
 
 #: What the buttons are called, and what they do, by the state of the model.
 _PLAYGROUND = ("playground", "Playground", "a form for sending requests")
@@ -93,7 +93,9 @@ class LiveCard(LiveView):
             "stop": lambda: workspace.stop_loading(name),
             "kill": lambda: workspace.server.kill(name),
         }
+        #: what is below the buttons, and what holds all
         self._panel: Any = None
+        self._whole: Any = None
         super().__init__(**self._drawn(), said="", busy="")
 
     # -- what is shown
@@ -151,10 +153,10 @@ class LiveCard(LiveView):
             return
         widgets = importlib.import_module("ipywidgets")
         self._panel = widgets.VBox([], layout=widgets.Layout(margin="0", overflow="visible"))
-        whole = widgets.VBox([self.widget, self._panel], layout=widgets.Layout(overflow="visible"))
-        whole.add_class("tl-whole")
+        self._whole = widgets.VBox([self.widget, self._panel], layout=widgets.Layout(overflow="visible"))
+        self._whole.add_class("tl-whole")
         self._fill_panel()
-        super().show(around=whole)
+        super().show(around=self._whole)
         self._states.follow(self.refresh, self.name)
         with self._states.forming:
             cards = self._states.cards.setdefault(self.name, [])
@@ -248,7 +250,9 @@ class LiveCard(LiveView):
         self._states.leave(self.refresh)
         super().close()
         if self._panel is not None:
-            self._panel.children = ()
+            self._panel.children = ()  # the playground in it is that of other cards, too
+            for box in (self._whole, self._panel):
+                close_widget(box)
 
 
 def _words(error: Exception) -> str:

@@ -103,7 +103,7 @@ class LiveView:
             widget, self._widget = self._widget, None
         self.freeze()
         if widget is not None:
-            widget.close()
+            close_widget(widget)
 
     @property
     def widget(self) -> Any:
@@ -158,6 +158,13 @@ def in_kernel() -> bool:
     """Tells whether what is displayed goes to a frontend; a terminal would print the repr of a widget."""
     shell = importlib.import_module("IPython").get_ipython()
     return getattr(shell, "kernel", None) is not None
+
+
+def close_widget(widget: Any) -> None:
+    """Closes a widget and its layout, which is a widget, too: ipywidgets keeps each until it is closed."""
+    layout = widget.layout
+    widget.close()
+    layout.close()
 
 
 def import_when_idle() -> None:
