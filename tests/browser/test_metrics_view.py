@@ -64,5 +64,6 @@ def memory_of_the_same(lab: Any, theme: str) -> None:
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "resident")
     lab.wait_text(view.locator(".tl-twin"), "MiB")
-    assert "Memory of scorer. " in canvas.get_attribute("aria-label")
+    assert "Memory of scorer. the same on Triton takes about --shm-size=3m." in canvas.get_attribute("aria-label")
+    lab.wait_text(view.locator(".tl-summary"), "--shm-size=3m")
     lab.shot(f"memory_{theme}", view)

@@ -103,19 +103,24 @@ class _Search:
                 yield made
 
 
-def made_by(recording: Recording, model: str, row: int) -> str:
-    """Returns words for who made a request: an ensemble's request, or a model's execution; "" for a client."""
+def told_of(recording: Recording, model: str, row: int) -> str:
+    """Returns words for what few requests have: a sequence, a priority, and who made it if no client did."""
     record = recording.model(model)
     with record.lock:
         extras = record.extras.rows()
         found = extras[extras[:, 0] == row]
         if not len(found):
             return ""
-        _, _, _, parent, caller, batch, step = map(int, found[0])
+        _, priority, sequence, parent, caller, batch, step = map(int, found[0])
         instance = record.words.word("instance", caller)
+        correlation_id = sequence if sequence >= 0 else record.words.word("sequence", -1 - sequence)
+    words = [f"of sequence {correlation_id}"] if correlation_id else []
+    words += [f"priority {priority}"] if priority else []
     if parent >= 0:
-        return f"step {step} of request {parent} of an ensemble" if step >= 0 else f"part of request {parent}"
-    return f"called by {instance} in its execution {batch}" if caller >= 0 else ""
+        words.append(f"step {step} of request {parent} of an ensemble" if step >= 0 else f"part of request {parent}")
+    if caller >= 0:
+        words.append(f"called by {instance} in its execution {batch}")
+    return ", ".join(words)
 
 
 def _call(record: ModelRecord, row: int, step: int = -1) -> Call | None:

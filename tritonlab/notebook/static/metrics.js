@@ -71,7 +71,8 @@ class Metrics extends TimeCanvas {
 
   facts() {
     const { store, page, record } = this;
-    page.summary.textContent = `${counted(record.series.size, "line")} in ${counted(this.families.length, "chart")}`;
+    const { said } = this.model.get("state");
+    page.summary.textContent = said || `${counted(record.series.size, "line")} in ${counted(this.families.length, "chart")}`;
     page.facts.replaceChildren(
       ...this.families.flatMap((family) =>
         family.series.slice(0, LINES).map((series, place) => {
@@ -86,7 +87,8 @@ class Metrics extends TimeCanvas {
       ),
     );
     page.detail.replaceChildren(...record.warnings.map((text) => element("div", text, "tl-warn")));
-    return this.families.map((family) => `${family.name}: ${store.told(family.series[0], family.kind, ...this.view)}`).join("; ") || "No metric has changed yet.";
+    const told = this.families.map((family) => `${family.name}: ${store.told(family.series[0], family.kind, ...this.view)}`);
+    return [said, told.join("; ")].filter(Boolean).join(" ") || "No metric has changed yet.";
   }
 
   rows() {

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from ...core.ensemble_graph import EnsembleGraph
-from ...profile.call_tree import Call, call_tree, made_by
+from ...profile.call_tree import Call, call_tree, told_of
 from ...profile.model_record import BATCHES, REQUESTS
 from ...profile.recording import Recording
 from ...schedulers.sequence_occupancy import Occupancy
@@ -128,11 +128,11 @@ class Graph(RecordView):
     # -- without a browser
 
     def _said(self, root: Call, calls: int) -> str:
-        maker = made_by(self.recording, self.name, self.row)
+        about = told_of(self.recording, self.name, self.row)
         took = f"{root.name} took {_time(root.end - root.arrived)}"
         made = f" and made {calls} call{'s' * (calls != 1)}" if calls else ""
         shared = f"; its batch of {root.count} requests made them together" if calls and root.count > 1 else ""
-        return f"{took}{made}{shared}{f'; {maker}' if maker else ''}."
+        return f"{took}{made}{shared}{f'; {about}' if about else ''}."
 
     def text(self) -> str:
         root, sequences = self.tree(), self._sequences()

@@ -50,6 +50,7 @@ class Memory(Metrics):
         for one in found:
             for family in _FAMILIES:
                 record.add(family, {"instance": one.instance}, getattr(one, family), now)
+        self.update(said=_need(found) if found else "")
         return found
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
@@ -67,8 +68,7 @@ class Memory(Metrics):
             f"{_mib(one.outputs)} for outputs; resident {_mib(one.resident)}"
             for one in found
         ]
-        need = f"the same on Triton takes about --shm-size={shm_size(found) >> 20}m."
-        return "\n".join([f"Memory of {self.name}: {need}", *lines])
+        return "\n".join([f"Memory of {self.name}: {_need(found)}", *lines])
 
     def to_dict(self) -> dict[str, Any]:
         found = self.measure(time.monotonic_ns())
@@ -80,6 +80,10 @@ class Memory(Metrics):
 
     def html(self) -> str:
         return f"<div class='tl-panel'><div class='tl-text'>{escape(self.text())}</div>{self.figure()}</div>"
+
+
+def _need(found: list[InstanceMemory]) -> str:
+    return f"the same on Triton takes about --shm-size={shm_size(found) >> 20}m."
 
 
 def _mib(count: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
+from ...profile.call_tree import told_of
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
@@ -55,14 +56,18 @@ class Timeline(RecordView):
         return why_not_together(self.record, one, other, config) or "One of them is not kept any more."
 
     def values(self, row: int) -> list[str]:
-        """Returns a line for each tensor of the request of a row, with its first values. They are kept while a
-        timeline is open, of requests that are answered at not more than `PER_SECOND`.
+        """Returns what few requests have, of that of a row, and a line for each of its tensors, with the first values.
+        These are kept while a timeline is open, of requests that are answered at not more than `PER_SECOND`.
         """
+        about = list(filter(None, [told_of(self.recording, self.name, row)]))
         found = self.record.requests.row(row)
         lines = self.peek.lines(int(found["serial"])) if self.peek is not None and found is not None else []
         if self.peek is not None and not lines:
-            return [f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} answers a second."]
-        return lines
+            return [
+                *about,
+                f"Its values are not kept; they are while a timeline is open, of {PER_SECOND:,} answers a second.",
+            ]
+        return about + lines
 
     def asked(self, content: Mapping[str, Any]) -> None:
         if content.get("do") == "why":
