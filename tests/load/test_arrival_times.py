@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,9 +35,10 @@ def test_poisson_arrivals_have_the_rate_and_its_variance() -> None:
 
 def test_given_arrivals_begin_with_the_first() -> None:
     assert given_times([2.0, 1.0, 1.5], "m") == [0, 500 * MS, 1000 * MS]
-    for wrong in ([], [float("nan")]):
+    wrong: list[Any] = [[], [float("nan")], "recording.npz", [[1.0], [2.0, 3.0]], None]
+    for arrivals in wrong:
         with pytest.raises(InvalidArgumentError):
-            given_times(wrong, "m")
+            given_times(arrivals, "m")
 
 
 @pytest.mark.parametrize("wrong", [(0, "constant"), (-1, "poisson"), (5, "burst")])

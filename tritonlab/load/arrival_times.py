@@ -45,8 +45,11 @@ def given_times(arrivals: Sequence[float] | HasArrivals, model: str) -> list[int
     """Returns the nanoseconds after the start at which requests are due: seconds, or those at which the requests of
     `model` came in a recording. Raises InvalidArgumentError if there are none.
     """
-    seconds = arrivals if isinstance(arrivals, (Sequence, np.ndarray)) else arrivals.arrivals(model)
-    times = np.sort(np.asarray(seconds, np.float64))
+    seconds = arrivals.arrivals(model) if hasattr(arrivals, "arrivals") else arrivals
+    try:
+        times = np.sort(np.asarray(seconds, np.float64).reshape(-1))
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"arrivals are seconds, or a recording, not {arrivals!r}") from None
     if not len(times):
         raise InvalidArgumentError(f"no arrivals: nothing came to model '{model}'")
     if not np.isfinite(times).all():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from ...core.infer_response import ParameterValue
@@ -16,7 +15,7 @@ class LoadOptions(TypedDict, total=False):
 
     concurrency: int | Iterable[int]
     request_rate: float | Iterable[float]
-    arrivals: Sequence[float] | str | PathLike[str] | Any
+    arrivals: Sequence[float] | Any
     distribution: str
     duration: float
     window: float
