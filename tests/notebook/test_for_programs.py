@@ -31,6 +31,7 @@ SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
 #: How a cell shows an object of a class. The model is `m`, its form `p`; `here` is a directory.
 EXAMPLES = {
     "Model": "m",
+    "ModelFailures": "m.failures",
     "Tensor": "next(m.infer(inputs={'IN': [[float('nan'), float('inf')]]})).outputs['OUT']",
     "InferenceRequest": "m.create_request(inputs={'IN': [[1.0]]})",
     "InferenceResponse": "next(m.infer(inputs={'IN': [[1.0]]}))",

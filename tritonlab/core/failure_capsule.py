@@ -18,6 +18,7 @@ from ..stub._pb_stub.wire.serialization import bounded
 from .data_type import DataType
 from .infer_request import InferenceRequest
 from .infer_response import ParameterValue
+from .plain_facts import plain
 from .status import RemoteException
 from .tensor import Tensor
 
@@ -79,7 +80,7 @@ class KeptRequest:
             "request_id": self.request_id,
             "correlation_id": self.correlation_id,
             "flags": self.flags,
-            "parameters": self.parameters,
+            "parameters": plain(self.parameters),
             "requested_outputs": list(self.requested_outputs),
             "batch_size": self.batch_size,
             "inputs": {name: kept.to_dict() for name, kept in self.inputs.items()},

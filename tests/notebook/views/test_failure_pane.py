@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -69,6 +70,12 @@ def test_the_text_twin_has_the_facts(model: Model) -> None:
     assert set(bundle) == {"text/plain", "text/html"}
     assert bundle["text/plain"].startswith("ValueError: <i>negative</i>\n  in execute, execution ")
     assert "    x = float32[1] [-1]" in bundle["text/plain"]
+
+
+def test_the_same_for_programs(model: Model) -> None:
+    facts = json.loads(json.dumps(FailurePane(failed(model, -1), cite).to_dict()))
+    assert facts["places"] == ["Cell In[7], line 9, in execute", "Cell In[7], line 13, in check"]
+    assert facts["exception"]["type"] == "ValueError" and facts["replayed"] is None
 
 
 def test_a_large_tensor_is_said_to_be_cut(model: Model) -> None:

@@ -39,6 +39,9 @@ class FailurePane(LiveView):
     def text(self) -> str:
         return "\n".join([repr(self.failure), *([self._replayed] if self._replayed else [])])
 
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.failure.to_dict(), "places": self._places, "replayed": self._replayed or None}
+
     def html(self) -> str:
         said = f"<div class='tl-note'>{escape(self._replayed)}</div>" if self._replayed else ""
         return f"<div class='tl-card tl-failure'>{self._body()}{said}</div>"
