@@ -32,6 +32,7 @@ SEND = "p.send(inputs={'IN': [[1.0, 2.0]]})"
 EXAMPLES = {
     "Model": "m",
     "ModelFailures": "m.failures",
+    "Why": "m.why()",
     "Tensor": "next(m.infer(inputs={'IN': [[float('nan'), float('inf')]]})).outputs['OUT']",
     "InferenceRequest": "m.create_request(inputs={'IN': [[1.0]]})",
     "InferenceResponse": "next(m.infer(inputs={'IN': [[1.0]]}))",

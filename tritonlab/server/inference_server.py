@@ -23,6 +23,7 @@ from ..core.status import (
     UnavailableError,
 )
 from .build import build
+from .explained_server import ExplainedServer
 from .models.endings import Ending
 from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
@@ -41,7 +42,7 @@ EXIT_TIMEOUT = 30.0
 _EXPLAIN_SECONDS = 0.5
 
 
-class InferenceServer:
+class InferenceServer(ExplainedServer):
     """Is the core behind every surface: it takes requests, and loads and unloads models, from any thread."""
 
     def __init__(

@@ -4,19 +4,15 @@ complaint its line.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from ...core.load_advice import config_advice
 from ...core.model_config import ConfigError, ModelConfig, parse_pbtxt
 from ...core.model_config_rules import polled
 
 _PLACE = re.compile(r"^(\d+):(\d+)\s*:\s*(.*)$", re.DOTALL)
-_NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
-_NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class ConfigTextError(ConfigError):
         else:
             self.line, self.column = _line_of_reason(error.reason, said), 0
             self.complaint = error.detail or error.reason
-        self.advice = _advice(self.complaint)
+        self.advice = config_advice(self.complaint)
 
     def place(self) -> str:
         line = f", line {self.line}" + (f":{self.column}" if self.column else "") if self.line else ""
@@ -112,30 +108,3 @@ def _line_of_reason(reason: str, said: ConfigText) -> int:
     words = re.findall(r"'(\w+)'", reason)
     words += [f"{word}_batch_size" for word in re.findall(r"\b(preferred) size", reason)]
     return next((line for word in words if (line := said.line_of(word))), 0)
-
-
-def _advice(complaint: str) -> str:
-    """Returns "Did you mean ...?" for a misspelt field or enum value."""
-    if found := _NO_FIELD.search(complaint):
-        kinds = [m for m in _messages() if m.name == found[1]]
-        names = [field.name for kind in kinds for field in kind.fields]
-    elif found := _NO_ENUM.search(complaint):
-        file = ModelConfig.DESCRIPTOR.file
-        enums = [*file.enum_types_by_name.values(), *(e for m in _messages() for e in m.enum_types)]
-        names = [value.name for enum in enums if enum.name == found[1] for value in enum.values]
-    else:
-        return ""
-    word = found[2]
-    if word in names:
-        return ""  # it is known, and there twice
-    close = [name for name in names if name.endswith(f"_{word}")] or difflib.get_close_matches(word, names, n=2)
-    return f"Did you mean {' or '.join(close)}?" if close else ""
-
-
-def _messages() -> Iterator[Any]:
-    """Returns every message type of model_config.proto, nested ones too."""
-    pending = list(ModelConfig.DESCRIPTOR.file.message_types_by_name.values())
-    while pending:
-        message = pending.pop()
-        yield message
-        pending.extend(message.nested_types)

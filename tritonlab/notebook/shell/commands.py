@@ -31,6 +31,7 @@ from .load_commands import LOAD_TEST
 from .logs import LogView, Places
 from .parsing import parse, unknown
 from .results import JsonFacts, Text, without_json
+from .why_command import why
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
@@ -142,6 +143,7 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
     return LogView(
         records[-arguments.lines :], lambda record: context.places if workspace.is_current(record) else _as_it_is
     )
+
 
 
 def _as_it_is(text: str) -> str:
@@ -344,6 +346,7 @@ COMMANDS = {
         _name(nargs="?"),
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
     ),
+    "why": _command("why", lambda c, a: why(c.workspace, a.name), "what waits for what, and why", _name(nargs="?")),
     "debug": _command(
         "debug",
         lambda context, given: debug(context.workspace, given.name, vscode=given.vscode),

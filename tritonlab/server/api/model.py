@@ -11,6 +11,7 @@ from ...core.infer_request import InferenceRequest
 from ...core.status import InternalError, UnsupportedError
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
+from ..observe.why import Why
 from .debugging import EditorAttach, attach_editor, follow_pauses, look_at_last_error
 from .failures import ModelFailures
 from .load_tested import LoadTested
@@ -54,6 +55,10 @@ class Model(ServedModel, LoadTested, Tunable):
         """Types to a debugger that looks at the last exception of `execute`, where its frames are still alive; the
         model goes on serving. Raises NotFoundError if none is kept (`Options.postmortem_seconds`)."""
         look_at_last_error(self._core.debugger, self.name, self._found().instances)
+
+    def why(self) -> Why:
+        """Returns, in sentences, what the model's requests, instances, sequences and loads wait for."""
+        return self._core.why(self.name)
 
     def view(self, kind: str = "timeline") -> Any:
         """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they

@@ -20,13 +20,14 @@ from ..observe.chrome_trace import ChromeTrace
 from ..observe.idle_memory import MemoryUse
 from ..observe.output_check import OutputCheck
 from ..options import Options
+from .explaining import Explaining
 from .model import Model
 
 #: Seconds within which each instance has to say what it executes.
 _STACK_SECONDS = 1.0
 
 
-class Server:
+class Server(Explaining):
     """Runs a Triton server in this process: every model instance is a stub process of its own, reached through shared
     memory.
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...core.model_config_rules import config_differs, identifier
+from ...core.status import TritonError
 from .model_lifecycle import ModelState, ModelVersion
 from .model_repository_manager import Fingerprint, ModelFiles
 
 #: Fields whose change does not need a load of the version (rule 5.11.2).
 _IN_PLACE = {"instance_group", "version_policy"}
+
+
+@dataclass(frozen=True, slots=True)
+class FailedLoad:
+    """Is why a load failed, with what the error told then: later the cells may be others."""
+
+    error: TritonError
+    where: str | None
+    fix: str | None
 
 
 class LoadedModel:
@@ -35,6 +47,8 @@ class LoadedModel:
         self.ended: dict[int, tuple[ModelState, str]] = {}
         #: what the last load wanted, of an ensemble that nobody has unloaded since: it is loaded when it can be
         self.wanted: ModelFiles | None = None
+        #: why the last load failed; None if it did not, or somebody has unloaded the model since
+        self.failure: FailedLoad | None = None
         #: whether it was loaded by its own name, not as a part of an ensemble only
         self.explicit = False
 
@@ -43,6 +57,17 @@ class LoadedModel:
         self.versions = versions
         self.latest = versions[max(versions)] if versions else None
         self.files = files
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Loads it inside: keeps why that failed, until a load succeeds."""
+        try:
+            yield
+        except TritonError as error:
+            # a copy, without the frames, which would keep all that they hold alive
+            self.failure = FailedLoad(copy.copy(error), error.where, error.fix)
+            raise
+        self.failure = None
 
     def states(self) -> dict[int, tuple[str, str]]:
         """Returns state and reason of every version that was loaded or tried, as the index tells them, lowest first."""

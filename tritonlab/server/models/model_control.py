@@ -90,7 +90,7 @@ class ModelControl:
         """
         namespace, name = self.repository.split(identifier)
         model = self.models.add(identifier, name, namespace)
-        with model.lock:  # a second load of it waits for this one
+        with model.lock, model.trying():  # a second load of it waits for this one
             if self.stopped:
                 raise UnavailableError("Server is stopping")
             try:
@@ -143,8 +143,9 @@ class ModelControl:
                 if model.wanted is None or self.stopped:
                     continue
                 try:
-                    found = self.ensembles.complete(model, model.wanted)
-                    self._swap(model, found, Changes(found.versions))
+                    with model.trying():
+                        found = self.ensembles.complete(model, model.wanted)
+                        self._swap(model, found, Changes(found.versions))
                 except TritonError as error:
                     self._loader.say(model.name, f"{error.message} ({cause})")
 
@@ -180,7 +181,7 @@ class ModelControl:
         endings: list[Ending] = []
         for each in names:
             model = self.models[each]
-            model.wanted, model.explicit, model.listed = None, False, False
+            model.wanted, model.explicit, model.listed, model.failure = None, False, False, None
             for ensemble in reversed(self.models.graph().dependents([each])):
                 endings += self._endings.retire(self.models[ensemble], endings)
             endings += self._endings.retire(model, endings)
@@ -194,6 +195,10 @@ class ModelControl:
         """Returns every version that may have requests in flight, also those that are being unloaded."""
         serving = [version for model in self.models.known() for version in model.versions.values()]
         return [*serving, *self._endings.versions()]
+
+    def loading(self) -> list[ModelVersion]:
+        """Returns the versions that are being loaded."""
+        return self._loader.loading()
 
     def draining(self, name: str = "") -> list[Ending]:
         """Returns the versions, of one model or all, that serve no new requests and have not ended, oldest first."""

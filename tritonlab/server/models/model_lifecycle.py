@@ -75,7 +75,7 @@ class ModelVersion:
         self.files = files
         self.state = ModelState.LOADING
         self.reason = ""
-        self.load_ns = 0
+        self.load_ns, self.load_started = 0, services.instances.clock.now()
         self.config: ModelConfig = files.config
         self.labels: Labels = {}
         self.rules: RequestRules
@@ -85,6 +85,7 @@ class ModelVersion:
         self._say = partial(_say, services.instances.log, self.name, version)
         self._warn = partial(self._say, "WARNING")
         self._load = VersionLoad(files, version, services, self.stats, self._warn)
+        self.load_stacks = self._load.stacks
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
@@ -120,7 +121,7 @@ class ModelVersion:
         2.5.1).
         """
         clock = self._services.instances.clock
-        started = clock.now()
+        self.load_started = clock.now()
         self._on_state(self, "")
         try:
             parts = self._load.load()
@@ -133,7 +134,7 @@ class ModelVersion:
         except BaseException as error:
             self.advance(ModelEvent.FAILED, str(error) or f"{type(error).__name__} while loading")
             raise
-        self.load_ns = clock.now() - started
+        self.load_ns = clock.now() - self.load_started
         self.advance(ModelEvent.LOADED)
 
     def update_instances(self, files: ModelFiles) -> None:

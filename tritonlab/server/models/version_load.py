@@ -109,6 +109,10 @@ class VersionLoad:
         """Loads the version; blocks. Raises TritonError; then nothing runs."""
         return self._ensemble() if is_ensemble(self._files.config) else self._model()
 
+    def stacks(self, seconds: float) -> dict[str, str]:
+        """Returns what the processes are doing that load it, by instance, as far as each says so in that time."""
+        return {stub.instance: text for stub in self._importing if (text := stub.dump_stacks(seconds))}
+
     def abort(self) -> None:
         """Ends all that runs, also while it loads; then `load` raises."""
         for stub in self._importing:

@@ -88,6 +88,10 @@ class VersionLoader:
             self._loading.discard(version)
         return None
 
+    def loading(self) -> list[ModelVersion]:
+        """Returns the versions that are being loaded."""
+        return list(self._loading)
+
     def end(self, name: str) -> None:
         """Ends the loads that go on for the models of this name, so that they fail."""
         for version in list(self._loading):

@@ -107,7 +107,7 @@ class Watchdog:
             way = Way(group, held, calls)
             fresh = [instance for instance in way.instances if instance not in shown][:_STUBS]
             shown.update(fresh)
-            self._warn(group[0], "\n".join([*_heads(group), *way.lines, *(_stacks(i, _STACK_SECONDS) for i in fresh)]))
+            self._warn(group[0], "\n".join([*heads(group), *way.lines, *(stacks_of(i, _STACK_SECONDS) for i in fresh)]))
 
     def explain(self, request: InferenceRequest, seconds: float) -> str:
         """Returns what one request waits for now; empty if it is not in flight. `seconds`: how long each stub has to
@@ -118,7 +118,7 @@ class Watchdog:
         if not group:
             return ""
         way = Way(group, held, self._calls())
-        return "\n".join([*_heads(group), *way.lines, *(_stacks(i, seconds) for i in way.instances[:_STUBS])])
+        return "\n".join([*heads(group), *way.lines, *(stacks_of(i, seconds) for i in way.instances[:_STUBS])])
 
 
 def _typed_to(one: HeldRequest) -> bool:
@@ -126,7 +126,8 @@ def _typed_to(one: HeldRequest) -> bool:
     return one.instance is not None and any(session.attended for session in one.instance.debugged)
 
 
-def _heads(group: Sequence[HeldRequest]) -> list[str]:
+def heads(group: Sequence[HeldRequest]) -> list[str]:
+    """Returns a sentence for each of a model's requests; for the last of many one together."""
     lines = []
     for one in group[:_NAMED]:
         request = one.request
@@ -227,7 +228,8 @@ def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
     return list({id(one.instance): one.instance for one in group if one.instance is not None}.values())
 
 
-def _stacks(instance: ModelInstance, seconds: float) -> str:
+def stacks_of(instance: ModelInstance, seconds: float) -> str:
+    """Returns what the threads of an instance are doing, or that it did not say."""
     stub = instance.stub
     text = stub.dump_stacks(seconds) if stub is not None else ""
     if not text:

@@ -1,0 +1,41 @@
+"""`%triton why`: sentences about what waits and what failed, with the cells' lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+
+MODEL = f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{IDENTITY}"
+
+
+@pytest.fixture
+def told(notebook: Notebook) -> Any:
+    def told(line: str = "") -> str:
+        return repr(notebook.run(f"%triton why {line}").result)
+
+    return told
+
+
+def test_why_names_cells_and_fixes(notebook: Notebook, told: Any) -> None:
+    assert told() == "Nothing waits: 0 models READY, no request in flight, no load goes on."
+    notebook.run(MODEL)
+    assert told("m") == "Nothing waits in model 'm': no request is in flight, no load goes on."
+    notebook.run(f"{MODEL}\nimport nowhere_at_all")
+    number, line = notebook.number(), MODEL.count("\n") + 2
+    text = told("m")
+    assert "the last load of model 'm' failed: ModuleNotFoundError: No module named 'nowhere_at_all'." in text
+    assert f"  At Cell In[{number}], line {line}." in text
+    assert "  Fix: install nowhere_at_all in the Python that runs the model, or put nowhere_at_all.py beside" in text
+    notebook.run("%%triton_config m\nmax_batch_sise: 8")
+    number = notebook.number()
+    reason = json.loads(repr(notebook.run("%triton why m --json").result))["reasons"][0]
+    assert reason["where"] == f"Cell In[{number}], line 2:1" and reason["fix"] == "Did you mean max_batch_size?"
+    assert "The version from before serves on." in told()
+    notebook.run("%triton config m --clear")
+    notebook.run(MODEL)
+    assert told().startswith("Nothing waits: 1 model READY")
+    assert not notebook.run("%triton why nothing").success

@@ -1,0 +1,268 @@
+"""What everything waits for, in sentences."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.server.observe.test_watchdog import World
+from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
+from tritonlab.core.failure_capsule import FailureBook
+from tritonlab.core.status import InternalError, ModelLoadError, TritonError
+from tritonlab.server.observe.why import Reason, Seen, Why, why
+
+WAITING = """
+flag = self.args["model_repository"] + "/go"
+while not os.path.exists(flag): time.sleep(0.005)
+return [answer()]
+"""
+
+
+@contextmanager
+def held(script: Script) -> Iterator[Any]:
+    """A request that executes until the block ends."""
+    flag = script.model.directory / "go"
+    responses = script.infer(WAITING, request_id="stuck")
+    try:
+        eventually(lambda: any(request["state"] == "executing" for request in found(script)))
+        yield responses
+    finally:
+        flag.touch()
+        list(responses)
+        flag.unlink()
+
+
+def found(script: Script) -> list[dict[str, Any]]:
+    return [held.to_dict() for held in script.model.server.core.requests() if held.version.name == script.model.name]
+
+
+def reasons(why: Why, kind: str) -> list[Reason]:
+    return [reason for reason in why.reasons if reason.kind == kind]
+
+
+def test_nothing_waits(lab: Lab, script: Script) -> None:
+    assert (
+        lab.server.why("script").text() == "Nothing waits in model 'script': no request is in flight, no load goes on."
+    )
+    assert lab.server.why("script").to_dict() == {"waits": False, "reasons": []}
+    assert "Nothing waits: 1 model READY" in lab.server.why().text()
+
+
+def test_a_request_stuck_in_execute(script: Script) -> None:
+    with held(script):
+        told = script.model.why()
+        (reason,) = told.reasons
+        assert reason.text.startswith("request ") and "(id 'stuck') of model 'script' waits for" in reason.text
+        assert f"script_0_0 (process {script.pid}) executes it." in reason.text
+        ((name, stack),) = reason.stacks
+        assert name == f"script_0_0 (process {script.pid})" and "in execute" in stack
+        facts = json.loads(json.dumps(told.to_dict()))
+        assert facts["waits"] and facts["reasons"][0]["kind"] == "requests"
+        queued = script.infer("return [answer()]")
+        (reason,) = script.model.why().reasons
+        assert any("it is in the queue" in line for line in reason.lines)
+        assert any(line.startswith("  script_0_0 of model 'script' executes request") for line in reason.lines)
+    list(queued)
+
+
+def test_a_request_behind_a_delay(lab: Lab) -> None:
+    batching = "max_batch_size: 8\ndynamic_batching { preferred_batch_size: 2 max_queue_delay_microseconds: 60000000 }"
+    source = "class TritonPythonModel:\n    def execute(self, requests): return [None] * len(requests)"
+    model = lab.load("delayed", source.replace("[None]", "[1]"), config("X FP32 -1") + batching)
+    first = model.infer(inputs={"X": np.zeros((1, 1), np.float32)}, raise_on_error=False)
+    eventually(lambda: reasons(model.why(), "requests"))
+    (reason,) = reasons(model.why(), "requests")
+    assert "it is in the queue" in reason.text
+    (line,) = [line for line in reason.lines if "The batcher waits for more requests" in line]
+    assert "s more, or until they are 2: max_queue_delay_microseconds is 60000000." in line
+    second = model.infer(inputs={"X": np.zeros((1, 1), np.float32)}, raise_on_error=False)
+    assert next(first).error is not None and next(second).error is not None
+
+
+def test_models_that_wait_for_one_another() -> None:
+    world = World(a=1, b=1)
+    world.request("a_0_0")
+    world.request("b_0_0", caller="a_0_0")
+    world.request("a", caller="b_0_0")
+    for version in world.versions.values():
+        version.identifier, version.config, version.serves = version.name, config_stub(), True
+        for instance in version.instances:
+            instance.state = ready_state()
+    seen = Seen([], list(world.versions.values()), [], world.survey(), world.calls, FailureBook(1), world.clock.now())  # type: ignore[arg-type]
+    text = why(seen).text()
+    assert "a_0_0 has called model 'b': request 2, with b_0_0" in text
+    assert "b_0_0 has called model 'a': request 3, in the queue" in text
+    assert "They may wait for one another: a -> b -> a." in text
+
+
+def config_stub() -> Any:
+    from tritonlab.core.model_config import ModelConfig
+
+    return ModelConfig()
+
+
+def ready_state() -> Any:
+    from tritonlab.instances.instance_state import InstanceState
+
+    return InstanceState.READY
+
+
+def test_a_bls_call_that_was_refused_because_it_would_wait_for_itself(lab: Lab) -> None:
+    source = """
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        answer = pb_utils.InferenceRequest(model_name="itself", requested_output_names=["Y"], inputs=[]).exec()
+        raise pb_utils.TritonModelException(answer.error().message())
+"""
+    model = lab.load("itself", source, config("", "Y FP32 1"))
+    with pytest.raises(TritonError):
+        model()
+    (reason,) = reasons(model.why(), "failure")
+    assert "has failed 1 time, the last time with" in reason.text
+    assert "The request would wait for itself: itself -> itself" in reason.text
+    assert reason.where is not None and reason.where.endswith("line 6")
+
+
+def test_a_sequence_that_waits_for_a_slot(lab: Lab) -> None:
+    source = "class TritonPythonModel:\n    def execute(self, requests): return [1] * len(requests)"
+    batching = "max_batch_size: 1\nsequence_batching { max_sequence_idle_microseconds: 60000000 }"
+    model = lab.load("slots", source, config("X FP32 -1") + batching)
+    x = np.zeros((1, 1), np.float32)
+    list(model.infer(inputs={"X": x}, correlation_id=5, flags=1, raise_on_error=False))
+    waiting = model.infer(inputs={"X": x}, correlation_id="late", flags=3, raise_on_error=False)
+    eventually(lambda: any("sequence 'late'" in reason.text for reason in reasons(model.why(), "sequences")))
+    (reason,) = reasons(model.why(), "sequences")
+    assert "for a slot: all 1 are taken." in reason.text
+    assert "or sends nothing for 60 s (max_sequence_idle_microseconds)" in reason.text
+    (line,) = reason.lines
+    assert line.startswith("  Slot 0 of slots_0_0: sequence 5 waits for its client's next request, and ends in ")
+    list(model.infer(inputs={"X": x}, correlation_id=5, flags=2, raise_on_error=False))
+    assert next(waiting).error is not None
+
+
+def test_a_stream_without_its_final_flag(lab: Lab) -> None:
+    script = lab.script("open", SCRIPTED_CONFIG + DECOUPLED)
+    stream = script.infer("self.sender = request.get_response_sender()\nself.sender.send(answer())")
+    next(stream)
+    eventually(lambda: found(script)[0]["state"] == "open")
+    (reason,) = reasons(script.model.why(), "requests")
+    assert "has returned, and its response sender has not sent the final flag." in reason.text
+    done = "self.sender.send(flags=1); request.get_response_sender().send(flags=1)"
+    list(script.infer(done))
+    list(stream)
+
+
+def test_an_ensemble_that_waits_for_a_step(lab: Lab, script: Script) -> None:
+    steps = """
+platform: "ensemble"
+input { name: "CODE" data_type: TYPE_STRING dims: [ 1 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] }
+ensemble_scheduling { step { model_name: "script" model_version: -1
+    input_map { key: "CODE" value: "CODE" } output_map { key: "OUT" value: "OUT" } } }
+"""
+    (lab.repository / "whole" / "1").mkdir(parents=True)
+    (lab.repository / "whole" / "config.pbtxt").write_text(steps)
+    model = lab.server.load("whole")
+    with held(script):
+        code = np.array([b"return [answer(OUT=np.float32([1]))]"], dtype=object)
+        asked = model.infer(inputs={"CODE": code})
+        eventually(lambda: reasons(model.why(), "requests"))
+        (reason,) = reasons(model.why(), "requests")
+        assert "of model 'whole' waits for" in reason.text and "its steps are not answered" in reason.text
+        assert any("Ensemble 'whole' waits for model 'script': request" in line for line in reason.lines)
+        assert any("in execute" in stack for _, stack in reason.stacks)
+    assert next(asked).outputs["OUT"].numpy().tolist() == [1]
+    lab.server.unload("whole")
+
+
+def test_a_model_that_loads(lab: Lab) -> None:
+    flag = lab.repository / "loads.go"
+    source = f"""
+import os, time
+class TritonPythonModel:
+    def initialize(self, args):
+        while not os.path.exists({str(flag)!r}): time.sleep(0.005)
+    def execute(self, requests): return []
+"""
+    lab.write("loads", source, config())
+    loading = threading.Thread(target=lab.server.load, args=("loads",))
+    loading.start()
+    try:
+        eventually(
+            lambda: any("in initialize" in stack for r in lab.server.why("loads").reasons for _, stack in r.stacks)
+        )
+        (reason,) = reasons(lab.server.why("loads"), "loading")
+        assert reason.text.startswith("model 'loads' version 1 has been loading for ")
+    finally:
+        flag.touch()
+        loading.join()
+    assert lab.server.why("loads").reasons == []
+
+
+EXECUTE = "class TritonPythonModel:\n    def execute(self, requests): return []\n"
+NO_DIMS = 'backend: "python" input { name: "X" data_type: TYPE_FP32 }'
+UNKNOWN = 'backend: "python"\nmax_batch_sise: 8'
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "text", "said", "where", "fix"),
+    [
+        ("colon", "class M\n    pass", config(), "SyntaxError: expected ':'", "model.py\", line 1", None),
+        ("absent", "import nowhere_at_all", config(), "No module named", "line 1", "install nowhere_at_all in"),
+        ("dims", EXECUTE, NO_DIMS, "must specify 'dims' for dims", "input 'X'", "dims: [ -1 ]"),
+        ("field", EXECUTE, UNKNOWN, "no field named \"max_batch_sise\"", "config.pbtxt\", line 2", "max_batch_size?"),
+        ("named", EXECUTE, 'name: "other"', "must equal model name", None, "call the directory 'other'"),
+        ("raises", EXECUTE + "    def initialize(self, args): 1 / 0\n", config(), "division by zero", "line 3", None),
+    ],
+)  # fmt: skip
+def test_a_load_that_failed(
+    lab: Lab, name: str, source: str, text: str, said: str, where: str | None, fix: str | None
+) -> None:
+    lab.write(name, source, text)
+    with pytest.raises(ModelLoadError):
+        lab.server.load(name)
+    (reason,) = reasons(lab.server.why(name), "load")
+    assert reason.text.startswith(f"the last load of model '{name}' failed: ") and said in reason.text
+    assert reason.where is None if where is None else where in str(reason.where)
+    assert fix is None or fix in str(reason.fix)
+    told = lab.server.why(name).text()
+    assert ("  Fix: " in told) == (reason.fix is not None)
+    lab.load(name, EXECUTE, config())
+    assert reasons(lab.server.why(name), "load") == []
+
+
+def test_a_reload_that_failed_leaves_the_version_from_before(lab: Lab) -> None:
+    lab.load("kept", EXECUTE, config())
+    lab.write("kept", "oops(", config())
+    with pytest.raises(ModelLoadError):
+        lab.server.load("kept")
+    (reason,) = lab.server.why("kept").reasons
+    assert reason.text.endswith(" The version from before serves on.")
+    lab.server.unload("kept")
+    assert lab.server.why("kept").reasons == []
+
+
+def test_an_instance_that_does_not_run(lab: Lab) -> None:
+    model, hold = lab.held("gone", "os.kill(os.getpid(), signal.SIGKILL)")
+    assert next(model.infer(raise_on_error=False)).error is not None
+    eventually(lambda: reasons(model.why(), "instance"))
+    (reason,) = reasons(model.why(), "instance")
+    assert reason.text.startswith("instance gone_0 of model 'gone' is ") and "SIGKILL" in reason.text
+    hold.unlink()
+    eventually(model.ready)
+
+
+def test_a_long_text_is_cut_and_names_are_cited(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = Why([Reason("requests", "m", "waits.", tuple(f"  line {n}" for n in range(90)))], "")
+    assert len(repr(long).split("\n")) == 40 and len(long.text().split("\n")) == 91
+    reason = Reason("load", "m", "failed.", where="Cell In[3], line 2", fix="mend it")
+    assert Why([reason], "").text() == "failed.\n  At Cell In[3], line 2.\n  Fix: mend it."
+    assert reason.to_dict()["where"] == "Cell In[3], line 2"
+    assert isinstance(InternalError("x"), TritonError)

@@ -1,0 +1,70 @@
+"""This module says what to do about a load that failed, where the reason tells it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .model_config import ModelConfig
+
+_NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|should not have multiple) "(\w+)"')
+_NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
+#: A place in a config.pbtxt, as the reason of a failed poll names it.
+_CONFIG_PLACE = re.compile(r"from (?P<file>\S+\.pbtxt) \((?P<line>\d+):\d+")
+_ADVICE = (
+    (re.compile(r"must specify 'dims'"), "give it dims in config.pbtxt: dims: [ -1 ] is one dimension of any size"),
+    (re.compile(r"must specify 'data_type'"), "give it a data_type in config.pbtxt, such as TYPE_FP32"),
+    (
+        re.compile(r"No module named '(\w+)"),
+        "install {0} in the Python that runs the model, or put {0}.py beside model.py",
+    ),
+    (
+        re.compile(r"unexpected directory name '.*?' for model '(.*?)'"),
+        "call the directory '{0}', or leave the name out of config.pbtxt",
+    ),
+    (re.compile(r"Could not determine backend for model '.*?' with no backend"), "write model.py into its directory 1"),
+    (re.compile(r"appears in two or more repositories"), "remove one of them, or serve with model_namespacing"),
+)
+
+
+def load_advice(reason: str) -> str:
+    """Returns what to do about a load that failed for this reason; empty if that is not known."""
+    for pattern, advice in _ADVICE:
+        if found := pattern.search(reason):
+            return advice.format(*found.groups())
+    return config_advice(reason)
+
+
+def config_place(reason: str) -> str:
+    """Returns the line of a config.pbtxt that the reason is about, as Python writes a place; empty if it names none."""
+    found = _CONFIG_PLACE.search(reason)
+    return f'File "{found["file"]}", line {found["line"]}' if found else ""
+
+
+def config_advice(complaint: str) -> str:
+    """Returns "Did you mean ...?" for a misspelt field or enum value of a config."""
+    if found := _NO_FIELD.search(complaint):
+        kinds = [m for m in _messages() if m.name == found[1]]
+        names = [field.name for kind in kinds for field in kind.fields]
+    elif found := _NO_ENUM.search(complaint):
+        file = ModelConfig.DESCRIPTOR.file
+        enums = [*file.enum_types_by_name.values(), *(e for m in _messages() for e in m.enum_types)]
+        names = [value.name for enum in enums if enum.name == found[1] for value in enum.values]
+    else:
+        return ""
+    word = found[2]
+    if word in names:
+        return ""  # it is known, and there twice
+    close = [name for name in names if name.endswith(f"_{word}")] or difflib.get_close_matches(word, names, n=2)
+    return f"Did you mean {' or '.join(close)}?" if close else ""
+
+
+def _messages() -> Iterator[Any]:
+    """Returns every message type of model_config.proto, nested ones too."""
+    pending = list(ModelConfig.DESCRIPTOR.file.message_types_by_name.values())
+    while pending:
+        message = pending.pop()
+        yield message
+        pending.extend(message.nested_types)

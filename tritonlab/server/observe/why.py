@@ -1,0 +1,237 @@
+"""`why` says in sentences what everything waits for now, requests, sequences, instances and loads, and why the last
+load of a model failed. Triton says none of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...core.explained import Explained
+from ...core.failure_capsule import FailureBook
+from ...core.load_advice import config_place, load_advice
+from ...core.plain_facts import few_lines
+from ...core.status import ModelError
+from ...instances.blocked_calls import BlsCall
+from ...instances.instance_state import InstanceState
+from ...instances.model_instance import ModelInstance
+from ...schedulers.sequence_batch_scheduler import SequenceBatchScheduler
+from ...schedulers.sequence_occupancy import Occupancy, SlotUse
+from ..models.loaded_model import LoadedModel
+from ..models.model_lifecycle import ModelVersion
+from .requests_in_flight import HeldRequest
+from .watchdog import Way, heads, stacks_of
+
+#: How many stubs are asked what they are doing, and how many sequences of a model are named.
+_STUBS, _SEQUENCES = 6, 8
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Is one thing that waits or has failed. `kind`: `loading`, `load`, `instance`, `requests`, `sequences` or
+    `failure`. `lines` say more; `stacks` are what the processes on the way are doing, by instance."""
+
+    kind: str
+    model: str
+    text: str
+    lines: tuple[str, ...] = ()
+    stacks: tuple[tuple[str, str], ...] = ()
+    where: str | None = None
+    fix: str | None = None
+
+    def told(self) -> Iterator[str]:
+        """Yields the lines of the text, with the cells' names in place of the models' files."""
+        yield Explained.cite(self.text)
+        if self.where:
+            yield f"  At {self.where}."
+        if self.fix:
+            yield f"  Fix: {self.fix}" + "." * (self.fix[-1] not in ".?")
+        yield from (Explained.cite(line) for line in self.lines)
+        for name, stack in self.stacks:
+            yield f"  -- {name}:"
+            yield from (f"  {line}" for line in Explained.cite(stack).split("\n"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "model": self.model,
+            "text": Explained.cite(self.text),
+            "details": [Explained.cite(line.strip()) for line in self.lines],
+            "stacks": {name: Explained.cite(stack) for name, stack in self.stacks},
+            "where": self.where,
+            "fix": self.fix,
+        }
+
+
+class Why:
+    """Holds the reasons; as text it is sentences. `calm` is said if there are none."""
+
+    def __init__(self, reasons: Sequence[Reason], calm: str) -> None:
+        self.reasons = list(reasons)
+        self.calm = calm
+
+    def text(self) -> str:
+        return "\n".join(line for reason in self.reasons for line in reason.told()) or self.calm
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"waits": bool(self.reasons), "reasons": [reason.to_dict() for reason in self.reasons]}
+
+    def __repr__(self) -> str:
+        return few_lines(self.text())
+
+
+class Seen(NamedTuple):
+    """Is what a server is like at one moment. `now` is nanoseconds of its clock."""
+
+    models: Sequence[LoadedModel]
+    versions: Sequence[ModelVersion]
+    loading: Sequence[ModelVersion]
+    held: Sequence[HeldRequest]
+    calls: Sequence[BlsCall]
+    failures: FailureBook
+    now: int
+
+
+def why(seen: Seen, name: str = "", seconds: float = 1.0) -> Why:
+    """Returns why what is seen waits, of one model or of all. `seconds`: how long each stub has to say what it does."""
+    reasons = [_loading(version, seen.now, seconds) for version in seen.loading if name in ("", version.name)]
+    for model in seen.models:
+        if name in ("", model.name, model.identifier):
+            reasons += _failed_load(model)
+    for version in seen.versions:
+        if name in ("", version.name, version.identifier):
+            reasons += _instances(version, seen.now)
+            reasons += _requests(version, seen, seconds)
+            reasons += _sequences(version)
+            reasons += _failures(version, seen.failures)
+    return Why(reasons, _calm(seen, name))
+
+
+def _calm(seen: Seen, name: str) -> str:
+    if name:
+        return f"Nothing waits in model '{name}': no request is in flight, no load goes on."
+    count = sum(version.serves for version in seen.versions)
+    return f"Nothing waits: {count} model{'s' * (count != 1)} READY, no request in flight, no load goes on."
+
+
+# -- loads
+
+
+def _loading(version: ModelVersion, now: int, seconds: float) -> Reason:
+    took = (now - version.load_started) / 1e9
+    text = f"model '{version.name}' version {version.version} has been loading for {took:.1f} s."
+    return Reason("loading", version.name, text, stacks=tuple(version.load_stacks(seconds).items()))
+
+
+def _failed_load(model: LoadedModel) -> Iterable[Reason]:
+    failure = model.failure
+    if failure is None:
+        return
+    error = failure.error
+    serves = " The version from before serves on." if model.versions else ""
+    reason = error.reason if isinstance(error, ModelError) and error.reason else error.message
+    said = str(error.exception) if isinstance(error, ModelError) and error.exception is not None else reason
+    first = said.strip().partition("\n")[0].rstrip(".")
+    where = failure.where or Explained.cite(config_place(reason)) or None
+    text = f"the last load of model '{model.name}' failed: {first}.{serves}"
+    yield Reason("load", model.name, text, where=where, fix=failure.fix or load_advice(reason) or None)
+
+
+# -- instances
+
+
+def _instances(version: ModelVersion, now: int) -> Iterable[Reason]:
+    for instance in version.instances:
+        if instance.state is InstanceState.READY:
+            continue
+        replacement = instance.replacement
+        next_try = replacement.next_try
+        again = f" It is started again in {max(next_try - now, 0) / 1e9:.1f} s." if next_try is not None else ""
+        cause = replacement.failure or replacement.last_death
+        text = f"instance {instance.plan.name} of model '{version.name}' is {instance.state.value}: {cause}{again}"
+        yield Reason("instance", version.name, text.rstrip())
+
+
+# -- requests
+
+
+def _requests(version: ModelVersion, seen: Seen, seconds: float) -> Iterable[Reason]:
+    group = [one for one in seen.held if one.version is version]
+    if not group:
+        return
+    way = Way(group, seen.held, seen.calls)
+    stacks = tuple((_named(instance), stacks_of(instance, seconds)) for instance in way.instances[:_STUBS])
+    lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
+    yield Reason("requests", version.name, heads(group)[0], lines, stacks)
+
+
+def _named(instance: ModelInstance) -> str:
+    return f"{instance.plan.name} (process {instance.pid})"
+
+
+def _queue(version: ModelVersion, group: Sequence[HeldRequest]) -> Iterator[str]:
+    """Yields why requests stay in the queue of a batcher although an instance is free."""
+    queued = [one for one in group if one.state == "pending"]
+    delay = version.config.dynamic_batching.max_queue_delay_microseconds
+    busy = {id(one.instance) for one in group if one.state == "executing"}
+    free = [one for one in version.instances if one.state is InstanceState.READY and id(one) not in busy]
+    if not queued or not delay or not free or not version.config.HasField("dynamic_batching"):
+        return
+    left = max(delay * 1000 - queued[0].waited, 0) / 1e9
+    sizes = list(version.config.dynamic_batching.preferred_batch_size)
+    until = f", or until they are {' or '.join(map(str, sizes))}" if sizes else ""
+    yield (
+        f"  The batcher waits for more requests to join them, for {left:.1f} s more{until}: "
+        f"max_queue_delay_microseconds is {delay}."
+    )
+
+
+# -- sequences
+
+
+def _sequences(version: ModelVersion) -> Iterable[Reason]:
+    scheduler = getattr(version, "scheduler", None)
+    if not isinstance(scheduler, SequenceBatchScheduler):
+        return
+    taken = scheduler.occupancy()
+    held = [(instance, slot) for instance, slots in taken.instances for slot in slots]
+    lines = [_slot(instance, slot) for instance, slot in held[:_SEQUENCES]]
+    if not held and not taken.backlog:
+        return
+    text = f"model '{version.name}' has {len(held)} sequence{'s' * (len(held) != 1)} in its slots."
+    if taken.backlog:
+        text = _backlog(version.name, taken)
+    yield Reason("sequences", version.name, text, tuple(lines))
+
+
+def _backlog(name: str, taken: Occupancy) -> str:
+    first = taken.backlog[0]
+    more = len(taken.backlog) - 1
+    slots = taken.slots * len(taken.instances)
+    others = f", and {more} more sequence{'s' * (more > 1)} wait{'s' * (more == 1)} behind it" if more else ""
+    return (
+        f"sequence {first.sequence!r} of model '{name}' has waited for {first.waited / 1e9:.1f} s for a slot{others}: "
+        f"all {slots} are taken. One comes free when a sequence sends its END, or sends nothing for "
+        f"{taken.max_idle / 1e9:g} s (max_sequence_idle_microseconds)."
+    )
+
+
+def _slot(instance: str, slot: SlotUse) -> str:
+    doing = "executes" if slot.executing else f"has {slot.queued} requests queued" if slot.queued else ""
+    if not doing:
+        ends = f", and ends in {slot.idle_left / 1e9:.1f} s" if slot.idle_left is not None else ""
+        doing = f"waits for its client's next request{ends}"
+    return f"  Slot {slot.number} of {instance}: sequence {slot.sequence!r} {doing}."
+
+
+# -- failures
+
+
+def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
+    kept, total, _ = failures.of(version.name)
+    if not kept:
+        return
+    last = kept[-1]
+    where = Explained.cite(f'File "{last.place.file}", line {last.place.line}') if last.place is not None else None
+    text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {last.headline}."
+    yield Reason("failure", version.name, text, where=where, fix="look at model.failures[-1], and replay it")
