@@ -145,7 +145,6 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
     )
 
 
-
 def _as_it_is(text: str) -> str:
     return text
 

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from ...core.explained import Explained
-from ...server.observe.why import Reason, Why
+from ...server.observe.why import Reason, Why, failed_load
 from ..authoring.workspace import Workspace
 from .results import Text
 
 
 def why(workspace: Workspace, name: str | None) -> Text:
-    """Returns the sentences of `server.why()`, and those about cells that never reached the server. The model of that
-    name, if one is given, is known."""
+    """Returns the sentences of `server.why()`; of a load that a cell asked for, the cell's own error. Raises the
+    client's NotFoundError for a name that is not known."""
+    if name is not None and name not in workspace.names():
+        workspace.server.model(name).config()
     told = workspace.server.why(name)
-    known = {reason.model for reason in told.reasons if reason.kind == "load"}
     names = [name] if name is not None else workspace.names()
-    unread = [reason for each in names if each not in known for reason in _of_cell(workspace, each)]
-    whole = Why([*unread, *told.reasons], told.calm)
+    cells = {each: reason for each in names if (reason := _of_cell(workspace, each)) is not None}
+    others = [reason for reason in told.reasons if reason.kind != "load" or reason.model not in cells]
+    whole = Why([*cells.values(), *others], told.calm)
     return Text(whole.text(), whole.to_dict())
 
 
-def _of_cell(workspace: Workspace, name: str) -> list[Reason]:
-    """Returns why the last load of a model failed before the server heard of it: its config cannot be read, mostly."""
+def _of_cell(workspace: Workspace, name: str) -> Reason | None:
+    """Returns why the last load of a model by a cell failed, perhaps before the server heard of it."""
     report = workspace.report(name)
     error = report.error if report is not None else None
-    if report is None or not isinstance(error, Explained):
-        return []
-    first = str(error).strip().partition("\n")[0].rstrip(".")
-    serves = " The version from before serves on." if report.ready_at else ""
-    text = f"the last load of model '{name}' failed: {first}.{serves}"
-    return [Reason("load", name, text, where=error.where, fix=error.fix)]
+    if report is None or not isinstance(error, Exception) or not isinstance(error, Explained):
+        return None
+    return failed_load(name, error, error.where, error.fix, serves=bool(report.ready_at))

@@ -11,7 +11,6 @@ from ...core.explained import Explained
 from ...core.failure_capsule import FailureBook
 from ...core.load_advice import config_place, load_advice
 from ...core.plain_facts import few_lines
-from ...core.status import ModelError
 from ...instances.blocked_calls import BlsCall
 from ...instances.instance_state import InstanceState
 from ...instances.model_instance import ModelInstance
@@ -28,8 +27,9 @@ _STUBS, _SEQUENCES = 6, 8
 
 @dataclass(frozen=True)
 class Reason:
-    """Is one thing that waits or has failed. `kind`: `loading`, `load`, `instance`, `requests`, `sequences` or
-    `failure`. `lines` say more; `stacks` are what the processes on the way are doing, by instance."""
+    """Is one thing that waits or has failed. `kind`: `loading`, `load` (a failed one), `instance`, `ending`,
+    `requests`, `sequences` or `failure`. `lines` say more; `stacks` are what the processes on the way are doing, by
+    instance."""
 
     kind: str
     model: str
@@ -97,7 +97,10 @@ def why(seen: Seen, name: str = "", seconds: float = 1.0) -> Why:
     reasons = [_loading(version, seen.now, seconds) for version in seen.loading if name in ("", version.name)]
     for model in seen.models:
         if name in ("", model.name, model.identifier):
-            reasons += _failed_load(model)
+            failure = model.failure
+            if failure is not None:
+                serves = bool(model.versions)
+                reasons.append(failed_load(model.name, failure.error, failure.where, failure.fix, serves=serves))
     for version in seen.versions:
         if name in ("", version.name, version.identifier):
             reasons += _instances(version, seen.now)
@@ -123,31 +126,33 @@ def _loading(version: ModelVersion, now: int, seconds: float) -> Reason:
     return Reason("loading", version.name, text, stacks=tuple(version.load_stacks(seconds).items()))
 
 
-def _failed_load(model: LoadedModel) -> Iterable[Reason]:
-    failure = model.failure
-    if failure is None:
-        return
-    error = failure.error
-    serves = " The version from before serves on." if model.versions else ""
-    reason = error.reason if isinstance(error, ModelError) and error.reason else error.message
-    said = str(error.exception) if isinstance(error, ModelError) and error.exception is not None else reason
-    first = said.strip().partition("\n")[0].rstrip(".")
-    where = failure.where or Explained.cite(config_place(reason)) or None
-    text = f"the last load of model '{model.name}' failed: {first}.{serves}"
-    yield Reason("load", model.name, text, where=where, fix=failure.fix or load_advice(reason) or None)
+def failed_load(model: str, error: Exception, where: str | None, fix: str | None, *, serves: bool) -> Reason:
+    """Returns why the last load of a model failed. `serves`: whether a version from before does."""
+    reason = getattr(error, "reason", "") or str(error)
+    exception = getattr(error, "exception", None)
+    said = str(reason if exception is None else exception).strip().partition("\n")[0].rstrip(".")
+    before = " The version from before serves on." if serves else ""
+    where = where or Explained.cite(config_place(reason)) or None
+    text = f"the last load of model '{model}' failed: {said}.{before}"
+    return Reason("load", model, text, where=where, fix=fix or load_advice(reason) or None)
 
 
 # -- instances
 
 
 def _instances(version: ModelVersion, now: int) -> Iterable[Reason]:
+    if not version.serves:
+        if awaited := version.awaited():
+            text = f"version {version.version} of model '{version.name}' serves no more and waits for {awaited}."
+            yield Reason("ending", version.name, text)
+        return
     for instance in version.instances:
         if instance.state is InstanceState.READY:
             continue
         replacement = instance.replacement
         next_try = replacement.next_try
         again = f" It is started again in {max(next_try - now, 0) / 1e9:.1f} s." if next_try is not None else ""
-        cause = replacement.failure or replacement.last_death
+        cause = replacement.failure or replacement.last_death or "its process has ended."
         text = f"instance {instance.plan.name} of model '{version.name}' is {instance.state.value}: {cause}{again}"
         yield Reason("instance", version.name, text.rstrip())
 
