@@ -7,7 +7,7 @@ from ..core.failure_capsule import FailureBook
 from .build import Parts
 from .models.model_control import ModelControl
 from .observe.requests_in_flight import survey
-from .observe.why import Seen, Why, why
+from .observe.why import Moment, Why, why
 
 
 class ExplainedServer:
@@ -25,4 +25,4 @@ class ExplainedServer:
         control, calls, now = self._control, self._parts.executor.calls(), self.clock.now()
         held = survey(control.running(), calls, now)
         models = [model for _, model in sorted(control.models.items())]
-        return why(Seen(models, control.running(), control.loading(), held, calls, self.failures, now), name)
+        return why(Moment(models, control.running(), control.loading(), held, calls, self.failures, now), name)

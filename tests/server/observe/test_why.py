@@ -15,7 +15,7 @@ from tests.server.observe.test_watchdog import World
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
 from tritonlab.core.failure_capsule import FailureBook
 from tritonlab.core.status import InternalError, ModelLoadError, TritonError
-from tritonlab.server.observe.why import Reason, Seen, Why, why
+from tritonlab.server.observe.why import Moment, Reason, Why, why
 
 WAITING = """
 flag = self.args["model_repository"] + "/go"
@@ -94,7 +94,7 @@ def test_models_that_wait_for_one_another() -> None:
         version.identifier, version.config, version.serves = version.name, config_stub(), True
         for instance in version.instances:
             instance.state = ready_state()
-    seen = Seen([], list(world.versions.values()), [], world.survey(), world.calls, FailureBook(1), world.clock.now())  # type: ignore[arg-type]
+    seen = Moment([], list(world.versions.values()), [], world.survey(), world.calls, FailureBook(1), world.clock.now())  # type: ignore[arg-type]
     text = why(seen).text()
     assert "a_0_0 has called model 'b': request 2, with b_0_0" in text
     assert "b_0_0 has called model 'a': request 3, in the queue" in text

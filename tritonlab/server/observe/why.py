@@ -80,7 +80,7 @@ class Why:
         return few_lines(self.text())
 
 
-class Seen(NamedTuple):
+class Moment(NamedTuple):
     """Is what a server is like at one moment. `now` is nanoseconds of its clock."""
 
     models: Sequence[LoadedModel]
@@ -92,7 +92,7 @@ class Seen(NamedTuple):
     now: int
 
 
-def why(seen: Seen, name: str = "", seconds: float = 1.0) -> Why:
+def why(seen: Moment, name: str = "", seconds: float = 1.0) -> Why:
     """Returns why what is seen waits, of one model or of all. `seconds`: how long each stub has to say what it does."""
     reasons = [_loading(version, seen.now, seconds) for version in seen.loading if name in ("", version.name)]
     for model in seen.models:
@@ -110,7 +110,7 @@ def why(seen: Seen, name: str = "", seconds: float = 1.0) -> Why:
     return Why(reasons, _calm(seen, name))
 
 
-def _calm(seen: Seen, name: str) -> str:
+def _calm(seen: Moment, name: str) -> str:
     if name:
         return f"Nothing waits in model '{name}': no request is in flight, no load goes on."
     count = sum(version.serves for version in seen.versions)
@@ -160,7 +160,7 @@ def _instances(version: ModelVersion, now: int) -> Iterable[Reason]:
 # -- requests
 
 
-def _requests(version: ModelVersion, seen: Seen, seconds: float) -> Iterable[Reason]:
+def _requests(version: ModelVersion, seen: Moment, seconds: float) -> Iterable[Reason]:
     group = [one for one in seen.held if one.version is version]
     if not group:
         return
