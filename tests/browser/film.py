@@ -1,0 +1,105 @@
+"""This program makes the README's pictures in a real JupyterLab: `python -m tests.browser.film`.
+
+It writes `extension/media/jupyterlab.png`, and `jupyterlab.gif`: a cell becomes a model, is called, watched, exported.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from tests.browser.conftest import CHROMIUM, ROOT, Lab, serving
+
+MEDIA = ROOT / "extension" / "media"
+MODEL = """%%triton_model embed --max-batch-size 8 --dynamic-batching 3000 --instances 2 \
+--input X:FP32[4] --output Y:FP32[4]
+import time
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep(0.004)
+        inputs = [pb_utils.get_input_tensor_by_name(r, "X").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", x * 2)]) for x in inputs]"""
+CALL = 'embed(X=[[1, 2, 3, 4]])["Y"]'
+LOAD = """import random, time
+import numpy as np
+sent = []
+for n in range(700):
+    sent.append(embed.infer(inputs={"X": np.full((1, 4), n, "float32")}))
+    time.sleep(random.expovariate(250))"""
+#: How long a frame is seen, in milliseconds, and how wide it is.
+STEP, LOOK, WIDTH = 180, 1600, 960
+
+
+def frames(lab: Lab) -> Iterator[tuple[int, bytes]]:
+    """Plays the film; each frame with how long it is seen."""
+    page = lab.page
+    lab.jupyter.write("embed.ipynb", ["%load_ext tritonlab", MODEL, CALL, LOAD])
+    lab.open("embed.ipynb")
+    page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
+    lab.run(0)
+    yield LOOK, page.screenshot()
+    lab.run(1)
+    lab.cell(1).locator(".tritonlab-mark[data-mark=ready]").wait_for()
+    lab.cell(1).locator(".tl-live .tl-card").wait_for()
+    yield LOOK, page.screenshot()
+    lab.run(2)
+    yield LOOK, page.screenshot()
+    page.locator("[data-jp-item-name='tritonlab-timeline'] jp-button:visible").click()
+    lab.cell(3).locator(".tl-view canvas").wait_for()
+    yield STEP, page.screenshot()
+    lab.cell(4).locator(".cm-content").click()
+    page.keyboard.press("Control+Enter")
+    for _ in range(12):
+        page.wait_for_timeout(150)
+        yield STEP, page.screenshot()
+    page.wait_for_function(
+        "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'", timeout=60_000
+    )
+    yield LOOK, page.screenshot()
+    page.locator("[data-jp-item-name='tritonlab-export'] jp-button:visible").first.click()
+    dialog = page.locator(".tritonlab-export")
+    dialog.locator(".tritonlab-plan").wait_for()
+    yield LOOK, page.screenshot()
+    dialog.locator(".jp-Dialog-footer .jp-mod-accept").click()
+    dialog.locator("[role=status]").wait_for()
+    yield 2 * LOOK, page.screenshot()
+
+
+def write(seen: list[tuple[int, bytes]]) -> None:
+    """Writes the film, and its most telling frame as a picture."""
+    MEDIA.mkdir(exist_ok=True)
+    pictures = [Image.open(io.BytesIO(data)).convert("RGB") for _, data in seen]
+    small = [each.resize((WIDTH, each.height * WIDTH // each.width), Image.Resampling.LANCZOS) for each in pictures]
+    # one palette for all, so that what stands still costs nothing
+    both = Image.new("RGB", (WIDTH, 2 * small[0].height))
+    both.paste(small[1])
+    both.paste(small[-3], (0, small[0].height))
+    palette = both.quantize(112)
+    drawn = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in small]
+    times = [time for time, _ in seen]
+    drawn[0].save(
+        MEDIA / "jupyterlab.gif", save_all=True, append_images=drawn[1:], duration=times, loop=0, optimize=True
+    )
+    pictures[-3].quantize(128).save(MEDIA / "jupyterlab.png", optimize=True)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as jupyter, sync_playwright() as api:
+        browser: Any = api.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1200, "height": 860})
+        write(list(frames(Lab(jupyter, page))))
+        browser.close()
+    for path in sorted(MEDIA.iterdir()):
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1000} kB")
+
+
+if __name__ == "__main__":
+    main()
