@@ -54,7 +54,7 @@ form = tritonlab.playground(many)
 form"""
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture
 def theme(request: Any, jupyter: Any) -> str:
     jupyter.theme(request.param)
     return str(request.param)
@@ -85,10 +85,11 @@ def tab_to(lab: Any, label: str, most: int = 60) -> None:
     raise AssertionError(f"Tab does not reach {label!r}: {seen}")
 
 
+@pytest.mark.parametrize("theme", ["dark"], indirect=True)
 def test_without_a_mouse(lab: Any, theme: str) -> None:
     """Form, answer, history, the difference of two answers, and the copy of a program."""
     lab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    lab.page.set_viewport_size({"width": 1280 if theme == "light" else 640, "height": 900})
+    lab.page.set_viewport_size({"width": 640, "height": 900})
     opened(lab, f"keyboard_{theme}", MODEL)
     output = lab.run(1)
     keys = lab.page.keyboard
@@ -162,8 +163,8 @@ def drop(lab: Any, row: Any, name: str, content: bytes) -> None:
     row.dispatch_event("drop", {"dataTransfer": files})
 
 
+@pytest.mark.parametrize("theme", ["light"], indirect=True)
 def test_sounds_documents_and_a_hundred_inputs(lab: Any, theme: str) -> None:
-    lab.page.set_viewport_size({"width": 1280 if theme == "light" else 640, "height": 900})
     opened(lab, f"kinds_{theme}", KINDS, HUNDRED, "form.inputs.made.__len__()")
     output = lab.run(1)
     output.get_by_role("button", name="Playground").click()
@@ -189,6 +190,7 @@ def test_sounds_documents_and_a_hundred_inputs(lab: Any, theme: str) -> None:
     output.locator(".tl-form[data-keys=on] .tl-input").nth(9).wait_for()
     print(f"a form of 100 inputs, with its model: {time.monotonic() - began:.2f} s")
     assert output.locator(".tl-input").count() == 10
+    assert not output.locator(".tl-static").is_visible()  # it stands there for when the kernel is gone
     output.get_by_label("find an input").fill("IN7")
     output.get_by_label("IN77 value").fill("5, 6")
     output.get_by_role("button", name="Send", exact=True).click()

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tritonlab.core.data_type import DataType
 from tritonlab.core.tensor import Tensor
-from tritonlab.notebook.views.input_files import InputFile, files_value
+from tritonlab.notebook.views.input_files import InputFile, files_value, value_file
 from tritonlab.notebook.views.input_values import InputSpec, ValueProblem
 from tritonlab.notebook.views.pictures import Layout, pictures_html
 
@@ -122,3 +122,11 @@ def test_tensors_of_pictures_are_shown() -> None:
 )
 def test_other_tensors_are_no_pictures(array: Any) -> None:
     assert pictures_html(Tensor.from_numpy(array), "OUT") == ""
+
+
+def test_a_picture_of_the_notebook_is_taken_as_a_file() -> None:
+    picture = Image.linear_gradient("L").resize((4, 3))
+    spec = InputSpec("X", DataType.UINT8, (3, 4))
+    held = value_file(spec, picture)
+    assert held is not None and held.name == "the Image"
+    np.testing.assert_array_equal(files_value(spec, [held], (3, 4)), np.asarray(picture))

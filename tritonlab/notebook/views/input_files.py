@@ -67,11 +67,14 @@ def _value(spec: InputSpec, file: InputFile, shape: tuple[int, ...]) -> NDArray[
 
 def value_file(spec: InputSpec, value: Any) -> InputFile | None:
     """Returns the file that a value of the notebook stands for: bytes of a picture or a .wav file for an input that is
-    no text, and what `IPython.display.Audio` and `Image` hold. None for any other value.
+    no text, what `IPython.display.Audio` and `Image` hold, and a picture of Pillow. None for any other value.
     """
-    data = getattr(value, "data", None) if type(value).__module__ == "IPython.lib.display" else value
-    if type(value).__module__ == "IPython.core.display":
-        data = getattr(value, "data", None)
+    module = type(value).__module__
+    data = getattr(value, "data", None) if module in ("IPython.lib.display", "IPython.core.display") else value
+    if module.startswith("PIL."):
+        file = io.BytesIO()
+        value.save(file, "png")
+        data = file.getvalue()
     if not isinstance(data, bytes) or (data is value and spec.datatype is DataType.BYTES):
         return None
     return InputFile(f"the {type(value).__name__}", data)
