@@ -26,6 +26,7 @@ from .out_of_memory import own_peak
 #: Deadlines in seconds. A fork takes milliseconds, an import with cold caches half a minute.
 _ANSWER_TIMEOUT = 20.0
 _GROW_TIMEOUT = 60.0
+_LAST_ANSWER = 2.0
 _MESSAGE = 1 << 18
 
 
@@ -159,10 +160,14 @@ class Zygote:
         _running.discard(self)
         if self.watch is not None:
             self.watch.remove()
+        # A process that it has just forked is known only by the answer; without that nobody would ever end it.
+        answered = self._lock.acquire(timeout=_LAST_ANSWER)
         self.child.kill()
         self.child.close()
-        with self._lock:
-            self._socket.close()
+        if not answered:
+            self._lock.acquire()  # the question fails now
+        self._socket.close()
+        self._lock.release()
         os.close(self._life)
 
     def forget(self) -> None:
