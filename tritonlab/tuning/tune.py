@@ -34,6 +34,8 @@ _PROBE_DELAY_US = 500
 #: A replay is a little off, so that it must stay so far below the limit.
 _MARGIN = 0.9
 _MOST_CLIENTS = 256
+#: Candidates that are predicted to do this share of the best may be the best.
+_NEARLY = 0.9
 
 #: Options of `load_test` that say what the requests are.
 LOAD_OPTIONS = ("inputs", "weights", "shapes", "parameters", "priority", "timeout", "seed")
@@ -147,7 +149,7 @@ def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: 
     present, known = Settings.of(config), work.calibration
     assert known is not None
     best = work.found.best(_limit(goal.p99_ms))
-    chosen = [one for one in best if one.settings != present][:CONFIRMED]
+    chosen = _different([one for one in best if one.settings != present])
     same = next((one for one in best if one.settings == present), None)
     # after the best: what is not measured any more when the time is over should be the least interesting
     chosen.insert(1, same or predict(present, best[0].load, config, known, AGAIN))
@@ -159,7 +161,18 @@ def confirm(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: 
     known_already = [(one.live.settings, one.live.load) for one in work.confirmed]
     again = work.found.best(goal.p99_ms * _MARGIN / max(longer, 1.0))
     again = [one for one in again if (one.settings, one.load) not in known_already]
-    _measure(live, again[:CONFIRMED], work, deadline)
+    _measure(live, _different(again), work, deadline)
+
+
+def _different(best: Sequence[Trial]) -> list[Trial]:
+    """Returns the best candidates to measure: those of another number of instances or another load before those that
+    differ in a delay alone, as long as little is lost. What a replay gets wrong, it gets wrong for all of one kind."""
+    kinds: dict[tuple[int, Load], Trial] = {}
+    for one in best:
+        if one.numbers.rate >= _NEARLY * best[0].numbers.rate:
+            kinds.setdefault((one.settings.instances, one.load), one)
+    others = (one for one in best if one not in kinds.values())
+    return [*kinds.values(), *others][:CONFIRMED]
 
 
 def _limit(p99_ms: float | None) -> float | None:
