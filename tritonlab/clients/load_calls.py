@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 from time import monotonic_ns
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 import grpc
 import httptools
@@ -129,8 +130,8 @@ class HttpCaller:
     def _connect(self) -> socket.socket:
         if self._closed:
             raise OSError("the test has ended")
-        host, _, port = self._link.address.rpartition(":")
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), self._link.timeout)
+        found = urlsplit(f"//{self._link.address}")
+        self._socket = socket.create_connection((found.hostname or "", found.port or 80), self._link.timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._socket
 
