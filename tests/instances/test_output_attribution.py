@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.serving import Lab, Script, config, in_threads
+from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually, in_threads
 from tritonlab.ipc.stub_log import LogRecord
 from tritonlab.testing import RecordingInstrument
 
@@ -95,6 +95,61 @@ def test_what_threads_print_later_belongs_to_nobody(script: Script) -> None:
     while script.lines()[-1] != "later":
         time.sleep(0.005)
     assert script.model.logs()[-1].request_ids == ()
+
+
+def test_what_a_stream_prints_later_belongs_to_its_request(lab: Lab) -> None:
+    script = lab.script("streaming", SCRIPTED_CONFIG + DECOUPLED)
+    go = lab.repository / "streaming.go"
+    code = f"""
+    sender, logger, exists, sleep = request.get_response_sender(), pb_utils.Logger, os.path.exists, time.sleep
+    def later():  # the globals are gone by then
+        while not exists({str(go)!r}): sleep(0.005)
+        print("printed later")
+        logger.log_info("logged later")
+        sender.send(flags=1)
+    threading.Thread(target=later).start()
+    """
+    stream = script.infer(code, request_id="s1")
+    eventually(lambda: not script.instance.batch_id)  # `execute` has returned
+    go.touch()
+    list(stream)
+    later = {r.text: r.request_ids for r in script.model.logs() if r.text.endswith("later")}
+    assert later == {"printed later": ("s1",), "logged later": ("s1",)}
+
+
+def test_what_threads_and_tasks_raise_is_in_the_log(script: Script) -> None:
+    code = """
+    def fails(): raise ValueError("in a thread")
+    thread = threading.Thread(target=fails); thread.start(); thread.join()
+    import asyncio, logging
+    async def main():
+        asyncio.get_running_loop().call_soon(fails)
+        await asyncio.sleep(0)
+    asyncio.run(main())
+    logging.getLogger("mine").warning("by logging")
+    return [answer()]
+    """
+    script(code, request_id="raising")
+    lines = [record.text for record in script.model.logs(request="raising")]
+    assert lines.count("ValueError: in a thread") == 2 and "by logging" in lines
+    assert any(line.startswith('  File "<string>", line 2, in fails') for line in lines)
+
+
+def test_the_lines_of_one_request(script: Script) -> None:
+    for name in ("one", "two"):
+        script(f"print('of {name}'); return [answer()]", request_id=name)
+    (record,) = script.model.logs(request="two")
+    assert record.text == "of two"
+    assert script.model.logs(request=record.serials[0]) == [record]
+    assert script.model.logs(request="nobody") == []
+
+
+def test_what_finalize_raises_has_its_line(lab: Lab) -> None:
+    model = lab.load("last", PRINTING.replace('print("finalized")', 'raise OSError("disk")'), config())
+    lab.server.unload(model)
+    record = next(r for r in model.logs() if "finalize failed" in r.text)
+    assert record.file.endswith("/last/1/model.py") and record.line == PRINTING.count("\n")
+    assert "OSError: disk" in record.text
 
 
 def test_a_batch_is_all_of_its_requests(lab: Lab) -> None:

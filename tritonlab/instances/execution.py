@@ -86,6 +86,8 @@ class StubExecutor:
         self._worked = False
         self.keeper = FailureKeeper(stub, self.inflight, services.clock, services.failures, lambda: self.batch_id)
         stub.link.on_executed(self._on_executed)
+        # what it writes between two executions is about the requests that are left to their senders
+        stub.whose = lambda: list(self.inflight.values()) if (now := self.payload) is None else now.requests
 
     # -- payloads to the stub
 
@@ -113,7 +115,6 @@ class StubExecutor:
             return self._send(execution)
         if not self._begin(execution, now):
             return False
-        stub.executing_ids = tuple([request.request_id for request in payload.requests])
         services.spin.enter(id(self))
         services.spin.crowd.look(now)
         if services.instruments.execute_started is not None:
@@ -192,7 +193,6 @@ class StubExecutor:
             if self._running is not execution:
                 return False
             self._running = None
-        self.stub.executing_ids = ()
         self._services.spin.leave(id(self))
         execution.idle()
         return True

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.status import ModelError
+from ..core.infer_request import InferenceRequest
+from ..core.status import Frame, ModelError
 from ..ipc.interpreter import Interpreter, InterpreterError
 from ..ipc.stub_connection import Answer
 from ..ipc.stub_launcher import KERNEL, StubProcess, StubStartError
@@ -58,8 +59,8 @@ class ModelStub:
         """Takes a stub from the pool and begins to import the model there, without waiting for that."""
         self.source = source
         self.instance = instance
-        #: ids of the requests in execution, for the log
-        self.executing_ids: tuple[str, ...] = ()
+        #: returns the requests that what it prints and logs now is about
+        self.whose: Callable[[], Collection[InferenceRequest]] = tuple
         self._log = log
         #: the last lines that this process, and no earlier one of the instance, printed and logged
         self._printed: deque[str] = deque(maxlen=_REMEMBERED_LINES)
@@ -114,6 +115,7 @@ class ModelStub:
         source = self.source
         if stream != "server":
             self._printed.append(text)
+        requests = [request for request in self.whose() if not request.null]
         self._log.add(
             LogRecord(
                 time.time_ns(),
@@ -125,8 +127,9 @@ class ModelStub:
                 text,
                 file,
                 line,
-                self.executing_ids,
+                tuple(request.request_id for request in requests),
                 self.process.pid,
+                tuple(request.serial for request in requests),
             )
         )
 
@@ -237,7 +240,9 @@ class ModelStub:
         outcome = self.process.finalize()
         self.on_end()
         if outcome is not None and outcome.failure is not None:
-            self.log("server", "INFO", f"finalize failed: {outcome.failure.text}")
+            raised = failure_of(outcome.failure).exception
+            place = raised.frames[-1] if raised is not None and raised.frames else Frame("", 0, "")
+            self.log("server", "INFO", f"finalize failed: {outcome.failure.text}", place.file, place.line)
 
     def kill(self) -> None:
         self.process.kill()

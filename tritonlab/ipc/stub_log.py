@@ -30,8 +30,9 @@ class LogRecord:
     (pb_utils.Logger) or `server`.
 
     `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for what
-    `execute` raised (stream `server`). `request_ids` are those of the requests that were executing when the line was
-    written (an id the client left out is the empty string). `pid` is the process that wrote it,
+    `execute` raised (stream `server`). `request_ids` and `serials` are those of the requests that were executing when
+    the line was written, or, between two executions, that a sender still had to answer (an id the client left out is
+    the empty string). `pid` is the process that wrote it,
     which tells a version from its predecessor; 0 for the server.
     """
 
@@ -46,6 +47,11 @@ class LogRecord:
     line: int = 0
     request_ids: tuple[str, ...] = ()
     pid: int = 0
+    serials: tuple[int, ...] = ()
+
+    def is_of(self, request: str) -> bool:
+        """Returns whether the line is about the request of that id, or of that serial number."""
+        return request in self.request_ids or request in map(str, self.serials)
 
     @property
     def unchecked(self) -> bool:

@@ -37,3 +37,14 @@ def test_why_names_cells_and_fixes(notebook: Notebook, told: Any) -> None:
     notebook.run(MODEL)
     eventually(lambda: told().startswith("Nothing waits: 1 model READY"))  # once the version from before has ended
     assert not notebook.run("%triton why nothing").success
+
+
+def test_logs_of_one_request(notebook: Notebook) -> None:
+    talking = MODEL.replace("responses = []", "responses = []\n        print([r.request_id() for r in requests])")
+    notebook.run(talking)
+    for name in ("one", "two"):
+        notebook.run(f"next(m.infer(inputs={{'IN': [[1.0]]}}, request_id='{name}'))")
+    assert repr(notebook.run("%triton logs m --request two").result).endswith("['two']")
+    assert repr(notebook.run("%triton logs m --request three").result) == "no output"
+    (line,) = json.loads(repr(notebook.run("%triton logs m --request one --json").result))["lines"]
+    assert line["request_ids"] == ["one"] and len(line["serials"]) == 1

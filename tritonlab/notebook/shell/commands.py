@@ -140,13 +140,10 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
     records = workspace.server.logs(name)
     if not records and name is not None and name not in workspace.names():
         context.model(name)  # raises
-    return LogView(
-        records[-arguments.lines :], lambda record: context.places if workspace.is_current(record) else _as_it_is
-    )
-
-
-def _as_it_is(text: str) -> str:
-    return text
+    if arguments.request is not None:
+        records = [record for record in records if record.is_of(arguments.request)]
+    cite = lambda record: context.places if workspace.is_current(record) else str  # noqa: E731
+    return LogView(records[-arguments.lines :], cite)
 
 
 def _config(context: Context, arguments: argparse.Namespace) -> Any:
@@ -344,6 +341,7 @@ COMMANDS = {
         "what a model printed and logged",
         _name(nargs="?"),
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
+        (("--request",), {"metavar": "ID", "help": "only those of the request of this id or number"}),
     ),
     "why": _command("why", lambda c, a: why(c.workspace, a.name), "what waits for what, and why", _name(nargs="?")),
     "debug": _command(

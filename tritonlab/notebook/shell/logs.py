@@ -52,7 +52,7 @@ class LogView:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the lines as JSON values."""
-        names = ("time_ns", "model", "version", "instance", "stream", "level", "pid")
+        names = ("time_ns", "model", "version", "instance", "stream", "level", "pid", "request_ids", "serials")
         return {
             "lines": [
                 {**{name: getattr(line.record, name) for name in names}, "where": line.place or None, "text": line.text}

@@ -136,8 +136,12 @@ class ServedModel:
         """
         return sorted(set().union(*(instance.called for instance in self._found().instances)))
 
-    def logs(self) -> list[LogRecord]:
-        return self._server.logs(self.name)
+    def logs(self, request: str | int | None = None) -> list[LogRecord]:
+        """Returns what the model printed, logged and raised, oldest first; with `request`, an id or a serial number,
+        the lines of the execution or stream of that request.
+        """
+        records = self._server.logs(self.name)
+        return records if request is None else [record for record in records if record.is_of(str(request))]
 
     def stacks(self, timeout: float = 2.0) -> dict[str, str]:
         """Returns by instance name the Python stacks of what each instance's threads and coroutines are doing now.
