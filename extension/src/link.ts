@@ -8,6 +8,7 @@ export interface Kernel {
   readonly id: string;
   readonly status: string;
   readonly supportsSubshells?: boolean;
+  hasPendingInput: boolean;
   readonly statusChanged: ISignal<unknown, string>;
   createComm(target: string): Comm;
   interrupt(): Promise<void>;
@@ -47,6 +48,8 @@ const GONE = ["restarting", "autorestarting", "terminating", "dead"];
 /** Guarantees: every question is answered or fails, also when the kernel goes; `models` is empty while it is not open. */
 export class KernelLink {
   models: Model[] = [];
+  /** Whether the window shows a box for a line of input to the kernel. */
+  asksForInput: () => boolean = () => false;
   /** tritonlab's version in the kernel */
   version = "";
   private _state: LinkState = "closed";
@@ -134,6 +137,9 @@ export class KernelLink {
     if ("models" in heard) {
       this.models = heard.models;
       this._changed.emit();
+    } else if ("typing" in heard) {
+      if (heard.typing) void this.ask("typing", { shown: this.asksForInput() }).catch(() => undefined);
+      else this.kernel.hasPendingInput = false; // otherwise JupyterLab runs no cell: the box for the line is gone
     } else if ("id" in heard) {
       const waiting = this._waiting.get(heard.id);
       this._waiting.delete(heard.id);

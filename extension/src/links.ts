@@ -1,10 +1,14 @@
 // Which kernel a notebook has, and its link. One link for each kernel of the window.
+import { CodeCell } from "@jupyterlab/cells";
 import { INotebookTracker, NotebookActions, NotebookPanel } from "@jupyterlab/notebook";
 import { Kernel as Services } from "@jupyterlab/services";
 import { ISignal, Signal } from "@lumino/signaling";
 
 import { mentionsTriton } from "./cells.js";
 import { Kernel, KernelLink } from "./link.js";
+
+/** JupyterLab's class of an output that is a box for a line of input. */
+const INPUT_BOX = "jp-OutputArea-stdin-item";
 
 /** Guarantees: a notebook that never mentions Triton costs its kernel nothing. */
 export class KernelLinks {
@@ -46,6 +50,8 @@ export class KernelLinks {
 
   private _add(kernel: Services.IKernelConnection): KernelLink {
     const link = new KernelLink(kernel as unknown as Kernel);
+    link.asksForInput = () =>
+      this.tracker.filter((panel) => panel.sessionContext.session?.kernel?.id === kernel.id).some(showsInputBox);
     this._links.set(kernel.id, link);
     link.changed.connect(() => this._changed.emit());
     kernel.disposed.connect(() => {
@@ -66,6 +72,13 @@ export class KernelLinks {
     panel.sessionContext.kernelChanged.connect(() => void greet());
     void panel.sessionContext.ready.then(greet);
   }
+}
+
+/** Whether a cell of the notebook shows a box for a line of input; it is gone when the outputs are cleared. */
+function showsInputBox(panel: NotebookPanel): boolean {
+  return panel.content.widgets.some(
+    (cell) => cell instanceof CodeCell && cell.outputArea.widgets.some((child) => child.hasClass(INPUT_BOX)),
+  );
 }
 
 /** The texts of a notebook's code cells. */

@@ -102,6 +102,8 @@ export interface Calls {
   kill: { with: { name: string }; ok: { name: string; killed: unknown[] } };
   cancel: { with: { serial: number }; ok: { serial: number; cancelled: boolean } };
   overview: { with: Record<string, never>; ok: Overview };
+  /** Answers `typing`: whether the window shows a box for the line that a debugger in the kernel waits for. */
+  typing: { with: { shown: boolean }; ok: null };
   logs: { with: { model?: string; level?: string; search?: string; limit?: number }; ok: Log };
   check: { with: { text: string; model?: string }; ok: Refused[] };
   explain: { with: { text: string }; ok: { field: string; type: string; says: string } };
@@ -112,4 +114,5 @@ export type Heard =
   | { id: number; ok: unknown }
   | { id: number; error: { kind: string; text: string } }
   | { hello: { protocol: number; version: string } }
-  | { models: Model[] };
+  | { models: Model[] }
+  | { typing: boolean };

@@ -77,7 +77,7 @@ class DebugSession:
         if self.attended:
             return f"'{self.instance.name}' goes on at {self.place}, because {why}."
         if not self.live:
-            return f"Where '{self.instance.name}' raised, as {why}:\n{self.snapshot}"
+            return f"{why.capitalize()}. This is where '{self.instance.name}' raised:\n{self.snapshot}"
         return f"'{self.instance.name}' is at a breakpoint and goes on, because {why}.\n{self.snapshot}"
 
 

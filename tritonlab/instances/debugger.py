@@ -58,8 +58,7 @@ class Debugger:
                     instance.debugged.looked = session
             session.ask(call, prompt)
             self._changed.notify_all()
-        desk = self.desk
-        if desk is None or not desk.can_read():
+        if not self._reads():
             self._go_on(session, "nobody can type here")
         elif session.left:
             session.answer(_QUIT)
@@ -130,7 +129,9 @@ class Debugger:
         self.serve_all()
 
     def waiting(self) -> DebugSession | None:
-        """Returns a pause that waits for a line."""
+        """Returns a pause that waits for a line, if one can be typed: else `prompt` lets the model go on."""
+        if not self._reads():
+            return None
         return next((session for session in self.sessions() if session.asked is not None and session.live), None)
 
     def serve_all(self) -> None:
@@ -162,12 +163,15 @@ class Debugger:
         while True:
             try:
                 with self._changed:
-                    self._changed.wait_for(lambda: session.asked is not None or session.ended)
+                    self._changed.wait_for(lambda: session.ended or (session.asked is not None and self._reads()))
             except KeyboardInterrupt:
                 self._leave(session, session.place, "interrupted")
             if session.ended:
                 return
             self.serve(session)
+
+    def _reads(self) -> bool:
+        return self.desk is not None and self.desk.can_read()
 
     def wait_for(self, holds: Callable[[], bool], seconds: float) -> None:
         """Waits until that holds of the sessions, for so many seconds at most."""

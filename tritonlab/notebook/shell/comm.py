@@ -3,7 +3,8 @@ port.
 
 A window asks `{"id": 7, "do": "export", "with": {…}}` and is answered `{"id": 7, "ok": …}` or `{"id": 7, "error": …}`;
 `comm_calls.CALLS` lists what can be asked. Without being asked it is told `{"hello": …}` and, at every change,
-`{"models": […]}`. `extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
+`{"models": […]}`; while a debugger waits for a line `{"typing": true}`, which it answers with a call of that name.
+`extension/src/protocol.ts` is the other half and names the same `PROTOCOL`.
 """
 
 from __future__ import annotations
@@ -63,6 +64,16 @@ class Windows:
             if now is not None:
                 workspace.changed = now.poke
                 now.follow(self._look)
+
+    def ask_for_prompt(self, waits: bool) -> int:
+        """Asks the windows whether they show a box for a line of input, which they answer with the call `typing`; or
+        tells them that the kernel does not wait for one any more. Returns how many there are.
+        """
+        with self._lock:
+            windows = list(self._open.values())
+        for window in windows:
+            window.send({"typing": waits})
+        return len(windows)
 
     def _closed(self, comm_id: str) -> None:
         with self._lock:

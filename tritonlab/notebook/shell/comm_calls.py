@@ -15,6 +15,7 @@ from ...export.repository import absolute, export, plan_export
 from ..authoring.workspace import Workspace
 from .comm_config import check, explain
 from .comm_overview import logs, overview
+from .debugger_desk import NotebookDesk
 
 #: A value that JSON can hold.
 JsonAnswer = Any
@@ -110,6 +111,13 @@ def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
     return {"serial": serial, "cancelled": workspace.server.cancel(serial)}
 
 
+def _typing(workspace: Workspace, shown: bool) -> None:
+    """Hears whether a window shows a box for the line that a debugger waits for."""
+    desk = workspace.server.debugger.desk
+    if isinstance(desk, NotebookDesk):
+        desk.watch.seen(shown)
+
+
 #: name -> call(workspace, **what was given with it)
 CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "plan": _plan,
@@ -120,6 +128,7 @@ CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "kill": _kill,
     "cancel": _cancel,
     "overview": overview,
+    "typing": _typing,
     "logs": logs,
     "check": check,
     "explain": explain,

@@ -11,6 +11,7 @@ from typing import Any
 from ...instances.debug_session import DebugSession
 from ...ipc.stub_link import Prompt
 from ..authoring.source_map import Locate
+from .prompt_watch import PromptWatch
 
 #: How pdb writes a place: `/dir/model.py(7)execute()`, and `/dir/model.py:7` of a breakpoint.
 _PLACE = re.compile(r"(?P<file>/[^\n():]+)(?P<open>[(:])(?P<line>\d+)(?P<close>\)?)")
@@ -53,8 +54,9 @@ class NotebookDesk:
     """Reads lines with IPython's `input` while a cell runs, if the front end can be asked (nbclient and papermill
     cannot)."""
 
-    def __init__(self, shell: Any, lines: CellLines, places: Callable[[str], str]) -> None:
+    def __init__(self, shell: Any, lines: CellLines, places: Callable[[str], str], watch: PromptWatch) -> None:
         """`places` cites cells in a text."""
+        self.watch = watch
         self._shell = shell
         self._lines = lines
         self._places = places
@@ -87,7 +89,10 @@ class NotebookDesk:
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
         print(self._lines.shown(prompt.text, prompt.file), end="", flush=True)
         try:
-            line = input(prompt.prompt)
+            with self.watch:
+                line = input(prompt.prompt)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self.watch.gone or "interrupted") from None
         except EOFError:
             return "EOF"
         except NotImplementedError:  # IPython's StdinNotImplementedError

@@ -28,6 +28,7 @@ from .failure_notice import FailureNotice
 from .golden_commands import replay
 from .logs import Places
 from .parsing import parse
+from .prompt_watch import PromptWatch
 from .tracebacks import Tracebacks, install
 from .waiting import CellPlaces, WaitingNotice
 
@@ -209,8 +210,6 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         return cell_label(shell, origin)
 
     places = CellPlaces(locate, label)
-    desk = NotebookDesk(shell, CellLines(locate, label), places)
-    desk.listen()
     tracebacks = Tracebacks(
         shell,
         locate,
@@ -222,6 +221,8 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     install(tracebacks)
     notice = WaitingNotice(places)
     windows = listen(lambda: current())
+    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.ask_for_prompt))
+    desk.listen()
 
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()

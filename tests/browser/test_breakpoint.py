@@ -1,0 +1,132 @@
+"""`breakpoint()` in a model's cell, in JupyterLab: the prompt under the cell, and the ways in which a prompt can lock a
+notebook (jupyter/notebook#3516): an interrupt, cleared outputs and the cell run again, a restart, a closed page."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Lab
+
+pytestmark = pytest.mark.timeout(300)
+
+LOAD = "%load_ext tritonlab"
+MODEL = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        x = requests[0].inputs()[0].as_numpy()
+        breakpoint()
+        x = x + 1
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
+"""
+SEND = "stops(IN=[1, 2])['OUT'].tolist()"
+AFTER = "6 * 7"
+#: seconds in which the notebook has to be usable again
+CLEAN = 10.0
+
+
+def paused(lab: Lab, name: str, send: str = SEND) -> Any:
+    """Opens a notebook, sends a request, and returns the box for the debugger's line."""
+    lab.jupyter.write(f"{name}.ipynb", [LOAD, MODEL, send, AFTER])
+    lab.open(f"{name}.ipynb")
+    lab.run(0)
+    lab.run(1)
+    lab.start(2)
+    return box(lab)
+
+
+def box(lab: Lab) -> Any:
+    found = lab.cell(2).locator("input.jp-Stdin-input")
+    found.wait_for()
+    return found
+
+
+def typed(lab: Lab, line: str) -> None:
+    """Types a line and waits until its box has gone: JupyterLab keeps it for half a second."""
+    used = box(lab).element_handle()
+    used.fill(line)
+    used.press("Enter")
+    used.wait_for_element_state("hidden")
+
+
+def usable(lab: Lab, began: float) -> None:
+    """Waits until another cell runs, and checks how long that took."""
+    lab.wait_text(lab.run(3), "42")
+    assert time.monotonic() - began < CLEAN
+
+
+def wait_idle(lab: Lab) -> None:
+    lab.page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_debugger_is_typed_to_under_the_cell(lab: Lab, theme: str) -> None:
+    lab.jupyter.theme(theme)
+    paused(lab, f"typed_{theme}")
+    typed(lab, "p x")
+    lab.wait_text(lab.cell(2), "array([1., 2.], dtype=float32)")
+    typed(lab, "l")
+    lab.wait_text(lab.cell(2), "8  ->\t        x = x + 1")
+    box(lab)
+    lab.shot(f"breakpoint_{theme}", lab.cell(2))
+    typed(lab, "c")
+    lab.wait_text(lab.cell(2), "[2.0, 3.0]")
+    assert lab.errors == []
+
+
+def test_no_way_to_leave_a_prompt_locks_the_notebook(lab: Lab) -> None:
+    paused(lab, "left")
+    began = time.monotonic()
+    lab.page.keyboard.press("Escape")
+    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+    lab.wait_text(lab.cell(2), "the debugger of 'stops_0' was left")
+    wait_idle(lab)
+    usable(lab, began)
+    lab.shot("breakpoint_interrupted", lab.cell(2))
+
+    # cleared, then run again: JupyterLab refuses that while the kernel waits for a line
+    lab.start(2)
+    box(lab)
+    began = time.monotonic()
+    lab.page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
+    lab.cell(2).locator("input.jp-Stdin-input").wait_for(state="detached")
+    lab.wait_text(lab.cell(2), "its output was cleared or its page closed")
+    wait_idle(lab)
+    usable(lab, began)
+    lab.start(2)
+    box(lab)
+
+    # the kernel is restarted while the debugger waits
+    began = time.monotonic()
+    lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    wait_idle(lab)
+    usable(lab, began)
+    lab.run(0)
+    lab.run(1)
+    lab.start(2)
+    typed(lab, "c")
+    lab.wait_text(lab.cell(2), "[2.0, 3.0]")
+
+
+def test_a_page_that_is_closed_leaves_the_debugger(lab: Lab) -> None:
+    ended = lab.jupyter.notebooks / "ended.txt"
+    paused(lab, "closed", f"try: print({SEND})\nfinally: open({ended.name!r}, 'w').close()")
+    lab.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    lab.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    assert not ended.exists()
+    context, began = lab.page.context, time.monotonic()
+    lab.page.close()
+    while not ended.exists():
+        assert time.monotonic() - began < CLEAN
+        time.sleep(0.1)
+    again = Lab(lab.jupyter, context.new_page())
+    again.open("closed.ipynb")
+    again.start(2)
+    typed(again, "c")
+    again.wait_text(again.cell(2), "[2.0, 3.0]")

@@ -1,0 +1,73 @@
+"""This module ends a prompt that nobody sees any more: its output was cleared, or its page was closed.
+
+ipykernel waits for the line all the same, and JupyterLab refuses to run another cell meanwhile. So, while a prompt
+waits, the windows of the JupyterLab extension are asked whether they show a box for it. Other front ends do not say;
+there an interrupt ends it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+#: Seconds between questions, and without a box after which nobody types any more.
+_ASK_SECONDS = 0.5
+_GONE_SECONDS = 4.0
+
+
+class PromptWatch:
+    """Is entered by the main thread while it waits for a line: `with watch: input()`. If nobody sees the prompt the
+    thread is interrupted, and `gone` says why.
+
+    `ask(True)` asks all windows and returns how many there are; they answer with `seen`. `ask(False)` tells them that
+    the kernel waits for no line any more, as JupyterLab runs no cell while it believes so.
+    """
+
+    def __init__(self, ask: Callable[[bool], int]) -> None:
+        self.gone = ""
+        self._ask = ask
+        self._lock = threading.Lock()  # guards the rest
+        self._over = threading.Event()
+        #: whether a window of this kernel has ever shown a box
+        self._known = False
+        self._shown = self._heard = 0.0
+
+    def seen(self, shown: bool) -> None:
+        """Hears of a window whether it shows a box."""
+        with self._lock:
+            self._heard = time.monotonic()
+            if shown:
+                self._known, self._shown = True, self._heard
+
+    def __enter__(self) -> None:
+        self.gone = ""
+        with self._lock:
+            self._shown = self._heard = time.monotonic()
+            self._over = over = threading.Event()
+        threading.Thread(target=self._watch, args=(over,), name="prompt watch", daemon=True).start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._over.set()
+
+    def _watch(self, over: threading.Event) -> None:
+        windows = self._ask(True)
+        while not over.wait(_ASK_SECONDS):
+            windows = max(windows, self._ask(True))
+            with self._lock:
+                if not over.is_set() and self._nobody_sees_it(windows):
+                    self.gone = "its output was cleared or its page closed"
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                    break
+        if self.gone:
+            self._ask(False)
+
+    def _nobody_sees_it(self, windows: int) -> bool:
+        """A window that answers, but shows no box, may belong to another front end than the one that is asked."""
+        latest = self._shown if self._known else self._heard
+        return bool(windows) and time.monotonic() - latest > _GONE_SECONDS
