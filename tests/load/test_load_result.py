@@ -41,7 +41,7 @@ def test_errors_are_told_with_their_texts_and_never_more_than_forty_lines() -> N
     assert len(text.splitlines()) <= 40
     assert "at concurrency 1: 10 failed: error 0 at line 0" in text
     assert "at concurrency 1: 12 failed with other errors: to_dict()" in text
-    assert "at concurrency 1: 3 were still under way at the end, and were cancelled" in text
+    assert "at concurrency 1: 3 still under way at the end, cancelled" in text
     assert "36 more rows" in text
     assert many.rows[0].failed == sum(ERRORS.values())
 

@@ -12,7 +12,7 @@ from .load_row import LoadRow
 _KEPT_UP = 0.95
 #: A mean lag of sending above this share of the mean latency is told.
 _LATE = 0.1
-_TEXTS, _LETTERS = 5, 160
+_TEXTS, _LETTERS = 5, 240
 
 HEADS = {CONCURRENCY: "concurrency", REQUEST_RATE: "requests/s", ARRIVALS: "arrivals/s"}
 
@@ -85,7 +85,7 @@ def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
         if len(texts) > _TEXTS:
             found.append(f"{at}{sum(count for _, count in texts[_TEXTS:]):,} failed with other errors: to_dict()")
         if row.unanswered:
-            found.append(f"{at}{row.unanswered:,} were still under way at the end, and were cancelled")
+            found.append(f"{at}{row.unanswered:,} still under way at the end, cancelled")
         if mode == REQUEST_RATE and _fell_behind(row):
             found.append(
                 f"{at}only {number_text(row.sent_per_s)}/s could be sent; latency counts from when each was due"
