@@ -2,9 +2,9 @@
 
 `python notebooks/run.py notebooks/00_quickstart.ipynb`
 
-With `--write` it also keeps the outputs in the file that read well on a page and are the same each time: text and
-pictures. Cards and buttons stay out: they name processes and times, and need a kernel; so does what cells print that
-are tagged `remove-output`.
+With `--write` it also keeps the outputs in the file that read well on a page and are the same each time: text,
+pictures, and the static form of cards and views, without the times that it names. Buttons stay out, which need a
+kernel; so does what cells print that are tagged `remove-output`.
 
 Ends with status 1 at the first cell that fails.
 """
@@ -22,6 +22,15 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parents[1]
+#: What a card says that is another in each run.
+_DATED = (
+    re.compile(r"(?:(?<=: )|(?<=· )|(?<=  )|(?<=>))ready in [\d.,]+ \S+ · "),
+    re.compile(r"(?: ·|(?<=loaded)) at \d\d:\d\d:\d\d\b"),
+    re.compile(r" tl-static-\w+(?=')"),
+    re.compile(r"\bwas (?=READY at )"),
+    re.compile(r"(?<=READY) at \d\d:\d\d, \d\d \w+ \d{4}"),
+)
+_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -58,12 +67,25 @@ def kept(output: Any) -> Any:
     if output.output_type == "stream":
         return output if output.name == "stdout" else None
     data = output.get("data", {})
+    if "tl-static" in data.get("text/html", ""):
+        static = {"text/plain": undated(data["text/plain"])}
+        if "tl-card" in data["text/html"]:  # a figure would lose its SVG, see below
+            static["text/html"] = undated(data["text/html"])
+        return nbformat.v4.new_output("display_data", static)
     if "image/png" in data:
         return nbformat.v4.new_output("display_data", {"image/png": data["image/png"]})
     if output.output_type != "execute_result":
         return None
     text = {"text/plain": data["text/plain"]}
     return nbformat.v4.new_output("execute_result", text, execution_count=output.execution_count)
+
+
+def undated(text: str) -> str:
+    """The text of a card without what is another in each run, and without the style sheet: JupyterLab, before it trusts
+    a notebook, and GitHub take it away, and SVG too."""
+    for words in (*_DATED, _STYLE):
+        text = words.sub("", text)
+    return text
 
 
 def write(notebook: Any, path: str) -> None:
