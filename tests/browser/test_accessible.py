@@ -38,7 +38,7 @@ class TritonPythonModel:
     def initialize(self, args):
         args["nope"]
 """
-KINDS = ("timeline", "streams", "metrics", "memory")
+KINDS = ("timeline", "streams", "metrics", "memory", "graph")
 VIEWS = [f"view{n} = odd.view('{kind}'); view{n}" for n, kind in enumerate(KINDS)]
 REQUESTS = """import numpy as np
 for n in range(40):
@@ -82,7 +82,7 @@ def faults(lab: Any, *ours: str) -> list[str]:
 def test_axe_finds_nothing_serious(lab: Any) -> None:
     lab.jupyter.theme("light")
     lab.jupyter.write("axe.ipynb", [LOAD, MODEL, *VIEWS, REQUESTS, BROKEN])
-    lab.page.set_viewport_size({"width": 1280, "height": 3600})  # all of it is drawn
+    lab.page.set_viewport_size({"width": 1280, "height": 4200})  # all of it is drawn
     lab.open("axe.ipynb")
     for index in range(len(VIEWS) + 4):
         lab.run(index)
