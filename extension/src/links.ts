@@ -74,11 +74,13 @@ export class KernelLinks {
   }
 }
 
-/** Whether a cell of the notebook shows a box for a line of input; it is gone when the outputs are cleared. */
+/** Whether a cell that waits for a line of input shows a box for it. Clearing outputs takes the box away; the box of a
+ *  cell that has ended stays. */
 function showsInputBox(panel: NotebookPanel): boolean {
-  return panel.content.widgets.some(
-    (cell) => cell instanceof CodeCell && cell.outputArea.widgets.some((child) => child.hasClass(INPUT_BOX)),
-  );
+  return panel.content.widgets.some((cell) => {
+    const area = cell instanceof CodeCell ? cell.outputArea : null;
+    return area?.pendingInput && area.widgets.some((child) => child.hasClass(INPUT_BOX));
+  });
 }
 
 /** The texts of a notebook's code cells. */
