@@ -68,6 +68,8 @@ EXAMPLES = {
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
     "Text": "%triton metrics",
     "JsonFacts": "%triton index --json",
+    "KeptFailure": "m.failures[-1]",
+    "FailurePane": "tritonlab.notebook.views.failure_pane.FailurePane(m.failures[-1])",
 }
 #: Lines of subcommands that need more than the name of a model.
 LINES = {
@@ -116,6 +118,7 @@ def book(notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     notebook.shell.user_ns.update(here=str(tmp_path), tritonlab=tritonlab, Path=Path)
     talk = IDENTITY.replace("responses = []", "responses = []\n        print('\\n'.join('abc'))")
+    talk = talk.replace("            responses.app", "            assert data[0, 0] != -1\n            responses.app")
     assert notebook.run(f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{talk}").success
     notebook.run("p = tritonlab.notebook.views.playground.Playground(m)\nm(IN=[[1.0]])")
     yield notebook
@@ -142,6 +145,7 @@ def test_every_class_that_a_cell_shows_has_a_dict(kind: type[Any]) -> None:
 def test_every_object_states_its_facts(book: Notebook) -> None:
     book.run("ports = %triton serve --http-port 0 --grpc-port 0 --metrics-port 0")
     book.run("for _ in range(30): m(IN=[[1.0]])")  # prints more than a program reads
+    assert not book.run("m(IN=[[-1.0]])").success
     for name, cell in EXAMPLES.items():
         found, displayed = bundles(book, cell)
         assert type(found).__name__ == name
