@@ -126,7 +126,7 @@ def test_the_winner_does_95_percent_of_the_exhaustive_optimum(name: str) -> None
 
 def test_the_model_is_left_as_it_was_and_applied_when_somebody_says_so() -> None:
     live = FakeLive(*MODELS["fixed cost"])
-    result = tuned(live, p99_ms=20)
+    result = tuned(live, p99_ms=20, max_batch_size=16, concurrency=16)
     assert live.settings == live.first
     assert result.best is not None and result.best.settings != live.first
     result.apply()

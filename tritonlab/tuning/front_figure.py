@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -52,12 +53,20 @@ def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_m
 def _axes(most_x: float, most_y: float) -> str:
     across, up = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     parts = []
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x, y = _LEFT + share * across, _TOP + (1 - share) * up
-        parts.append(f"<path d='M{_LEFT} {y}H{_WIDTH - _RIGHT}' stroke='currentColor' opacity='.15'/>")
-        parts.append(f"<text x='{_LEFT - 6}' y='{y + 4}' text-anchor='end' opacity='.7'>{share * most_y:.3g}</text>")
-        number = f"{share * most_x:,.0f}"
-        parts.append(f"<text x='{x}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{number}</text>")
+    for value in _ticks(most_y):
+        y = _TOP + (1 - value / most_y) * up
+        parts.append(f"<path d='M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}' stroke='currentColor' opacity='.15'/>")
+        parts.append(f"<text x='{_LEFT - 6}' y='{y + 4:.1f}' text-anchor='end' opacity='.7'>{value:g}</text>")
+    for value in _ticks(most_x):
+        x = _LEFT + value / most_x * across
+        parts.append(f"<text x='{x:.1f}' y='{_HEIGHT - 22}' text-anchor='middle' opacity='.7'>{value:,g}</text>")
     parts.append(f"<text x='{_LEFT + across / 2}' y='{_HEIGHT - 5}' text-anchor='middle'>requests/s</text>")
     parts.append(f"<text x='2' y='{_TOP - 8}'>p99 ms</text>")
     return "".join(parts)
+
+
+def _ticks(most: float) -> list[float]:
+    """Returns round numbers from 0 up to `most`, six at most."""
+    step = 10.0 ** math.floor(math.log10(most))
+    step = next(step * part for part in (0.1, 0.2, 0.5, 1, 2) if most / (step * part) < 6)
+    return [float(f"{number * step:.3g}") for number in range(int(most / step) + 1)]

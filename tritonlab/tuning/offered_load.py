@@ -70,7 +70,9 @@ class Clients:
 
     def __init__(self, count: int, manner: Manner, requests: int, random: np.random.Generator) -> None:
         self._ratios = random.choice(manner.ratios, requests).tolist()
-        self._manner = manner
+        # not all alike: settings that are best for one gap alone are not good
+        self._gaps = random.exponential(manner.gap, requests).astype(np.int64).tolist()
+        self._think = manner.think
         self._left = requests
         self._free = 0  # when the clients can send the next one: they share a processor
         self._due = [0] * count
@@ -79,13 +81,13 @@ class Clients:
     def take(self) -> ReplayedRequest:
         at = heapq.heappop(self._due)
         self._left -= 1
-        self._free = at + self._manner.gap
+        self._free = at + self._gaps[self._left]
         self._next()
         return _request(self._left, at, self._ratios[self._left])
 
     def answered(self, requests: Sequence[ReplayedRequest], at: int) -> None:
         for _ in requests:
-            heapq.heappush(self._due, at + self._manner.think)
+            heapq.heappush(self._due, at + self._think)
         self._next()
 
     def _next(self) -> None:

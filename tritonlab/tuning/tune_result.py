@@ -15,7 +15,7 @@ from .search import Calibration, Found, Trial
 from .settings import Settings
 
 _FRONT = 8
-_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "predicted", "p99 ms")
+_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "predicted/s", "predicted p99")
 
 
 @dataclass(frozen=True)
