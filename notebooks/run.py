@@ -67,7 +67,7 @@ def kept(output: Any) -> Any:
     if output.output_type == "stream":
         return output if output.name == "stdout" else None
     data = output.get("data", {})
-    if "tl-static" in data.get("text/html", ""):
+    if "class='tl-static" in data.get("text/html", ""):
         static = {"text/plain": undated(data["text/plain"])}
         if "tl-card" in data["text/html"]:  # a figure would lose its SVG, see below
             static["text/html"] = undated(data["text/html"])
