@@ -6,7 +6,8 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ def held(script: Script) -> Iterator[Any]:
     flag = script.model.directory / "go"
     responses = script.infer(WAITING, request_id="stuck")
     try:
-        eventually(lambda: any(request["state"] == "executing" for request in found(script)))
+        # the stub has begun, not only been told
+        eventually(lambda: any("in execute" in stack for stack in script.model.stacks().values()))
         yield responses
     finally:
         flag.touch()
@@ -99,6 +101,17 @@ def test_models_that_wait_for_one_another() -> None:
     assert "a_0_0 has called model 'b': request 2, with b_0_0" in text
     assert "b_0_0 has called model 'a': request 3, in the queue" in text
     assert "They may wait for one another: a -> b -> a." in text
+
+
+def test_a_pause_in_the_debugger_is_named() -> None:
+    world = World(a=1)
+    session = SimpleNamespace(live=True, place='File "model.py", line 7', attended=False)
+    world.instance("a_0_0").debugged.append(cast(Any, session))
+    world.request("a_0_0")
+    world.versions["a"].identifier, world.versions["a"].config, world.versions["a"].serves = "a", config_stub(), True
+    world.instance("a_0_0").state = ready_state()
+    seen = Moment([], [cast(Any, world.versions["a"])], [], world.survey(), [], FailureBook(1), world.clock.now())
+    assert 'a_0_0 (process 100) is paused in the debugger at File "model.py", line 7.' in why(seen).text()
 
 
 def config_stub() -> Any:
