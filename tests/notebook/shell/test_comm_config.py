@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tritonlab.core.load_advice import _messages
 from tritonlab.notebook.authoring.config_fields import FIELDS, sentence_of
-from tritonlab.notebook.authoring.config_text import _messages
 from tritonlab.notebook.shell.comm_config import check, explain
 
 NOBODY: Any = None  # no workspace is asked
