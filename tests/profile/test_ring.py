@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,3 +41,13 @@ def test_a_ring_goes_on_where_it_was(count: int, capacity: int, smaller: int, mo
 def test_rows_of_another_table_are_refused() -> None:
     with pytest.raises(ValueError, match="no rows of a, b"):
         Ring(("a", "b"), 4).restore(1, np.zeros((1, 3)))
+
+
+def test_memory_is_used_as_rows_come() -> None:
+    def resident() -> int:
+        return psutil.Process().memory_info().rss
+
+    ring, before = Ring(["a"] * 16, 1_000_000), resident()
+    ring.add(range(16))
+    assert resident() - before < 64 << 20  # of 128 MB
+    assert ring.rows().tolist() == [list(map(float, range(16)))]

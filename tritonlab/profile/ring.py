@@ -28,7 +28,7 @@ class Ring:
         self.total = 0
         packed = struct.Struct(f"{len(self.columns)}d")
         self.write, self.size = packed.pack_into, packed.size
-        self.data = bytearray()
+        self.data = memoryview(b"")
         self._lost = 0  # rows that were not restored
 
     def __len__(self) -> int:
@@ -39,10 +39,10 @@ class Ring:
         """Returns how many rows are not kept any more."""
         return max(self.total - self.capacity, self._lost)
 
-    def reserve(self) -> bytearray:
-        """Returns `data` with room for all rows."""
+    def reserve(self) -> memoryview:
+        """Returns `data` with room for all rows. numpy does not write the zeros that it asks for, a bytearray does."""
         if not self.data:
-            self.data = bytearray(self.capacity * self.size)
+            self.data = np.zeros(self.capacity * self.size, np.uint8).data
         return self.data
 
     def add(self, numbers: Sequence[float]) -> None:
@@ -61,7 +61,7 @@ class Ring:
         begin, count = first % self.capacity * self.size, rows * self.size
         if count == 0:
             return first, b""
-        data = memoryview(self.data)
+        data = self.data
         if begin + count <= len(data):
             return first, data[begin : begin + count].tobytes()
         return first, data[begin:].tobytes() + data[: begin + count - len(data)].tobytes()
