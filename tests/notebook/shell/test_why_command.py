@@ -10,7 +10,8 @@ import pytest
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
 from tests.serving import eventually
 
-MODEL = f"%%triton_model m {IDENTITY_OPTIONS} --quiet\n{IDENTITY}"
+#: a name of its own, because the notebooks of all tests have one server
+MODEL = f"%%triton_model awaited {IDENTITY_OPTIONS} --quiet\n{IDENTITY}"
 
 
 @pytest.fixture
@@ -22,20 +23,20 @@ def told(notebook: Notebook) -> Any:
 
 
 def test_why_names_cells_and_fixes(notebook: Notebook, told: Any) -> None:
-    assert told() == "Nothing waits: 0 models READY, no request in flight, no load goes on."
     notebook.run(MODEL)
-    assert told("m") == "Nothing waits in model 'm': no request is in flight, no load goes on."
+    assert told("awaited") == "Nothing waits in model 'awaited': no request is in flight, no load goes on."
     notebook.run(f"{MODEL}\nimport nowhere_at_all")
     number, line = notebook.number(), MODEL.count("\n") + 2
-    text = told("m")
-    assert "the last load of model 'm' failed: ModuleNotFoundError: No module named 'nowhere_at_all'." in text
+    text = told("awaited")
+    assert "the last load of model 'awaited' failed: ModuleNotFoundError: No module named 'nowhere_at_all'." in text
     assert f"  At Cell In[{number}], line {line}." in text
     assert "  Fix: install nowhere_at_all in the Python that runs the model, or put nowhere_at_all.py beside" in text
-    reason = json.loads(repr(notebook.run("%triton why m --json").result))["reasons"][0]
+    reason = json.loads(repr(notebook.run("%triton why awaited --json").result))["reasons"][0]
     assert (reason["kind"], reason["where"]) == ("load", f"Cell In[{number}], line {line}")
-    assert "The version from before serves on." in told()
+    assert "The version from before serves on." in told("awaited")
     notebook.run(MODEL)
-    eventually(lambda: told().startswith("Nothing waits: 1 model READY"))  # once the version from before has ended
+    # once the version from before has ended
+    eventually(lambda: told("awaited").startswith("Nothing waits in model 'awaited'"))
     assert not notebook.run("%triton why nothing").success
 
 
@@ -43,8 +44,8 @@ def test_logs_of_one_request(notebook: Notebook) -> None:
     talking = MODEL.replace("responses = []", "responses = []\n        print([r.request_id() for r in requests])")
     notebook.run(talking)
     for name in ("one", "two"):
-        notebook.run(f"next(m.infer(inputs={{'IN': [[1.0]]}}, request_id='{name}'))")
-    assert repr(notebook.run("%triton logs m --request two").result).endswith("['two']")
-    assert repr(notebook.run("%triton logs m --request three").result) == "no output"
-    (line,) = json.loads(repr(notebook.run("%triton logs m --request one --json").result))["lines"]
+        notebook.run(f"next(awaited.infer(inputs={{'IN': [[1.0]]}}, request_id='{name}'))")
+    assert repr(notebook.run("%triton logs awaited --request two").result).endswith("['two']")
+    assert repr(notebook.run("%triton logs awaited --request three").result) == "no output"
+    (line,) = json.loads(repr(notebook.run("%triton logs awaited --request one --json").result))["lines"]
     assert line["request_ids"] == ["one"] and len(line["serials"]) == 1

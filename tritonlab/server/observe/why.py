@@ -234,9 +234,10 @@ def _slot(instance: str, slot: SlotUse) -> str:
 
 def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
     kept, total, _ = failures.of(version.name)
-    if not kept:
-        return
+    if not kept or kept[-1].pid not in {instance.pid for instance in version.instances}:
+        return  # what failed before a reload has perhaps been mended
     last = kept[-1]
     where = Explained.cite(f'File "{last.place.file}", line {last.place.line}') if last.place is not None else None
-    text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {last.headline}."
+    said = last.headline.rstrip(".")
+    text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {said}."
     yield Reason("failure", version.name, text, where=where, fix="look at model.failures[-1], and replay it")
