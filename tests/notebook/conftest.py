@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from traitlets.config import Config
 from tritonlab import Server
 from tritonlab.notebook.authoring.workspace import Workspace
 from tritonlab.notebook.shell import magics
+from tritonlab.notebook.views import record_view
 
 IDENTITY = """\
 import triton_python_backend_utils as pb_utils
@@ -82,7 +84,13 @@ def shell() -> Iterator[InteractiveShell]:
 
 
 @pytest.fixture
-def notebook(shell: InteractiveShell, workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> Notebook:
+def notebook(
+    shell: InteractiveShell,
+    workspace: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Notebook:
     shell.reset(new_session=False)
+    monkeypatch.setattr(record_view, "_shown", deque())  # the views of other tests would show up in a cell of this one
     magics.register(shell, lambda: workspace)
     return Notebook(shell, capsys)

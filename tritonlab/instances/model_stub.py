@@ -28,7 +28,7 @@ _KEPT_LINES = 20
 #: More than are kept in an error, because the lines of a crash report are left out there.
 _REMEMBERED_LINES = 200
 #: Seconds to wait, after an interrupt, until the stub has said where the model was.
-_INTERRUPTED_SECONDS = 1.0
+_INTERRUPTED_SECONDS = 2.0
 #: Seconds between looks for a debugger's prompt, while another thread reads the link.
 _LOOK_SECONDS = 0.05
 #: Seconds to wait for what a signal handler writes.

@@ -137,8 +137,9 @@ class Timeline extends TimeCanvas {
 
   paint(now) {
     const { canvas, store, record } = this;
-    for (const [lane, name] of this.lanes.entries()) this.drawLane(lane, name);
+    for (const lane of this.lanes.keys()) this.drawLane(lane);
     this.drawBlocks(now);
+    for (const [lane, name] of this.lanes.entries()) this.drawName(lane, name);
     this.drawGhosts();
     this.drawMarks();
     if (!this.lanes.length) this.text("No request has been executed yet.", LEFT, AXIS + 30, "dim");
@@ -147,15 +148,21 @@ class Timeline extends TimeCanvas {
     canvas.dataset.selection = chosen ? `${chosen.batch}${chosen.request === null ? "" : `/${chosen.request}`}` : "";
   }
 
-  drawLane(lane, name) {
+  drawLane(lane) {
     const { context } = this;
     const top = this.laneTop(lane);
     context.fillStyle = this.colours.soft;
     context.fillRect(LEFT, top + WAITING, this.width, BLOCK);
+    if (this.ghosts) context.fillRect(LEFT, top + WAITING + BLOCK + 2, this.width, GHOST);
+  }
+
+  /** Above the requests that wait, whose marks would make it unreadable. */
+  drawName(lane, name) {
+    const { context } = this;
+    const top = this.laneTop(lane);
+    context.font = `11px ${getComputedStyle(this.page.root).fontFamily}`;
+    context.clearRect(LEFT, top - 1, context.measureText(name).width + 8, 13);
     this.text(name, LEFT + 2, top + 9);
-    if (!this.ghosts) return;
-    context.fillStyle = this.colours.soft;
-    context.fillRect(LEFT, top + WAITING + BLOCK + 2, this.width, GHOST);
   }
 
   /** What would have happened, below what did. */
