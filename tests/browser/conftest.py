@@ -19,6 +19,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import sync_playwright
 
 from tests.test_makefile import QUIET
@@ -170,7 +171,11 @@ class Lab:
 
     def wait_text(self, locator: Any, text: str) -> None:
         """Waits until the element's text contains `text`; the element may be drawn anew meanwhile."""
-        locator.first.filter(has_text=text).wait_for()
+        try:
+            locator.first.filter(has_text=text).wait_for()
+        except PlaywrightTimeout:
+            there = locator.first.inner_text() if locator.count() else "nothing"
+            raise AssertionError(f"{text!r} did not come; there is:\n{there}") from None
 
     def cell(self, index: int) -> Any:
         return self.page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{index}']")
@@ -209,7 +214,7 @@ def view_of(lab: Lab, theme: str) -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def lab(jupyter: JupyterServer, chromium: Any) -> Iterator[Lab]:
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)  # CI runs other tests beside these
     opened = Lab(jupyter, context.new_page())
     yield opened
     context.close()

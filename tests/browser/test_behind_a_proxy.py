@@ -21,7 +21,7 @@ def behind(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with serving(tmp_path_factory.mktemp("prefixed"), "/hub/user/ada") as jupyter, NarrowProxy(jupyter.url) as proxy:
         jupyter.url = proxy.url
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         yield Lab(jupyter, context.new_page()), proxy
         context.close()
 

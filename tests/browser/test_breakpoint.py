@@ -26,7 +26,7 @@ class TritonPythonModel:
 SEND = "stops(IN=[1, 2])['OUT'].tolist()"
 AFTER = "6 * 7"
 #: seconds in which the notebook has to be usable again: 10 on a machine that does nothing else, which CI's is not
-CLEAN = 30.0
+CLEAN = 60.0
 
 
 def paused(lab: Lab, name: str, send: str = SEND) -> Any:

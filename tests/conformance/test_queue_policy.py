@@ -264,7 +264,10 @@ def test_but_stay_before_lower_levels(client: Client) -> None:
 def test_without_a_batch_dimension_policies_hold_too(client: Client) -> None:
     send(client, "unbatched", "warm").answer.result(30)
     with hold(client, "unbatched") as busy:
-        pending = [send(client, "unbatched", ident) for ident in ("a", "b", "c", "d")]
+        pending = []
+        for ident in ("a", "b", "c", "d"):
+            pending.append(send(client, "unbatched", ident))
+            time.sleep(0.02)  # else they may come in another order
         time.sleep(0.3)
     outcomes = [outcome(p) for p in pending]
     assert outcomes[-1] == full("d")

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from ...profile.model_record import ModelRecord
 from ...profile.recording import Recording
 from .ticker import TICKER, Ticker
-from .widget import LiveView
+from .widget import LiveView, in_kernel
 
 #: The version of the messages between the ES module and this; a saved view of another version says so.
 PROTOCOL = 1
@@ -173,7 +173,7 @@ class RecordView(LiveView):
         self._frozen = self.stamp()
         super().show(around)
         shell = importlib.import_module("IPython").get_ipython()
-        if shell is not None:
+        if shell is not None and in_kernel():  # a terminal would print it below every cell
             shell.events.register("post_run_cell", _renew_all)  # once, however often it is said
             _shown.append(weakref.ref(self))
 
