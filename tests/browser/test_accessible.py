@@ -166,7 +166,7 @@ def test_keys_alone_reach_all_of_it(lab: Any) -> None:
     tab_to(lab, "Export echo", back=True)
     lab.page.keyboard.press("Enter")
     dialog = lab.page.locator(".tritonlab-export")
-    lab.wait_text(dialog, "config.pbtxt")
+    lab.wait_text(dialog, "Repository directory")
     dialog.locator("input:focus").wait_for()
     lab.page.keyboard.press("Control+a")
     lab.page.keyboard.type("by_keys")

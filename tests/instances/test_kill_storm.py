@@ -97,7 +97,7 @@ def test_after_a_storm_of_kills_every_model_lives(lab: Lab, seed: int) -> None:
     for model in models:
         lab.server.unload(model)
     assert not any(alive(pid) for pid in pids if pid is not None)
-    assert not [t.name for t in threading.enumerate() if t.name.startswith(("restart", "unload"))]
+    eventually(lambda: not [t.name for t in threading.enumerate() if t.name.startswith(("restart", "unload"))])
 
 
 def test_a_stub_that_is_killed_in_finalize_does_not_hold_the_unload(lab: Lab) -> None:

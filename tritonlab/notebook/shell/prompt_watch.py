@@ -16,6 +16,8 @@ from types import TracebackType
 #: Seconds between questions, and without a box after which nobody types any more.
 _ASK_SECONDS = 0.5
 _GONE_SECONDS = 4.0
+#: The same before any window has answered: on a busy machine the first answer took more than 4 s.
+_FIRST_SECONDS = 20.0
 
 
 class PromptWatch:
@@ -34,11 +36,13 @@ class PromptWatch:
         #: whether a window of this kernel has ever shown a box
         self._known = False
         self._shown = self._heard = 0.0
+        self._answered = False  # whether a window has answered since the prompt began
 
     def seen(self, shown: bool) -> None:
         """Hears of a window whether it shows a box."""
         with self._lock:
             self._heard = time.monotonic()
+            self._answered = True
             if shown:
                 self._known, self._shown = True, self._heard
 
@@ -46,6 +50,7 @@ class PromptWatch:
         self.gone = ""
         with self._lock:
             self._shown = self._heard = time.monotonic()
+            self._answered = False
             self._over = over = threading.Event()
         threading.Thread(target=self._watch, args=(over,), name="prompt watch", daemon=True).start()
 
@@ -70,4 +75,5 @@ class PromptWatch:
     def _nobody_sees_it(self, windows: int) -> bool:
         """A window that answers, but shows no box, may belong to another front end than the one that is asked."""
         latest = self._shown if self._known else self._heard
-        return bool(windows) and time.monotonic() - latest > _GONE_SECONDS
+        patience = _GONE_SECONDS if self._answered else _FIRST_SECONDS
+        return bool(windows) and time.monotonic() - latest > patience
