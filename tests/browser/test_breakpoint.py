@@ -4,11 +4,12 @@ notebook (jupyter/notebook#3516): an interrupt, cleared outputs and the cell run
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Lab
+from tests.browser.conftest import JupyterServer, Lab, serving
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -27,6 +28,13 @@ SEND = "stops(IN=[1, 2])['OUT'].tolist()"
 AFTER = "6 * 7"
 #: seconds in which the notebook has to be usable again: 10 on a machine that does nothing else, which CI's is not
 CLEAN = 60.0
+
+
+@pytest.fixture(scope="module")
+def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    """A JupyterLab without the kernels and tabs of other tests: what waits for a line must be the only thing."""
+    with serving(tmp_path_factory.mktemp("debugged")) as server:
+        yield server
 
 
 def paused(lab: Lab, name: str, send: str = SEND) -> Any:
