@@ -5,6 +5,7 @@ REFERENCE := build/reference/venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := install -qq --disable-pip-version-check
 PYTEST_ARGS ?=
+NOTEBOOKS := --nbmake --nbmake-timeout=300
 # More options of `jupyter lab`: --ip=0.0.0.0 lets a browser outside the container in.
 LAB_ARGS ?=
 # As root, as in most containers, JupyterLab starts only if it is told to.
@@ -92,9 +93,10 @@ watch: extension/node_modules
 	$(VENV)/bin/jupyter-builder develop . --overwrite
 	cd extension && PATH="$(abspath $(VENV))/bin:$$PATH" jlpm watch
 
-# Two at a time, by file: much of the suite waits for the real server, whose loads take 1.3 s each.
+# Two at a time, by file: much of the suite waits for the real server, whose loads take 1.3 s each. A few that fail are
+# run once more, alone, and those that pass then are named.
 test: check $(REFERENCE)/.stamp
-	$(PY) -m pytest -n 2 --dist loadfile --nbmake --nbmake-timeout=300 tests notebooks $(PYTEST_ARGS)
+	$(PY) -m tests.again -n 2 --dist loadfile $(NOTEBOOKS) tests notebooks $(PYTEST_ARGS) -- $(NOTEBOOKS)
 
 bench: $(VENV)/.test $(REFERENCE)/.stamp
 	$(PY) -m tests.benchmarks.side_by_side

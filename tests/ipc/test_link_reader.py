@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.serving import eventually
 from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.ipc.spin import SpinBudget
 
@@ -99,7 +100,7 @@ def test_it_polls_while_a_model_waits_for_another(pair: tuple[socket.socket, soc
         watch.arm()
     watch.remove()
     reader.close()
-    assert set(threading.enumerate()) <= before
+    eventually(lambda: set(threading.enumerate()) <= before)
 
 
 def test_one_that_is_not_armed_for_reading_is_not_heard(

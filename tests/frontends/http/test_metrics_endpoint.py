@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.rules import rule
+from tests.serving import eventually
 from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.metrics_endpoint import metrics_app
 
@@ -55,6 +56,6 @@ def test_the_server_ends_and_frees_its_port() -> None:
     server.stop(10)
     server.stop(10)
     connection.close()
-    assert threading.active_count() <= before
+    eventually(lambda: threading.active_count() <= before)
     with pytest.raises(ConnectionRefusedError):
         ask(port, "GET", "/metrics")

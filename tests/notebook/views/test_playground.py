@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import comm
 import numpy as np
 import pytest
 
@@ -172,6 +173,26 @@ def test_ctrl_enter_sends_what_the_fields_show(playground: Playground) -> None:
     assert sending is not None and sending.wait(30)
     playground.keys._handle_custom_msg({"kind": "send", "label": "batch size", "value": "2"}, [])
     assert playground.form.batch.value == 2
+
+
+def test_what_ctrl_enter_brought_is_not_sent_back(playground: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+    # the person may have gone on typing, and what comes back would replace it
+    updates: list[Any] = []
+
+    def publish(self: Any, msg_type: str, data: Any = None, **_: Any) -> None:
+        # not what the browser asks back as an echo: it knows which of those are old
+        if data.get("method") == "update" and "value" in data["state"] and self.comm_id in fields:
+            updates.append(data["state"]["value"])
+
+    text = playground.inputs["IN"].text
+    fields = (playground.form.seed.comm.comm_id, text.comm.comm_id)
+    monkeypatch.setattr(comm.DummyComm, "publish_msg", publish)
+    monkeypatch.setattr(playground, "_press", lambda count: None)
+    playground.keys._handle_custom_msg({"kind": "send", "label": "IN value", "value": "4"}, [])
+    playground.keys._handle_custom_msg({"kind": "send", "label": "seed", "value": "7"}, [])
+    assert (playground.form.seed.value, text.value, updates) == (7, "4", [])
+    playground.keys._handle_custom_msg({"kind": "send", "label": "seed", "value": "-7"}, [])
+    assert (playground.form.seed.value, updates) == (0, [0])  # it has to show what was made of it
 
 
 def test_the_form_is_copied_as_a_program(playground: Playground) -> None:

@@ -56,6 +56,14 @@ async function open(kernel) {
   return comm;
 }
 
+/** Appends a new element and returns it. */
+export function add(parent, kind, classes = "", text = "") {
+  const element = document.createElement(kind);
+  element.className = classes;
+  element.textContent = text;
+  return parent.appendChild(element);
+}
+
 /** A theme colour ("good", "warn", "bad", "text", "dim", "line", "soft", "accent") as a canvas takes it, for `el` now. */
 export function colour(el, name) {
   const probe = document.createElement("span");

@@ -1,5 +1,5 @@
 // The card of a model. `views/live_card.py` says what it shows: HTML, buttons, and what a button's failure was.
-import { ask, goLive } from "./base.js";
+import { add, ask, goLive } from "./base.js";
 
 const TICK_MS = 100;
 const FOLDS = ["details.tl-printed", "details.tl-executing"];
@@ -32,12 +32,6 @@ export default {
     };
   },
 };
-
-function add(parent, kind, classes = "") {
-  const element = document.createElement(kind);
-  element.className = classes;
-  return parent.appendChild(element);
-}
 
 /** New HTML in the place of the old; an unfolded log stays so, and stays at its end if it was there. */
 function drawBody(body, html) {

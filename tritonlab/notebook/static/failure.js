@@ -1,5 +1,5 @@
 // The pane of a failure. `views/failure_pane.py` says what it shows: HTML, what came of a replay, the test of it.
-import { ask, goLive } from "./base.js";
+import { add, ask, goLive } from "./base.js";
 
 const BUTTONS = [
   ["replay", "Replay", "Send the same request to the model as it is now"],
@@ -41,12 +41,6 @@ export default {
     };
   },
 };
-
-function add(parent, kind, classes = "") {
-  const element = document.createElement(kind);
-  element.className = classes;
-  return parent.appendChild(element);
-}
 
 /** The test as text, with a button that copies it and links to its files. */
 function drawProgram(place, { snippet, files }) {

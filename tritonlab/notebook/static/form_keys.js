@@ -20,6 +20,8 @@ function render({ model, el }) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
       event.stopPropagation();
+      // the field's widget takes it over at once; what is typed next is newer than any answer of the kernel
+      event.target.dispatchEvent(new Event("change", { bubbles: true }));
       model.send({ kind: "send", ...written(event.target) });
     }
   }

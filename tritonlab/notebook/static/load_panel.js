@@ -1,5 +1,5 @@
 // A load test: the form that starts one, its progress with Stop, and its result. `views/load_panel.py` says what it shows.
-import { ask, goLive } from "./base.js";
+import { add, ask, goLive } from "./base.js";
 
 const MODES = [["concurrency", "Clients at once"], ["request_rate", "Requests per second"], ["arrivals", "As recorded"]];
 const LEVELS = { concurrency: "1, 2, 4, 8", request_rate: "100, 500" };
@@ -66,13 +66,6 @@ export default {
     };
   },
 };
-
-function add(parent, kind, classes = "", text = "") {
-  const element = document.createElement(kind);
-  element.className = classes;
-  element.textContent = text;
-  return parent.appendChild(element);
-}
 
 function button(parent, text, title) {
   const made = add(parent, "button", "tl-button", text);

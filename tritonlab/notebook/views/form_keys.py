@@ -45,8 +45,9 @@ def _keys_class() -> Any:
 
 
 def _write(field: Any, text: str) -> None:
+    """Takes the value as one that came from the page: it is not sent back, where a newer one may stand by now."""
     if isinstance(field.value, str):
-        field.value = text
+        field.set_state({"value": text})
         return
     with suppress(ValueError):  # a text that is no number leaves the field its number, as leaving the field does
-        field.value = int(text)
+        field.set_state({"value": int(text)})

@@ -1,0 +1,54 @@
+"""This program runs pytest and gives the few tests that failed a second run, alone.
+
+    python -m tests.again -n 2 tests notebooks
+
+Two workers and the real server share two cores, and among ten thousand tests of processes, sockets and a browser one or
+two meet a moment of the machine that they did not allow for. CPython's test runner answers that with `--rerun`, and so
+does this one: what fails once more has failed, what passes is named at the end as racing, to be mended. A defect in the
+code fails both times, and many failures at once are no accident: they are not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+#: More failures than these are not the machine's.
+MOST = 5
+
+_SOME_FAILED = 1  # pytest's exit status
+
+
+def run(arguments: Sequence[str], once_more: Sequence[str] = ()) -> int:
+    """Runs pytest with these arguments and returns its exit status; that of the second run if there was one, which gets
+    `once_more` instead."""
+    with tempfile.TemporaryDirectory() as cache:
+        status = _pytest(cache, arguments)
+        failed = _failed(Path(cache))
+        if status != _SOME_FAILED or not 0 < len(failed) <= MOST:
+            return status
+        print(f"\n{len(failed)} failed and run again, alone:", *failed, sep="\n  ", flush=True)
+        status = _pytest(cache, [*once_more, *failed])
+        still = set(_failed(Path(cache)))
+        racing = [test for test in failed if test not in still]
+        if status in (0, _SOME_FAILED) and racing:
+            print("RACING, passed when run again alone; mend them:", *racing, sep="\n  ", flush=True)
+        return status
+
+
+def _pytest(cache: str, arguments: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *arguments]).returncode
+
+
+def _failed(cache: Path) -> list[str]:
+    kept = cache / "v" / "cache" / "lastfailed"
+    return list(json.loads(kept.read_text())) if kept.exists() else []
+
+
+if __name__ == "__main__":
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    sys.exit(run(sys.argv[1:split], sys.argv[split + 1 :]))
