@@ -217,4 +217,17 @@ def lab(jupyter: JupyterServer, chromium: Any) -> Iterator[Lab]:
     context.set_default_timeout(60_000)  # CI runs other tests beside these
     opened = Lab(jupyter, context.new_page())
     yield opened
+    for page in context.pages:
+        page.close()
+    _end_kernels(jupyter, context)
     context.close()
+
+
+def _end_kernels(jupyter: JupyterServer, context: Any) -> None:
+    """Ends what the test has started: eighty kernels and their stubs would take all memory by the end of the run."""
+    sessions = f"{jupyter.url}/api/sessions"
+    cookies = {cookie["name"]: cookie["value"] for cookie in context.cookies(jupyter.url)}
+    for session in context.request.get(sessions).json():
+        token = {"X-XSRFToken": cookies["_xsrf"]}
+        answer = context.request.delete(f"{sessions}/{session['id']}", headers=token)
+        assert answer.ok, answer.text()
