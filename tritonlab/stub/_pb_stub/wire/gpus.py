@@ -1,0 +1,20 @@
+"""This module has the drivers of this process, and tells which of them an address or a handle belongs to. So a process
+that is sent memory needs no setting."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from .cuda_driver import CudaDriver
+from .driver import Driver
+from .simulated_driver import SimulatedDriver, is_simulated
+
+#: NVIDIA's driver, which is not loaded before it is asked for something.
+CUDA = CudaDriver()
+#: The GPUs of `Options(simulated_gpus=…)`, and of tests.
+SIMULATED = SimulatedDriver()
+
+
+def driver_of(memory: Union[int, bytes]) -> Driver:
+    """Returns the driver that the address or handle is for."""
+    return SIMULATED if is_simulated(memory) else CUDA

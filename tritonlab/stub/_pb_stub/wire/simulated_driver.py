@@ -1,0 +1,274 @@
+"""The simulated driver keeps CUDA's rules without a GPU: for machines that have none, and for tests.
+
+A device's memory is a file without a name, which another process opens by its owner's number; so it is gone with its
+owner. These rules are CUDA's:
+
+    an address is of use to the driver alone: the processor cannot read it, and no other process knows it
+    a handle stands for a whole allocation, and is opened by other processes only
+    a copy on the device is done when `synchronize` has returned, or a copy to the host; a process that reads it
+    before finds the old bytes
+    what was freed or closed is refused, also where a process still reads what its owner has freed
+    a forked process cannot use what its parent has begun to use
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+from bisect import bisect_right, insort
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+
+from .driver import (
+    HANDLE_SIZE,
+    ILLEGAL_ADDRESS,
+    INVALID_CONTEXT,
+    INVALID_DEVICE,
+    INVALID_HANDLE,
+    INVALID_VALUE,
+    NOT_INITIALIZED,
+    NOT_SUPPORTED,
+    OUT_OF_MEMORY,
+    DeviceFacts,
+    Driver,
+    DriverError,
+)
+
+#: The highest byte of a simulated address. No processor maps such addresses, so that reading one ends the process.
+_MARK = 0x5D
+_ALIGN = 512
+_MAGIC = b"simulated GPU\0\0\0"
+#: process, descriptor, inode, bytes and device of an allocation
+_HANDLE = struct.Struct("<16sIIQQI")
+
+
+class Copied(NamedTuple):
+    """Bytes that a process has had copied so far: from the host, to the host, and between addresses of devices."""
+
+    to_device: int
+    to_host: int
+    on_device: int
+
+
+class _Allocation:
+    """Memory of a device, of this process or opened from another one."""
+
+    def __init__(self, base: int, nbytes: int, device: int, fd: int, owner: Optional[Tuple[str, int]]) -> None:
+        self.base = base
+        self.nbytes = nbytes
+        self.device = device
+        self.fd = fd if owner is None else -1
+        self.owner = owner  # of one that was opened: path and inode of its owner's descriptor
+        self.opened = 1
+        self.bytes = np.frombuffer(mmap.mmap(fd, nbytes), dtype=np.uint8)
+
+
+class SimulatedDriver(Driver):
+    """Devices that this machine does not have. `total_bytes` is what each has for the allocations of a process."""
+
+    simulated = True
+
+    def __init__(self, count: int = 16, total_bytes: int = 16 << 30) -> None:
+        self._count = count
+        self._total = total_bytes
+        self._lock = threading.RLock()  # guards all below
+        self._pid = 0
+        self._next = 0
+        self._bases: List[int] = []  # sorted
+        self._allocations: Dict[int, _Allocation] = {}
+        self._handles: Dict[bytes, _Allocation] = {}  # of what was opened
+        self._queued: Dict[int, List[Tuple[Any, Any]]] = {}
+        self._copied = [0, 0, 0]
+
+    @property
+    def copied(self) -> Copied:
+        """Returns what was copied so far."""
+        return Copied(*self._copied)
+
+    def devices(self) -> List[DeviceFacts]:
+        return [
+            DeviceFacts(n, "GPU-5d000000-0000-0000-0000-%012x" % n, "Simulated GPU", self._total, (8, 0), True)
+            for n in range(self._count)
+        ]
+
+    def free_bytes(self, device: int) -> int:
+        with self._lock:
+            self._use(device, "asking for the free memory of GPU %d" % device)
+            own = (each.nbytes for each in self._allocations.values() if each.device == device and each.fd >= 0)
+            return self._total - sum(own)
+
+    def allocate(self, device: int, nbytes: int) -> int:
+        what = "allocating %d bytes on GPU %d" % (nbytes, device)
+        with self._lock:
+            self._use(device, what)
+            if nbytes <= 0:
+                raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE")
+            if nbytes > self.free_bytes(device):
+                raise _error(what, OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY (out of memory)")
+            if not hasattr(os, "memfd_create"):
+                raise _error(what, NOT_SUPPORTED, "simulated GPUs need Linux")
+            fd = os.memfd_create("simulated GPU %d" % device, os.MFD_CLOEXEC)
+            os.ftruncate(fd, nbytes)
+            return self._add(nbytes, device, fd, None).base
+
+    def free(self, device: int, address: int) -> None:
+        what = "freeing memory of GPU %d" % device
+        with self._lock:
+            found = self._whole(what, device, address)
+            if found.fd < 0:
+                raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (opened memory is closed, not freed)")
+            self._finish(device)
+            self._remove(found)
+            os.close(found.fd)
+
+    def base_of(self, address: int) -> Tuple[int, int, int]:
+        with self._lock:
+            found = self._find("looking at the address %#x" % address, address)
+            return found.base, found.nbytes, found.device
+
+    def export(self, device: int, base: int) -> bytes:
+        what = "sharing memory of GPU %d" % device
+        with self._lock:
+            found = self._find(what, base)
+            if found.fd < 0 or found.device != device:
+                raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (memory is shared by its owner only)")
+            inode = os.fstat(found.fd).st_ino
+            handle = _HANDLE.pack(_MAGIC, os.getpid(), found.fd, inode, found.nbytes, found.device)
+            return handle.ljust(HANDLE_SIZE, b"\0")
+
+    def open(self, device: int, handle: bytes) -> int:
+        what = "opening another process's memory of GPU %d" % device
+        with self._lock:
+            self._use(device, what)
+            known = self._handles.get(handle)
+            if known is not None:
+                known.opened += 1
+                return known.base
+            magic, pid, number, inode, nbytes, of_device = _HANDLE.unpack_from(handle)
+            if magic != _MAGIC or of_device != device:
+                raise _error(what, INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE (no handle of this device)")
+            if pid == os.getpid():
+                raise _error(what, INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT (the handle is this process's own)")
+            owner = ("/proc/%d/fd/%d" % (pid, number), inode)
+            _check_owner(what, owner)
+            fd = os.open(owner[0], os.O_RDWR | os.O_CLOEXEC)
+            try:
+                found = self._add(nbytes, device, fd, owner)
+            finally:
+                os.close(fd)
+            self._handles[handle] = found
+            return found.base
+
+    def close(self, device: int, address: int) -> None:
+        what = "closing another process's memory of GPU %d" % device
+        with self._lock:
+            found = self._whole(what, device, address)
+            if found.fd >= 0:
+                raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (own memory is freed, not closed)")
+            found.opened -= 1
+            if not found.opened:
+                self._finish(device)
+                self._remove(found)
+                self._handles = {handle: each for handle, each in self._handles.items() if each is not found}
+
+    def copy_in(self, device: int, address: int, buffer: Any) -> None:
+        host = np.frombuffer(buffer, dtype=np.uint8)
+        with self._lock:
+            there = self._span("copying to GPU %d" % device, device, address, host.nbytes)
+            self._finish(device)
+            np.copyto(there, host)
+            self._copied[0] += host.nbytes
+
+    def copy_out(self, device: int, address: int, buffer: Any) -> None:
+        host = np.frombuffer(buffer, dtype=np.uint8)
+        with self._lock:
+            there = self._span("copying from GPU %d" % device, device, address, host.nbytes)
+            self._finish(device)
+            np.copyto(host, there)
+            self._copied[1] += host.nbytes
+
+    def copy(self, device: int, target: int, source: int, nbytes: int) -> None:
+        what = "copying on GPU %d" % device
+        with self._lock:
+            copy = (self._span(what, None, target, nbytes), self._span(what, None, source, nbytes))
+            self._queued.setdefault(device, []).append(copy)
+            self._copied[2] += nbytes
+
+    def synchronize(self, device: int) -> None:
+        with self._lock:
+            self._use(device, "waiting for GPU %d" % device)
+            self._finish(device)
+
+    # -- what it keeps; with the lock held
+
+    def _use(self, device: int, what: str) -> None:
+        """Notes that this process uses the device."""
+        if not 0 <= device < self._count:
+            raise _error(what, INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE (invalid device ordinal)")
+        if self._pid != os.getpid():
+            if self._pid:
+                raise _error(what, NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED (the parent process uses the GPU)")
+            self._pid = os.getpid()
+            self._next = (_MARK << 56) + ((self._pid & 0xFFFF) << 40)
+
+    def _add(self, nbytes: int, device: int, fd: int, owner: Optional[Tuple[str, int]]) -> _Allocation:
+        base = self._next
+        self._next += (nbytes + _ALIGN) & -_ALIGN  # never given again, and never next to another
+        found = _Allocation(base, nbytes, device, fd, owner)
+        self._allocations[base] = found
+        insort(self._bases, base)
+        return found
+
+    def _remove(self, found: _Allocation) -> None:
+        del self._allocations[found.base]
+        self._bases.remove(found.base)
+
+    def _finish(self, device: int) -> None:
+        for target, source in self._queued.pop(device, ()):
+            np.copyto(target, source)
+
+    def _find(self, what: str, address: int) -> _Allocation:
+        self._use(0, what)
+        place = bisect_right(self._bases, address)
+        found = self._allocations[self._bases[place - 1]] if place else None
+        if found is None or address >= found.base + found.nbytes:
+            raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (%#x is no memory of a GPU)" % address)
+        return found
+
+    def _whole(self, what: str, device: int, address: int) -> _Allocation:
+        found = self._find(what, address)
+        if found.base != address or found.device != device:
+            raise _error(what, INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE (no allocation of GPU %d begins here)" % device)
+        return found
+
+    def _span(self, what: str, device: Optional[int], address: int, nbytes: int) -> Any:
+        """Returns the bytes there. `device` None: of any device."""
+        found = self._find(what, address)
+        offset = address - found.base
+        if offset + nbytes > found.nbytes or device not in (None, found.device):
+            raise _error(what, ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access)")
+        if found.owner is not None:
+            _check_owner(what, found.owner)
+        return found.bytes[offset : offset + nbytes]
+
+
+def is_simulated(memory: Union[int, bytes]) -> bool:
+    """Returns whether that is an address or a handle of a simulated driver."""
+    return memory >> 56 == _MARK if isinstance(memory, int) else memory.startswith(_MAGIC)
+
+
+def _check_owner(what: str, owner: Tuple[str, int]) -> None:
+    """Raises DriverError unless the process that has allocated it still has it."""
+    try:
+        here = os.stat(owner[0]).st_ino == owner[1]
+    except OSError:
+        here = False
+    if not here:
+        raise _error(what, INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE (its owner has no such memory)")
+
+
+def _error(what: str, code: int, text: str) -> DriverError:
+    return DriverError(what, code, text + ", simulated")
