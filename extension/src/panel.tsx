@@ -197,6 +197,7 @@ function Content({ model, around }: { model: PanelModel; around: Around }): JSX.
       <h2>Server</h2>
       <div className="tritonlab-small">
         <p>{overview.memory}</p>
+        {overview.gpus && <p>{overview.gpus}</p>}
         <p>{ports(overview.ports)}</p>
       </div>
     </>
@@ -230,8 +231,8 @@ function ModelRow({ one, model, around }: { one: ModelNow; model: PanelModel; ar
         <details>
           <summary>{one.instances.length === 1 ? "1 instance" : `${one.instances.length} instances`}</summary>
           <ul>
-            {one.instances.map((each) => (
-              <li key={each.name}>
+            {one.instances.map((each, number) => (
+              <li key={number}>
                 {each.name} <span className="tritonlab-dim">{instance(each)}</span>
               </li>
             ))}
@@ -320,7 +321,8 @@ function traffic(one: ModelNow): string {
 
 function instance(each: ModelNow["instances"][number]): string {
   const restarts = each.restarts ? `, restarted ${each.restarts} times` : "";
-  return `${each.state}${each.pid ? `, process ${each.pid}` : ""}${restarts}${each.failure ? `: ${each.failure}` : ""}`;
+  const place = each.kind === "GPU" ? `, ${each.place}` : "";
+  return `${each.state}${place}${each.pid ? `, process ${each.pid}` : ""}${restarts}${each.failure ? `: ${each.failure}` : ""}`;
 }
 
 function ms(value: number): string {

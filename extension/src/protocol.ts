@@ -47,7 +47,8 @@ export interface ModelNow {
   state: State;
   reason: string;
   loading: number | null;
-  instances: { name: string; kind: string; pid: number | null; state: string; restarts: number; failure: string }[];
+  /** `place`: what it was put on, such as "CPU" or "simulated GPU 1". */
+  instances: { name: string; kind: string; place: string; pid: number | null; state: string; restarts: number; failure: string }[];
   answered: number;
   failed: number;
   rate: number;
@@ -73,6 +74,7 @@ export interface Overview {
   more: number;
   draining: { name: string; text: string }[];
   memory: string;
+  gpus: string;
   ports: Record<string, string>;
 }
 

@@ -32,7 +32,8 @@ class Instrument:
         there."""
 
     def execute_started(self, instance: str, batch_id: int, requests: Sequence[InferenceRequest], now: int) -> None:
-        """The batch was sent to the stub of `instance` (`add_sub_0_0`)."""
+        """The batch was sent to the stub of `instance`: `add_sub_0_0`, or `add_sub_0_0 on GPU 1`, because the instances
+        of one group on several GPUs have one name."""
 
     def execute_finished(self, instance: str, batch_id: int, times: ExecuteTimes, now: int) -> None:
         """The `execute` call of that batch returned, or failed."""

@@ -13,6 +13,10 @@ _NO_FIELD = re.compile(r'Message type "[\w.]*?(\w+)" (?:has no field named|shoul
 _NO_ENUM = re.compile(r'Enum type "[\w.]*?(\w+)" has no value named (\w+)')
 #: A place in a config.pbtxt, as the reason of a failed poll names it.
 _CONFIG_PLACE = re.compile(r"from (?P<file>\S+\.pbtxt) \((?P<line>\d+):\d+")
+_SIMULATE = (
+    "on a machine without a GPU such a model loads where GPUs are simulated: tritonlab.reset(simulated_gpus=1), "
+    "Options(simulated_gpus=1), tritonlab serve --simulated-gpus=1"
+)
 _ADVICE = (
     (re.compile(r"must specify 'dims'"), "give it dims in config.pbtxt: dims: [ -1 ] is one dimension of any size"),
     (re.compile(r"must specify 'data_type'"), "give it a data_type in config.pbtxt, such as TYPE_FP32"),
@@ -25,6 +29,11 @@ _ADVICE = (
         "call the directory '{0}', or leave the name out of config.pbtxt",
     ),
     (re.compile(r"Could not determine backend for model '.*?' with no backend"), "write model.py into its directory 1"),
+    (
+        re.compile(r"has kind KIND_GPU but no GPUs are available|invalid or unsupported gpu id \d+\..* are: (?:;|$)"),
+        _SIMULATE,
+    ),
+    (re.compile(r"has kind KIND_(?:CPU|MODEL) but specifies one or more GPUs"), f"leave gpus out; {_SIMULATE}"),
     (re.compile(r"appears in two or more repositories"), "remove one of them, or serve with model_namespacing"),
 )
 

@@ -118,7 +118,7 @@ class StubExecutor:
         services.spin.enter(id(self))
         services.spin.crowd.look(now)
         if services.instruments.execute_started is not None:
-            services.instruments.execute_started(self._plan.name, execution.batch_id, payload.requests, now)
+            services.instruments.execute_started(self._plan.label, execution.batch_id, payload.requests, now)
         if packed is not None:
             if payload.requests[0].waiter and self._leader is not None:
                 self._leader.keep(payload.requests[0])

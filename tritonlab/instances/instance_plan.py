@@ -43,6 +43,11 @@ class InstancePlan:
     #: whether it gets no requests
     passive: bool = False
 
+    @property
+    def label(self) -> str:
+        """Returns what views and listeners call the instance: those of one group on several GPUs share the name."""
+        return f"{self.name} on GPU {self.device_id}" if self.kind == "GPU" else self.name
+
 
 @dataclass
 class InstanceServices(Generic[InstanceT]):

@@ -47,7 +47,7 @@ class ModelInstance:
         self._services = services
         self._events = BoundEvents(self, events)
         version, instruments = plan.source.version, services.instruments
-        self._record = ExecutionRecord(plan.name, version, stats, services.clock, instruments)
+        self._record = ExecutionRecord(plan.label, version, stats, services.clock, instruments)
         self.replacement = StubReplacement(self, self._life, self._events, services.clock, services.later)
         #: the names of the models that its BLS calls went to
         self.called: set[str] = set()
@@ -145,7 +145,7 @@ class ModelInstance:
 
     @property
     def name(self) -> str:
-        return self.plan.name
+        return self.plan.label
 
     @property
     def stub(self) -> ModelStub | None:
@@ -214,7 +214,7 @@ class ModelInstance:
         services, source = self._services, self.plan.source
         if (hook := services.instruments.instance_died) is not None:
             reason = self.replacement.last_death
-            hook(source.model, source.version, self.plan.name, reason, services.clock.now())
+            hook(source.model, source.version, self.plan.label, reason, services.clock.now())
         assert self._executor is not None
         self._executor.bury(death, error)
 

@@ -85,4 +85,4 @@ class StubMessages:
     def _on_grow(self, region: str, size: int, used: int) -> None:
         hook = self._services.instruments.shm
         if hook is not None:
-            hook(self._plan.name, region, size, used, self._services.clock.now())
+            hook(self._plan.label, region, size, used, self._services.clock.now())

@@ -29,6 +29,7 @@ from ..ipc.spin import SpinBudget
 from ..ipc.stub_launcher import StubProcess
 from ..ipc.stub_log import LogBook
 from ..ipc.stub_pool import StubPool
+from ..ipc.visible_gpus import VisibleGpus
 from ..schedulers.timer import Timer
 from .models.backend_config import shm_settings
 from .models.backends import Backends
@@ -81,6 +82,7 @@ class Parts(NamedTuple):
     pool: StubPool
     timer: Timer
     backends: Backends
+    gpus: VisibleGpus
     execution: ExecutionOptions
     tracer: Tracer
     executor: RequestExecutor
@@ -99,12 +101,10 @@ def build(
     mode = _control_mode(options)
     shm, execution = shm_settings(options.backend_config or {}), _execution_options(options)
     repository = _repository(repositories, options)
-    clock, instruments = options.clock or SystemClock(), Instruments()
+    clock, instruments, gpus = options.clock or SystemClock(), Instruments(), VisibleGpus(options.simulated_gpus)
     announcer = Announcer(clock, instruments)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
-    server_metrics = ServerMetrics(options.metrics_config or MetricsConfig(), metrics, clock)
-    if options.metrics_config is not None and options.metrics_config.histogram_latencies:
-        instruments.add(FirstResponses(server.find))
+    server_metrics = ServerMetrics(_metrics_config(options, server, instruments), metrics, clock, gpus)
     spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
     pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm)
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
@@ -120,6 +120,7 @@ def build(
         infer,
         server.find,
         metrics=server_metrics,
+        gpus=gpus,
         auto_complete=not options.strict_model_config,
         load_retries=options.model_load_retry_count,
         execution=execution,
@@ -143,6 +144,7 @@ def build(
         pool,
         timer,
         backends,
+        gpus,
         execution,
         tracer,
         executor,
@@ -175,6 +177,13 @@ def _repository(repositories: Sequence[str | Path], options: Options) -> ModelRe
         config_name=options.model_config_name,
         namespacing=options.model_namespacing,
     )
+
+
+def _metrics_config(options: Options, server: Upward, instruments: Instruments) -> MetricsConfig:
+    config = options.metrics_config or MetricsConfig()
+    if config.histogram_latencies:
+        instruments.add(FirstResponses(server.find))
+    return config
 
 
 def _tracing(

@@ -68,7 +68,7 @@ class InferenceServer(ExplainedServer):
         self.repository = parts.repository
         self.pool = parts.pool
         self.tracer = parts.tracer
-        self.debugger = parts.debugger
+        self.debugger, self.gpus = parts.debugger, parts.gpus
         self._parts = parts
         self._control = parts.control
         self._models = parts.control.models

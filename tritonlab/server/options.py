@@ -70,4 +70,7 @@ class Options:
     #: whether the notebook's server records what it does from its start (`tritonlab.recording()`); if not, a view, the
     #: panel or that call begins it. Other servers are recorded from then on in any case
     recording: bool = True
+    #: how many GPUs to simulate in the place of this machine's, so that models for GPUs load and their placement can be
+    #: tried where there is none; 0 takes those of the machine
+    simulated_gpus: int = 0
     clock: Clock | None = None

@@ -58,6 +58,7 @@ def test_how_models_are_read_and_loaded() -> None:
     assert server()["model_config_name"] == ""
     assert server("--model-config-name=h100")["model_config_name"] == "h100"
     assert server()["model_namespacing"] is False
+    assert (server()["simulated_gpus"], server("--simulated-gpus=2")["simulated_gpus"]) == (0, 2)
     assert server("--model-namespacing=true")["model_namespacing"] is True
     assert server()["model_load_retry_count"] == 0
     assert server("--model-load-retry-count=3")["model_load_retry_count"] == 3

@@ -38,6 +38,18 @@ def test_every_option_lands_in_its_field() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "group"),
+    [
+        ({"gpus": 1}, "count: 1 kind: KIND_GPU gpus: [ 1 ]"),
+        ({"gpus": (0, 1), "instances": 2}, "count: 2 kind: KIND_GPU gpus: [ 0, 1 ]"),
+        ({"gpus": (0,), "kind": "auto"}, "count: 1 kind: KIND_AUTO gpus: [ 0 ]"),
+    ],
+)
+def test_gpus_mean_instances_on_each(options: dict[str, object], group: str) -> None:
+    assert ConfigOptions.of(**options).apply(ConfigText()) == parse_pbtxt(f"instance_group {{ {group} }}", "")
+
+
 def test_dynamic_batching_without_a_delay_is_there_and_empty() -> None:
     config = ConfigOptions(dynamic_batching=True).apply(ConfigText())
     assert config.HasField("dynamic_batching")
@@ -100,7 +112,14 @@ def test_a_tensor_that_cannot_be_read_says_why(spec: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_batch_size": -1}, {"instances": 0}, {"kind": "tpu"}, {"dynamic_batching": -1}, {"outputs": "O:FP32[1]?"}],
+    [
+        {"max_batch_size": -1},
+        {"instances": 0},
+        {"kind": "tpu"},
+        {"gpus": -1},
+        {"dynamic_batching": -1},
+        {"outputs": "O:FP32[1]?"},
+    ],
 )
 def test_values_no_config_can_hold(options: dict[str, object]) -> None:
     with pytest.raises(OptionError):

@@ -45,6 +45,11 @@ P = "[request id: <id_unknown>] "
             "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload "
             "it and run the cell again, or give the metric another name",
         ),
+        (
+            "Invalid argument: instance group m_0 of model m has kind KIND_GPU but no GPUs are available;\n",
+            "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again",
+        ),
+        ("specifies invalid or unsupported gpu id 5. GPUs with … compatibility of 6.000000 are: 0, 1;\n", ""),
         ("something nobody has seen", ""),
     ],
 )

@@ -84,7 +84,8 @@ def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.Monkey
     workspace.load("m", SOURCE)
     row = next(row for row in status_table(workspace).rows if row.name == "m")
     assert (row.state, row.reason) == ("READY", "")
-    failed = {"name": "m_0", "state": "failed", "failure": "no weights.", "last_death": "", "next_try": 4.0}
+    failed = {"name": "m_0", "kind": "CPU", "state": "failed", "failure": "no weights."}
+    failed |= {"last_death": "", "next_try": 4.0}
     monkeypatch.setattr(Model, "instances", lambda model: [failed])
     row = next(row for row in status_table(workspace).rows if row.name == "m")
     assert (row.state, row.reason) == ("NOT READY", "'m_0' does not run: no weights. Next try in 4 s.")

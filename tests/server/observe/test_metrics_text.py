@@ -16,6 +16,7 @@ from tritonlab.core.metrics_config import MetricsConfig
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.server_metrics import CpuUsage, GpuUsage
 from tritonlab.core.status import InternalError, NotFoundError
+from tritonlab.ipc.visible_gpus import Gpu, VisibleGpus
 from tritonlab.server.observe.machine_usage import MachineUsage
 from tritonlab.server.observe.metrics_text import FirstResponses, ServerMetrics
 from tritonlab.testing import MockClock
@@ -23,12 +24,18 @@ from tritonlab.testing import MockClock
 
 def test_a_version_counts_what_the_configuration_asks_for() -> None:
     def made(config: MetricsConfig) -> ServerMetrics:
-        return ServerMetrics(config, MetricRegistry(), MockClock())
+        return ServerMetrics(config, MetricRegistry(), MockClock(), VisibleGpus())
 
     assert type(made(MetricsConfig()).stats()) is InferStats
     assert made(MetricsConfig()).first_response(ModelConfig()) is None
     assert isinstance(made(MetricsConfig(summary_latencies=True)).stats(), LatencyStats)
     assert made(MetricsConfig(histogram_latencies=True)).first_response(ModelConfig()) is not None
+
+
+def visible(*uuids: str) -> VisibleGpus:
+    gpus = VisibleGpus()
+    gpus.all = tuple(Gpu(ordinal, uuid, "", 0) for ordinal, uuid in enumerate(uuids))
+    return gpus
 
 
 def version(*instances: tuple[str, int], namespace: str = "") -> Any:
@@ -58,9 +65,9 @@ def version(*instances: tuple[str, int], namespace: str = "") -> Any:
     ],
 )
 def test_the_gpu_of_a_model(monkeypatch: pytest.MonkeyPatch, instances: list[tuple[str, int]], label: str) -> None:
-    gpus = [GpuUsage("GPU-a"), GpuUsage("GPU-b", 0.5)]
-    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(0.25), gpus))
-    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock())
+    used = [GpuUsage("GPU-b", 0.5), GpuUsage("GPU-a")]  # NVML counts in another order than CUDA
+    monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(0.25), used))
+    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock(), visible("GPU-a", "GPU-b"))
     lines = metrics.text([version(*instances)]).splitlines()
     assert f'nv_inference_count{{{label}model="m",version="1"}} 0' in lines
     assert 'nv_gpu_utilization{gpu_uuid="GPU-b"} 0.5' in lines
@@ -70,7 +77,7 @@ def test_the_gpu_of_a_model(monkeypatch: pytest.MonkeyPatch, instances: list[tup
 @rule("5.11.12", "5.13.1")
 def test_models_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a")]))
-    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock())
+    metrics = ServerMetrics(MetricsConfig(), MetricRegistry(), MockClock(), visible("GPU-a"))
     text = metrics.text([version(("CPU", 0), namespace="/a"), version(("GPU", 0), namespace="/b")])
     assert 'nv_inference_count{model="m",namespace="/a",version="1"} 0' in text
     assert 'nv_inference_count{gpu_uuid="GPU-a",model="m",namespace="/b",version="1"} 0' in text
@@ -79,7 +86,7 @@ def test_models_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(("cpu", "gpu"), [(True, False), (False, True), (False, False)])
 def test_what_is_not_measured_is_not_shown(monkeypatch: pytest.MonkeyPatch, cpu: bool, gpu: bool) -> None:
     monkeypatch.setattr(MachineUsage, "read", lambda self: (CpuUsage(), [GpuUsage("GPU-a", 0.5)]))
-    text = ServerMetrics(MetricsConfig(cpu=cpu, gpu=gpu), MetricRegistry(), MockClock()).text([])
+    text = ServerMetrics(MetricsConfig(cpu=cpu, gpu=gpu), MetricRegistry(), MockClock(), VisibleGpus()).text([])
     assert ("nv_cpu" in text, "nv_gpu" in text, "nv_pinned" in text) == (cpu, gpu, True)
 
 

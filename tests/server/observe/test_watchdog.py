@@ -24,6 +24,7 @@ SECOND = 1000 * MS
 
 class FakeInstance:
     def __init__(self, model: str, number: int = 0) -> None:
+        self.name = f"{model}_0_{number}"
         self.plan = SimpleNamespace(name=f"{model}_0_{number}", source=SimpleNamespace(model=model))
         self.state = SimpleNamespace(value="ready")
         self.pid = 100 + number

@@ -88,6 +88,8 @@ def _load(options: ServerOptions) -> tuple[InferenceServer, LogWriter]:
     try:
         for flag in options.inert:
             log.write("WARNING", f"--{flag.name} has no effect: {flag.about}")
+        if core.gpus.simulated:
+            log.write("WARNING", f"GPUs are simulated, {len(core.gpus.all)} of them: no model is given a real one")
         options.endpoints.check_free()
         with _creating_server():
             failed = core.load_startup_models()

@@ -23,14 +23,16 @@ _TENSOR = re.compile(r"^(?P<name>.+?):(?P<type>\w+)\[(?P<dims>[-\d,\s]*)\](?P<op
 class ConfigOptions:
     """Holds the part of a config that is given as options. `None` and empty values add nothing to it.
 
-    dynamic_batching: True, or the maximal queue delay in microseconds. inputs, outputs: `NAME:FP32[-1,4]`, dims as in
-    config.pbtxt, so without the batch dimension of a batching model; a `?` at the end makes an input optional. Raises
-    OptionError for a value that no config can hold.
+    gpus: numbers of GPUs, each of which gets that many instances; without `kind` they mean "gpu". dynamic_batching:
+    True, or the maximal queue delay in microseconds. inputs, outputs: `NAME:FP32[-1,4]`, dims as in config.pbtxt, so
+    without the batch dimension of a batching model; a `?` at the end makes an input optional. Raises OptionError for a
+    value that no config can hold.
     """
 
     max_batch_size: int | None = None
     instances: int | None = None
     kind: str | None = None
+    gpus: Sequence[int] = ()
     dynamic_batching: bool | int | None = None
     preferred_batch_size: Sequence[int] = ()
     decoupled: bool | None = None
@@ -45,6 +47,8 @@ class ConfigOptions:
             raise OptionError(f"instances must be 1 or more, not {self.instances}")
         if self.kind is not None and self.kind not in KINDS:
             raise OptionError(f"kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        if any(gpu < 0 for gpu in self.gpus):
+            raise OptionError(f"gpus are numbers from 0, not {min(self.gpus)}")
         if isinstance(self.dynamic_batching, int) and self.dynamic_batching < 0:
             raise OptionError(f"the delay of dynamic batching is 0 microseconds or more, not {self.dynamic_batching}")
 
@@ -62,8 +66,9 @@ class ConfigOptions:
         for name in ("inputs", "outputs"):
             if isinstance(options.get(name), str):
                 options[name] = (options[name],)
-        if isinstance(options.get("preferred_batch_size"), int):
-            options["preferred_batch_size"] = (options["preferred_batch_size"],)
+        for name in ("preferred_batch_size", "gpus"):
+            if isinstance(options.get(name), int):
+                options[name] = (options[name],)
         return ConfigOptions(**options)
 
     def apply(self, said: ConfigText) -> ModelConfig:
@@ -106,11 +111,8 @@ class ConfigOptions:
                 yield option, field_name, part
         if self.dynamic_batching not in (None, False) or self.preferred_batch_size:
             yield "--dynamic-batching", "dynamic_batching", self._dynamic_batching()
-        if self.instances is not None or self.kind is not None:
-            part = ModelConfig()
-            kind = "KIND_" + (self.kind or "auto").upper()
-            part.instance_group.add(count=self.instances or 1, kind=kind)
-            yield "--instances" if self.instances is not None else "--kind", "instance_group", part
+        if self.instances is not None or self.kind is not None or self.gpus:
+            yield self._placing(), "instance_group", self._instance_group()
         if self.decoupled is not None:
             part = ModelConfig()
             part.model_transaction_policy.decoupled = self.decoupled
@@ -120,6 +122,17 @@ class ConfigOptions:
             for key, value in self.parameters.items():
                 part.parameters[key].string_value = str(value)
             yield "--param", "parameters", part
+
+    def _placing(self) -> str:
+        if self.instances is not None:
+            return "--instances"
+        return "--kind" if self.kind is not None else "--gpus"
+
+    def _instance_group(self) -> ModelConfig:
+        part = ModelConfig()
+        kind = self.kind or ("gpu" if self.gpus else "auto")
+        part.instance_group.add(count=self.instances or 1, kind=f"KIND_{kind.upper()}", gpus=self.gpus)
+        return part
 
     def _dynamic_batching(self) -> ModelConfig:
         part = ModelConfig()

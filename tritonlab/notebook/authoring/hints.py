@@ -110,6 +110,14 @@ def _other_kind(found: re.Match[str], config_of: ConfigOf) -> str:
     )
 
 
+def _simulate(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again"
+
+
+def _on_gpu(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "is_cpu() tells where a tensor is, and torch.from_dlpack(tensor) reads it there"
+
+
 def _dims(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part.strip()]
 
@@ -134,6 +142,14 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
     (re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)"), _no_array),
     (re.compile(r"TritonModelException: NumPy dtype is not supported"), _no_dtype),
     (re.compile(r"Family name already exists with different type"), _other_kind),
+    (
+        re.compile(
+            r"has kind KIND_GPU but no GPUs are available|invalid or unsupported gpu id \d+\..* are: (?:;|$)|"
+            r"has kind KIND_CPU but specifies one or more GPUs"
+        ),
+        _simulate,
+    ),
+    (re.compile(r"Tensor is stored in GPU and cannot be converted to NumPy"), _on_gpu),
     (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _not_written),
     (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _not_written),
     (re.compile(r"doesn't support models with decoupled transaction policy(?!: iterate)"), _decoupled),

@@ -14,6 +14,7 @@ from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
 from ..views.draining import draining_text
 from ..views.model_facts import current_facts
+from ..views.places import gpus_text, place_text
 from ..views.status_table import memory_text
 
 #: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
@@ -24,7 +25,7 @@ LEVELS = ("VERBOSE", "INFO", "WARNING", "ERROR")
 
 def overview(workspace: Workspace) -> dict[str, Any]:
     """Returns what `%triton status` knows, and what moves: `models`, `requests` in flight and how many `more` there
-    are, `draining`, `memory` in words, and the `ports` that are open.
+    are, `draining`, `memory` and `gpus` in words, and the `ports` that are open.
     """
     server = workspace.server
     recording = Recorder.of(server.instruments).recording  # also where there is no model yet: so the first is recorded
@@ -36,6 +37,7 @@ def overview(workspace: Workspace) -> dict[str, Any]:
         "more": max(len(requests) - _REQUESTS, 0),
         "draining": [{"name": each["model"], "text": draining_text(each)} for each in server.draining()],
         "memory": memory_text(server.memory()),
+        "gpus": gpus_text(server.gpus()),
         "ports": dict(ports.places) if ports else {},
     }
 
@@ -59,7 +61,10 @@ def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, A
         stats = model.statistics()["model_stats"][0]["inference_stats"]
         told |= {"answered": stats["success"]["count"], "failed": stats["fail"]["count"]}
         told["instances"] = [
-            {key: instance[key] for key in ("name", "kind", "pid", "state", "restarts", "failure")}
+            {
+                **{key: instance[key] for key in ("name", "kind", "pid", "state", "restarts", "failure")},
+                "place": place_text(instance),
+            }
             for instance in model.instances()
         ]
     except TritonError:

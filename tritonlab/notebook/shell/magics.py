@@ -56,6 +56,7 @@ def config_arguments(magic: Any) -> Any:
             ),
             argument("--instances", type=int, metavar="N", help="how many processes run the model"),
             argument("--kind", choices=KINDS, help="what the instances run on"),
+            argument("--gpus", type=int, nargs="+", action="extend", metavar="N", help="GPUs, each with its instances"),
             argument(
                 "--decoupled",
                 action="store_true",
@@ -110,7 +111,7 @@ class TritonMagics(Magics):
 
             %%triton_model count --decoupled --input N:INT32[1] --output I:INT32[1]
 
-            %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --kind gpu
+            %%triton_model net --file weights.pt --param threshold=0.5 --instances 2 --gpus 0 1
 
         Below such a line comes what model.py is: `import triton_python_backend_utils as pb_utils` and a class
         `TritonPythonModel`. The dims of --input and --output are those of config.pbtxt, without the batch dimension.
@@ -265,6 +266,7 @@ def _options(args: argparse.Namespace) -> ConfigOptions:
         max_batch_size=args.max_batch_size,
         instances=args.instances,
         kind=args.kind,
+        gpus=tuple(args.gpus or ()),
         dynamic_batching=args.dynamic_batching,
         preferred_batch_size=tuple(args.preferred_batch_size or ()),
         decoupled=args.decoupled,

@@ -4,6 +4,7 @@ data."""
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 from .draining import draining_text
+from .places import place_text, places_text
 
 if TYPE_CHECKING:
     from ...ipc.stub_log import LogRecord
@@ -192,13 +194,11 @@ def _tensors(config: Mapping[str, Any], key: str) -> tuple[TensorFacts, ...]:
 
 
 def _instances(instances: Sequence[Mapping[str, Any]]) -> str:
-    """Returns "2 instances on CPU", or "1 instance on GPU 0, 1 instance on GPU 1"."""
-    places: dict[str, int] = {}
-    for instance in instances:
-        kind = str(instance["kind"]).removeprefix("KIND_")
-        place = f"GPU {instance['device_id']}" if kind == "GPU" else kind
-        places[place] = places.get(place, 0) + 1
-    return ", ".join(f"{_count(n, 'instance')} on {place}" for place, n in places.items()) or "no instance"
+    """Returns "2 instances on CPU", "1 instance on each of GPUs 0, 1", "1 instance on GPU 0, 2 instances on GPU 1"."""
+    counts = Counter(map(place_text, instances))
+    if len(counts) > 1 and len(set(counts.values())) == 1 and {each["kind"] for each in instances} == {"GPU"}:
+        return f"{_count(len(instances) // len(counts), 'instance')} on each of {places_text(instances)}"
+    return ", ".join(f"{_count(n, 'instance')} on {place}" for place, n in counts.items()) or "no instance"
 
 
 def _count(number: int, what: str) -> str:

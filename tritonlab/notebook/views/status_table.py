@@ -14,6 +14,7 @@ from ..authoring.workspace import Workspace
 from .draining import draining_text
 from .model_facts import duration_text, instance_troubles
 from .model_states import ModelStates
+from .places import gpus_text, places_text
 from .widget import LiveView, in_kernel
 
 _TONES = {"READY": "good", "LOADING": "warn", "UNLOADING": "warn", "UNLOADED": "off", "NOT LOADED": "off"}
@@ -31,6 +32,8 @@ class StatusRow:
     version: str
     state: str
     instances: int = 0
+    #: what its instances were put on, if GPUs are among it
+    places: str = ""
     answered: int = 0
     failed: int = 0
     mean_ns: int = 0
@@ -44,12 +47,18 @@ class StatusTable:
     HEAD = ("model", "version", "state", "instances", "answered", "failed", "mean", "since")
 
     def __init__(
-        self, rows: list[StatusRow], endpoints: str = "", memory: str = "", draining: Sequence[str] = ()
+        self,
+        rows: list[StatusRow],
+        endpoints: str = "",
+        memory: str = "",
+        draining: Sequence[str] = (),
+        gpus: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.rows = rows
         self.draining = draining
         self.endpoints = endpoints
         self.memory = memory
+        self.gpus = gpus
 
     def cells(self) -> list[tuple[str, ...]]:
         return [
@@ -57,7 +66,7 @@ class StatusTable:
                 row.name,
                 row.version,
                 row.state,
-                str(row.instances),
+                f"{row.instances} on {row.places}" if row.places else str(row.instances),
                 str(row.answered),
                 str(row.failed),
                 duration_text(row.mean_ns / 1e9) if row.answered else "",
@@ -68,11 +77,19 @@ class StatusTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the table as JSON values."""
-        more = {"draining": list(self.draining), "memory": self.memory, "endpoints": self.endpoints}
+        more = {
+            "draining": list(self.draining),
+            "memory": self.memory,
+            "gpus": list(self.gpus),
+            "endpoints": self.endpoints,
+        }
         return {"models": [vars(row) for row in self.rows], **more}
 
     def __repr__(self) -> str:
-        return few_lines("\n".join(filter(None, [self._models(), *self.draining, self.memory, self.endpoints])))
+        return few_lines("\n".join(filter(None, [self._models(), *self.draining, *self._server()])))
+
+    def _server(self) -> list[str]:
+        return [text for text in (self.memory, gpus_text(self.gpus), self.endpoints) if text]
 
     def _models(self) -> str:
         if not self.rows:
@@ -98,7 +115,7 @@ class StatusTable:
                 body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"
         table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         notes = [f"<div class='tl-note tl-warn-note'>{escape(text)}</div>" for text in self.draining]
-        below = [f"<div class='tl-lines tl-dim'>{escape(text)}</div>" for text in (self.memory, self.endpoints) if text]
+        below = [f"<div class='tl-lines tl-dim'>{escape(text)}</div>" for text in self._server()]
         return f"<div class='tl-panel'>{table}{''.join(notes + below)}</div>"
 
 
@@ -171,6 +188,7 @@ def status_table(workspace: Workspace) -> StatusTable:
                     str(version),
                     "NOT READY" if troubles else model.state,
                     instances=len(instances),
+                    places=places_text(instances) if any(each["kind"] == "GPU" for each in instances) else "",
                     answered=success["count"],
                     failed=stats["fail"]["count"],
                     mean_ns=success["ns"] // success["count"] if success["count"] else 0,
@@ -180,7 +198,8 @@ def status_table(workspace: Workspace) -> StatusTable:
             )
     endpoints = repr(workspace.endpoints) if workspace.endpoints is not None else ""
     draining = [draining_text(found) for found in workspace.server.draining()]
-    return StatusTable(rows, endpoints, memory_text(workspace.server.memory()) if rows else "", draining)
+    server = workspace.server
+    return StatusTable(rows, endpoints, memory_text(server.memory()) if rows else "", draining, server.gpus())
 
 
 def memory_text(memory: MemoryUse) -> str:

@@ -110,6 +110,7 @@ class ServedModel:
     def instances(self) -> list[dict[str, Any]]:
         """Returns each instance's name, kind, device, process id, state, restarts and the reason of its last death.
 
+        `simulated`: the device is a GPU that is none.
         If an instance does not run, `failure` says why, and `next_try` in how many seconds it is started again.
         `imports_anew` says which modules it had to import itself at its start, and why; empty if it had them already.
         """
@@ -119,6 +120,7 @@ class ServedModel:
                 "name": instance.plan.name,
                 "kind": instance.plan.kind,
                 "device_id": instance.plan.device_id,
+                "simulated": instance.plan.kind == "GPU" and self._core.gpus.simulated,
                 "pid": instance.pid,
                 "state": instance.state.value,
                 "restarts": instance.replacement.count,
@@ -149,7 +151,7 @@ class ServedModel:
         The text is empty for an instance that did not answer within `timeout` seconds: it is being restarted, or C code
         holds its interpreter.
         """
-        stubs = {instance.plan.name: instance.stub for instance in self._found().instances}
+        stubs = {instance.name: instance.stub for instance in self._found().instances}
         return {name: stub.dump_stacks(timeout) if stub is not None else "" for name, stub in stubs.items()}
 
     def expected_shape(self, name: str) -> str:

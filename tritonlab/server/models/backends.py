@@ -26,21 +26,6 @@ _MODEL_FILE = "model.py"
 _PACKED_ENVIRONMENT = "pb_exec_env_model.py.tar.gz"
 _UTILS = "triton_python_backend_utils.py"
 _CPU_ONLY = "FORCE_CPU_ONLY_INPUT_TENSORS"
-_GPUS = Path("/proc/driver/nvidia/gpus")
-
-
-def visible_gpus() -> tuple[int, ...]:
-    """Returns the ordinals of the NVIDIA GPUs that a stub will see, without importing anything that would create a CUDA
-    context.
-    """
-    try:
-        count = len(list(_GPUS.iterdir()))
-    except OSError:
-        return ()
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return tuple(range(count))
-    return tuple(range(len([part for part in chosen.split(",") if part.strip() and part.strip() != "-1"])))
 
 
 class Backends:

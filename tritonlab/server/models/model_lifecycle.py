@@ -147,7 +147,7 @@ class ModelVersion:
         config.ClearField("instance_group")
         config.instance_group.extend(files.config.instance_group)
         try:
-            config = final_config(config)
+            config = final_config(config, self._services.gpus)
             self._load.instances.update(config)
         except TritonError as error:
             self.reason = f"{error.code.text}: {error.message}"

@@ -30,12 +30,13 @@ from ...core.status import NotFoundError, TritonError, UnavailableError
 from ...instances.instance_plan import InstanceServices
 from ...instances.model_instance import ModelInstance
 from ...instances.model_stub import ModelSource, ModelStub
+from ...ipc.visible_gpus import VisibleGpus
 from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...schedulers.scheduler import Scheduler
 from ...schedulers.scheduler_factory import SchedulerServices, make_scheduler
 from ...schedulers.timer import Timer
 from .backend_config import check_stub_name
-from .backends import Backends, visible_gpus
+from .backends import Backends
 from .execution_options import ExecutionOptions
 from .label_provider import Labels, read_labels
 from .model_repository_manager import ModelFiles
@@ -73,6 +74,7 @@ class LoadServices:
     infer: Callable[[InferenceRequest], None]
     find: Callable[[str, int], ComposingVersion]
     metrics: VersionMetrics
+    gpus: VisibleGpus
     auto_complete: bool = True
     #: how often a version that fails to load is tried again; negative is without end
     load_retries: int = 0
@@ -129,9 +131,9 @@ class VersionLoad:
         first: ModelStub | None = None
         try:
             # while one stub is asked for the configuration, the first instance's imports the same module
-            first = ModelStub(pool, source, _first_instance(files.config), log)
+            first = ModelStub(pool, source, _first_instance(files.config, services.gpus), log)
             self._importing = [first] if auto is None else [auto, first]
-            config = complete_config(config, auto, files.configured, self._warn)
+            config = complete_config(config, auto, files.configured, self._warn, services.gpus)
             return self._start(config, first, source)
         except BaseException:
             if first is not None:
@@ -179,7 +181,7 @@ class VersionLoad:
                 # unloaded since, and with it this ensemble, whose last requests it still serves (rule 5.7.4)
                 version.enqueue(request)
 
-        config = final_config(files.config)
+        config = final_config(files.config, services.gpus)
         labels = read_labels(config, files.directory)
         rules = RequestRules(config, model_name=files.name)
         graph = EnsembleGraph.of(config, find)
@@ -191,7 +193,7 @@ class VersionLoad:
 
 
 def complete_config(
-    config: ModelConfig, auto: ModelStub | None, configured: bool, warn: Callable[[str], None]
+    config: ModelConfig, auto: ModelStub | None, configured: bool, warn: Callable[[str], None], gpus: VisibleGpus
 ) -> ModelConfig:
     """Returns the final configuration, with what the author's auto_complete_config, asked in the stub `auto`, adds to
     it. `configured`: whether a config.pbtxt said it. Raises TritonError.
@@ -207,20 +209,20 @@ def complete_config(
             # Triton goes on with the configuration it has and says nothing (measured)
             cause = f": {error.detail}" if error.detail else ""
             warn(f"what auto_complete_config returned is no model configuration and is dropped{cause}")
-    return final_config(config)
+    return final_config(config, gpus)
 
 
-def final_config(config: ModelConfig) -> ModelConfig:
-    """Returns the configuration that a model runs with (table 5.3.2). Raises TritonError."""
+def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
+    """Returns the configuration that a model runs with (table 5.3.2), placed on these GPUs. Raises TritonError."""
     try:
-        return final(config, gpu_ids=visible_gpus())
+        return final(config, gpu_ids=gpus.ordinals)
     except ConfigError as error:
         raise TritonError.of(error.code, error.reason) from error
 
 
-def _first_instance(config: ModelConfig) -> str:
+def _first_instance(config: ModelConfig, gpus: VisibleGpus) -> str:
     """Returns the first instance's name, for the log lines of its import; the final configuration decides
     (rule 2.3.2).
     """
-    specs = instance_specs(normalize_instance_groups(config, gpu_ids=visible_gpus()))
+    specs = instance_specs(normalize_instance_groups(config, gpu_ids=gpus.ordinals))
     return specs[0].name if specs else config.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from ...core.clock import Clock
 from ...core.infer_request import InferenceRequest
@@ -16,6 +16,7 @@ from ...core.model_config import ModelConfig
 from ...core.model_metrics import ModelMetrics
 from ...core.server_metrics import CpuUsage, GpuUsage, cache_families, cpu_families, gpu_families, pinned_families
 from ...core.status import TritonError
+from ...ipc.visible_gpus import VisibleGpus
 from ..models.model_lifecycle import ModelVersion
 from .machine_usage import MachineUsage
 
@@ -46,10 +47,11 @@ class FirstResponses(Instrument):
 class ServerMetrics:
     """Decides at load time what a model version counts: a feature that is off costs a request nothing."""
 
-    def __init__(self, config: MetricsConfig, registry: MetricRegistry, clock: Clock) -> None:
+    def __init__(self, config: MetricsConfig, registry: MetricRegistry, clock: Clock, gpus: VisibleGpus) -> None:
         self._config = config
         self._registry = registry
         self._clock = clock
+        self._gpus = gpus
         #: made at the first look at the metrics: opening the GPUs' driver takes longer than starting a server
         self._machine: MachineUsage | None = None
 
@@ -78,7 +80,7 @@ class ServerMetrics:
                 v.load_ns,
                 v.config.response_cache.enable,
                 v.first_response,
-                _gpu_uuid(v, gpus),
+                _gpu_uuid(v, self._gpus),
                 v.files.namespace,
             )
             for v in versions
@@ -98,10 +100,10 @@ class ServerMetrics:
         return cpu, gpus if config.gpu else []
 
 
-def _gpu_uuid(version: ModelVersion, gpus: Sequence[GpuUsage]) -> str:
+def _gpu_uuid(version: ModelVersion, gpus: VisibleGpus) -> str:
     """Returns the UUID of the GPU that the instances are on. Triton counts for each GPU apart; here a version has one
     set of counters, so one with instances on several GPUs gets no label.
     """
     devices = {instance.plan.device_id if instance.plan.kind == "GPU" else -1 for instance in version.instances}
     device = devices.pop() if len(devices) == 1 else -1
-    return gpus[device].uuid if 0 <= device < len(gpus) else ""
+    return gpus.uuid(device) if device >= 0 else ""

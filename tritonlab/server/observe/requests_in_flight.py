@@ -56,9 +56,9 @@ class HeldRequest:
             "state": self.state,
             "age": self.age / 1e9,
             "waited": self.waited / 1e9,
-            "instance": instance.plan.name if instance is not None else "",
+            "instance": instance.name if instance is not None else "",
             "pid": instance.pid if instance is not None else None,
-            "called_by": caller.plan.name if caller is not None else "",
+            "called_by": caller.name if caller is not None else "",
         }
 
 

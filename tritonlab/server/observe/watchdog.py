@@ -141,7 +141,7 @@ def heads(group: Sequence[HeldRequest]) -> list[str]:
 def _whereabouts(one: HeldRequest) -> str:
     if one.instance is None:
         return "its steps are not answered" if one.steps else "it is in the queue"
-    name = f"{one.instance.plan.name} (process {one.instance.pid})"
+    name = f"{one.instance.name} (process {one.instance.pid})"
     if one.state == "executing":
         paused = one.instance.debugged.place
         return f"{name} is paused in the debugger at {paused}" if paused else f"{name} executes it"
@@ -174,7 +174,7 @@ class Way:
             place = instance.debugged.place
             doing = f"is paused in the debugger at {place} with" if place else "executes"
             state = f"{doing} {what}" if what else f"is {instance.state.value} and executes nothing"
-            self.lines.append(f"  {instance.plan.name} of model '{model}' {state}.")
+            self.lines.append(f"  {instance.name} of model '{model}' {state}.")
             self._follow(instance, [])
 
     def _follow(self, instance: ModelInstance, way: list[ModelInstance]) -> None:
@@ -196,7 +196,7 @@ class Way:
         if one is None:
             return  # answered meanwhile
         self.lines.append(
-            f"  {call.caller.plan.name} has called model '{one.version.name}': request {call.request.serial}, "
+            f"  {call.caller.name} has called model '{one.version.name}': request {call.request.serial}, "
             f"{_place(one)} for {one.waited / 1e9:.1f} s."
         )
         self._follow_request(one, way)
@@ -220,7 +220,7 @@ class Way:
 def _place(one: HeldRequest) -> str:
     if one.instance is None:
         return "with its steps" if one.steps else "in the queue"
-    return f"with {one.instance.plan.name}"
+    return f"with {one.instance.name}"
 
 
 def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
@@ -234,4 +234,4 @@ def stacks_of(instance: ModelInstance, seconds: float) -> str:
     text = stub.dump_stacks(seconds) if stub is not None else ""
     if not text:
         text = f"It did not say within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
-    return f"-- {instance.plan.name} (process {instance.pid}):\n{text}"
+    return f"-- {instance.name} (process {instance.pid}):\n{text}"

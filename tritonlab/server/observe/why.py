@@ -153,7 +153,7 @@ def _instances(version: ModelVersion, now: int) -> Iterable[Reason]:
         next_try = replacement.next_try
         again = f" It is started again in {max(next_try - now, 0) / 1e9:.1f} s." if next_try is not None else ""
         cause = replacement.failure or replacement.last_death or "its process has ended."
-        text = f"instance {instance.plan.name} of model '{version.name}' is {instance.state.value}: {cause}{again}"
+        text = f"instance {instance.name} of model '{version.name}' is {instance.state.value}: {cause}{again}"
         yield Reason("instance", version.name, text.rstrip())
 
 
@@ -171,7 +171,7 @@ def _requests(version: ModelVersion, seen: Moment, seconds: float) -> Iterable[R
 
 
 def _named(instance: ModelInstance) -> str:
-    return f"{instance.plan.name} (process {instance.pid})"
+    return f"{instance.name} (process {instance.pid})"
 
 
 def _queue(version: ModelVersion, group: Sequence[HeldRequest]) -> Iterator[str]:

@@ -1,0 +1,37 @@
+"""These functions say in words what instances were put on, and which GPUs there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def place_text(instance: Mapping[str, Any]) -> str:
+    """Returns where an instance was put: "CPU", "GPU 1", "simulated GPU 1"; "MODEL" where the model decides."""
+    kind = str(instance["kind"])
+    return f"{'simulated ' * instance['simulated']}GPU {instance['device_id']}" if kind == "GPU" else kind
+
+
+def places_text(instances: Sequence[Mapping[str, Any]]) -> str:
+    """Returns what instances were put on, each once: "simulated GPUs 0, 1", "GPUs 0 to 7, CPU"."""
+    gpus = sorted({instance["device_id"] for instance in instances if instance["kind"] == "GPU"})
+    others = sorted({place_text(instance) for instance in instances if instance["kind"] != "GPU"})
+    simulated = "simulated " * any(instance["simulated"] for instance in instances)
+    return ", ".join([f"{simulated}GPU{'s' * (len(gpus) > 1)} {_numbers(gpus)}"] * bool(gpus) + others)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """Returns "0, 1, 4", or "0 to 7" for many without a gap."""
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers))
+
+
+def gpus_text(gpus: Sequence[Mapping[str, Any]]) -> str:
+    """Returns "GPUs: 0 NVIDIA H200 (139 GiB)"; empty where there are none. `gpus`: of `Server.gpus`."""
+    if not gpus:
+        return ""
+    if any(gpu["simulated"] for gpu in gpus):
+        return f"GPUs: {_numbers([gpu['ordinal'] for gpu in gpus])}, simulated; no model runs on a real one"
+    told = [f"{gpu['ordinal']} {gpu['name']} ({gpu['total_bytes'] / (1 << 30):.3g} GiB)" for gpu in gpus]
+    return f"GPUs: {', '.join(told)}"
