@@ -419,8 +419,10 @@ def test_regions_that_cannot_be_registered(rpc: Rpc, key: str) -> None:
 def test_cuda_regions(rpc: Rpc, region: str, client: Client) -> None:
     status, text = rpc("CudaSharedMemoryRegister", name="c", raw_handle=b"x" * 64, byte_size=8)
     assert status == "INVALID_ARGUMENT"
-    if client.side == "lab":  # the real one has GPU support, and a text of its own for a handle that is none
+    if client.side == "lab":
         assert text == "failed to register CUDA shared memory region: 'c', GPUs not supported"
+    else:  # it has GPU support, and found no GPU
+        assert text == "failed to register shared memory region: invalid args"
     assert not ok(rpc("CudaSharedMemoryStatus")).regions
     system = "The region named 'a' is registered as system shared memory, not CUDA shared memory"
     assert rpc("CudaSharedMemoryStatus", name="a") == ("NOT_FOUND", system)

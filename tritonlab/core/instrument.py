@@ -72,6 +72,12 @@ class Instrument:
     def request_polled(self, request: InferenceRequest, now: int) -> None:
         """The model asked whether the request is cancelled, and was answered `request.cancelled`."""
 
+    def bytes_copied(
+        self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
+    ) -> None:
+        """The server copied so many bytes of a request's tensors from the host to a GPU (`to_device`), or back. What
+        the author's own code copies is not heard."""
+
     def request_released(self, request: InferenceRequest, now: int) -> None:
         """The request got its final response."""
 
@@ -120,6 +126,7 @@ class Instruments:
     request_failed: Callable[..., None] | None
     request_called: Callable[..., None] | None
     request_polled: Callable[..., None] | None
+    bytes_copied: Callable[..., None] | None
     request_released: Callable[..., None] | None
     requests_wait: Callable[..., None] | None
     model_state: Callable[..., None] | None

@@ -116,7 +116,7 @@ class Endpoints:
     ) -> None:
         options = options or EndpointOptions()
         options.check_free()
-        shared_memory = SharedMemoryManager(options.client_shm)
+        shared_memory = SharedMemoryManager(options.client_shm, core.gpus)
         access = options.guarded()
         http_options = replace(options.http_options, access=access)
         grpc_options = replace(options.grpc_options, access=access)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.status import InvalidArgumentError
+from ..stub._pb_stub.wire.driver import Driver
+from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
 
 _PROC = Path("/proc/driver/nvidia/gpus")
 #: More would be a typing error: no machine has as many.
@@ -54,6 +56,11 @@ class VisibleGpus:
     @property
     def ordinals(self) -> tuple[int, ...]:
         return tuple(gpu.ordinal for gpu in self.all)
+
+    @property
+    def driver(self) -> Driver:
+        """Returns what reads and writes the memory of these GPUs."""
+        return SIMULATED if self.simulated else CUDA
 
     def uuid(self, ordinal: int) -> str:
         """Returns the UUID of a GPU; empty for one that is not there."""

@@ -36,6 +36,9 @@ RESPONSES = ["serial", "time", "number", "kind", "shapes"]
 #: A row is a request that got a stream and has ended. `polls`: how often its model asked whether it is cancelled;
 #: `asked`: when a view asked to cancel it; `noticed`: when its model was first told so. Times are 0 if it never was.
 STREAMS = ["serial", "arrived", "executed", "first", "last", "end", "count", "kind", "polls", "asked", "noticed"]
+#: A row is one copy of a request's tensors between the host and a GPU, in bytes. `simulated`: 1 if there is no such
+#: GPU.
+COPIES = ["serial", "time", "device", "to_device", "to_host", "simulated"]
 FINAL, EMPTY, ERROR = 1, 2, 4
 #: Each tensor's name and shape.
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -139,6 +142,7 @@ class ModelRecord:
         self.extras = Ring(EXTRAS, events)
         self.responses = Ring(RESPONSES, events)
         self.streams = Ring(STREAMS, events)
+        self.copies = Ring(COPIES, events)
         self.words = Words()
         #: the datatype of each input, by its name
         self.datatypes: dict[str, str] = {}
@@ -158,6 +162,7 @@ class ModelRecord:
             "extras": self.extras,
             "responses": self.responses,
             "streams": self.streams,
+            "copies": self.copies,
         }
 
     @property

@@ -121,6 +121,13 @@ class Recorder(Instrument):
             if request.cancelled and not cancelling.noticed:
                 cancelling.noticed = now
 
+    def bytes_copied(
+        self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
+    ) -> None:
+        record = self.recording.model(model)
+        with record.lock:
+            record.copies.add((serial, now, device, to_device, to_host, simulated))
+
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         error = response.error
         assert error is not None

@@ -154,6 +154,8 @@ def _restored(about: dict[str, Any], arrays: Any) -> Recording:
         record.mark_count = entry["mark_count"]
         record.ids.extend((int(row), str(text)) for row, text in entry["ids"])
         for table, ring in record.tables.items():
+            if table not in entry["tables"]:  # of a version that had no such table
+                continue
             total, columns = entry["tables"][table]
             if columns != list(ring.columns):
                 raise RecordingError(f"table {table} has other columns than this version")

@@ -103,7 +103,7 @@ def test_errors_of_a_stream() -> None:
 
 def test_an_output_too_large_for_its_region() -> None:
     outputs = {"A": Tensor(DataType.FP32, (2,), np.zeros(2, np.float32))}
-    wanted = OutputsWanted({"A": OutputPlan("r", 0, 4)}, cast(ModelVersion, None))
+    wanted = OutputsWanted({"A": OutputPlan("r", 0, 4)}, cast(ModelVersion, None), InferenceRequest("m", {}))
     with pytest.raises(InternalError, match=re.escape("for output 'A' (4 bytes) should be at least 8 bytes to hold")):
         writer.response(response(outputs=outputs), wanted)
 

@@ -36,8 +36,9 @@ class Memory(SharedMemoryManager):
         super().__init__(allowed=True)
         self.written: list[tuple[str, int, bytes]] = []
 
-    def write(self, name: str, offset: int, data: Any) -> None:
+    def write(self, name: str, offset: int, data: Any) -> Any:
         self.written.append((name, offset, data.tobytes()))
+        return None
 
 
 class Core:
@@ -80,6 +81,7 @@ def exchange_of(version: ModelVersion, memory: SharedMemoryManager | None = None
 
 
 FLOATS = Tensor(DataType.FP32, (2, 2), np.array([1, 4, 3, 2], np.float32))
+REQUEST = InferenceRequest("m", {})
 
 
 def test_a_version_is_looked_up_once() -> None:
@@ -213,17 +215,17 @@ def test_a_version_that_is_replaced_meanwhile_is_looked_up_again(lab: Lab) -> No
 
 def test_an_output_without_a_wish_is_as_it_is(memory: Memory) -> None:
     exchange, _ = exchange_of(version_of(), memory)
-    assert exchange.place("A", FLOATS, OutputPlan(binary=True), version_of()) is FLOATS
+    assert exchange.place("A", FLOATS, OutputPlan(binary=True), version_of(), REQUEST) is FLOATS
     assert memory.written == []
 
 
 def test_an_output_in_shared_memory(memory: Memory) -> None:
     exchange, _ = exchange_of(version_of(), memory)
-    assert exchange.place("A", FLOATS, OutputPlan("r", 8, 16), version_of()) is None
+    assert exchange.place("A", FLOATS, OutputPlan("r", 8, 16), version_of(), REQUEST) is None
     assert memory.written == [("r", 8, FLOATS.data.tobytes())]
     text = r"for output 'A' \(15 bytes\) should be at least 16 bytes to hold the results"
     with pytest.raises(InternalError, match=text):
-        exchange.place("A", FLOATS, OutputPlan("r", 8, 15), version_of())
+        exchange.place("A", FLOATS, OutputPlan("r", 8, 15), version_of(), REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_an_output_in_shared_memory(memory: Memory) -> None:
 def test_an_output_as_its_classes(config: str, shape: tuple[int, ...], texts: list[bytes]) -> None:
     version = version_of(config, A=("a", "b"))
     exchange, _ = exchange_of(version)
-    placed = exchange.place("A", FLOATS, OutputPlan(classes=1), version)
+    placed = exchange.place("A", FLOATS, OutputPlan(classes=1), version, REQUEST)
     assert placed is not None
     assert (placed.datatype, placed.shape, placed.numpy().reshape(-1).tolist()) == (DataType.BYTES, shape, texts)
 

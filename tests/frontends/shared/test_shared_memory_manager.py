@@ -24,6 +24,7 @@ from tritonlab.core.status import (
     TritonError,
     UnsupportedError,
 )
+from tritonlab.frontends.shared.cuda_region import CudaRegion
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -53,12 +54,13 @@ def test_everything_is_refused_unless_allowed(key: str) -> None:
     text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
     for call in (
         lambda: manager.register_system("a", key, 0, 8),
-        lambda: manager.register_cuda("a"),
+        lambda: manager.register_cuda("a", bytes(64), 0, 8),
         lambda: manager.unregister("a"),
         lambda: manager.unregister_all(),
-        lambda: manager.unregister_cuda(),
+        lambda: manager.unregister("a", CudaRegion),
+        lambda: manager.unregister_all(CudaRegion),
         lambda: manager.status(),
-        lambda: manager.cuda_status(),
+        lambda: manager.status(kind=CudaRegion),
         lambda: manager.read("a", 0, 8),
         lambda: manager.write("a", 0, b"12345678"),
         lambda: manager.check("a", 0, 8),
@@ -291,13 +293,13 @@ def test_large_regions_are_read_and_written_whole(manager: SharedMemoryManager, 
     assert np.array_equal(np.frombuffer(manager.read("a", 4, data.nbytes - 4), np.uint32), data[1:])
 
 
-def test_cuda_regions_are_refused_and_none_are_known(manager: SharedMemoryManager, key: str) -> None:
+def test_cuda_regions_are_refused_without_a_gpu_and_none_are_known(manager: SharedMemoryManager, key: str) -> None:
     with refusal(InvalidArgumentError, "failed to register CUDA shared memory region: 'a', GPUs not supported"):
-        manager.register_cuda("a")
-    assert manager.cuda_status() == []
-    manager.unregister_cuda("a")
+        manager.register_cuda("a", bytes(64), 0, 8)
+    assert manager.status(kind=CudaRegion) == []
+    manager.unregister("a", CudaRegion)
     with refusal(NotFoundError, "Unable to find cuda shared memory region: 'a'"):
-        manager.cuda_status("a")
+        manager.status("a", CudaRegion)
     manager.register_system("a", key, 0, 8)
     with refusal(NotFoundError, "The region named 'a' is registered as system shared memory, not CUDA shared memory"):
-        manager.cuda_status("a")
+        manager.status("a", CudaRegion)

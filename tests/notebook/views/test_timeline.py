@@ -43,6 +43,20 @@ def test_the_text_states_the_facts(heard: Heard) -> None:
     assert repr(Timeline(heard.recording, "other")) == "Timeline of other: no request has been executed yet."
 
 
+def test_copies_between_host_and_gpu_are_told(heard: Heard) -> None:
+    hook = heard.instruments.bytes_copied
+    assert hook is not None
+    hook("add", 1, 0, 4_000_000, 0, True, 0)
+    hook("add", 1, 0, 0, 1_500, True, 0)
+    hook("add", 3, 0, 0, 500, True, 0)
+    view = Timeline(heard.recording, "add")
+    assert "\n  copied   4 MB to the simulated GPU, 2 kB back for 2 requests\n" in view.text()
+    assert view.to_dict()["copies"] == {"requests": 2, "to_device": 4_000_000, "to_host": 2_000, "simulated": True}
+    assert view.values(0) == ["copied 4 MB to the simulated GPU, 1.5 kB back"]
+    assert view.values(1) == []
+    assert view.values(2) == ["copied 500 bytes from the simulated GPU"]
+
+
 def test_the_text_says_what_is_not_kept() -> None:
     heard = Heard(events=2)
     for serial in range(4):

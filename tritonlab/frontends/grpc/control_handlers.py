@@ -16,6 +16,7 @@ from ...core.log_settings import FORMATS
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ..shared.access import AccessRules
+from ..shared.cuda_region import CudaRegion
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import UnaryCall
 from .errors import STATUS
@@ -186,17 +187,23 @@ def _system_unregister(services: Services, request: Any) -> Any:
 
 
 def _cuda_status(services: Services, request: Any) -> Any:
-    services.shared_memory.cuda_status(request.name)
-    return service_pb2.CudaSharedMemoryStatusResponse()
+    response = service_pb2.CudaSharedMemoryStatusResponse()
+    for region in services.shared_memory.status(request.name, CudaRegion):
+        response.regions[region["name"]].MergeFrom(response.RegionStatus(**region))
+    return response
 
 
 def _cuda_register(services: Services, request: Any) -> Any:
-    services.shared_memory.register_cuda(request.name)
+    given = request.name, request.raw_handle, request.device_id, request.byte_size
+    services.shared_memory.register_cuda(*given)
     return service_pb2.CudaSharedMemoryRegisterResponse()
 
 
 def _cuda_unregister(services: Services, request: Any) -> Any:
-    services.shared_memory.unregister_cuda(request.name)
+    if request.name:
+        services.shared_memory.unregister(request.name, CudaRegion)
+    else:
+        services.shared_memory.unregister_all(CudaRegion)
     return service_pb2.CudaSharedMemoryUnregisterResponse()
 
 

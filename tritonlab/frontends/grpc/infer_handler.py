@@ -47,7 +47,7 @@ class InferService:
         number = checked_version(message.model_version) if message.model_version else -1
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
-        wanted = None if plans is None else OutputsWanted(plans, found)
+        wanted = None if plans is None else OutputsWanted(plans, found, request)
         return AskedInfer(request, found, wanted, empty_final, message.model_version)
 
 
@@ -83,7 +83,7 @@ class ModelInferCall(UnaryCall):
         try:
             service.exchange.submit_single(asked.found, request)
         except TritonError as error:
-            self._request = None  # the request refers back to this call
+            self._request = self._wanted = None  # the request refers back to this call
             self._fail(error)
 
     def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:

@@ -220,8 +220,9 @@ class InferRequestReader:
                         f"unexpected 'content' provided when using shared memory for input tensor '{each.name}' for "
                         f"model '{request.model_name}'"
                     )
-                data = wire_elements(self._shared_memory.read(*region), datatype)
-            elif each.HasField("contents"):
+                found[each.name] = self._shared_memory.tensor(region, datatype, tuple(each.shape))
+                continue
+            if each.HasField("contents"):
                 if count:
                     raise InvalidArgumentError(
                         f"contents field must not be specified when using raw_input_contents for '{each.name}' for "

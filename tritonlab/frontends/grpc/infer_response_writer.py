@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.exchange import Exchange, OutputPlan
@@ -26,6 +27,7 @@ class OutputsWanted(NamedTuple):
 
     plans: Mapping[str, OutputPlan]
     version: ModelVersion
+    request: InferenceRequest
 
 
 def varint(number: int) -> bytes:
@@ -118,7 +120,7 @@ class InferResponseWriter:
         for name, tensor in response.outputs.items():
             data: Any = tensor.data
             if wanted is not None and (plan := wanted.plans.get(name)) is not None:
-                placed = self._exchange.place(name, tensor, plan, wanted.version)
+                placed = self._exchange.place(name, tensor, plan, wanted.version, wanted.request)
                 tensor, data = (tensor, _EMPTY) if placed is None else (placed, placed.data)
             pieces.append(_output(name, tensor.datatype.name, tensor.shape))
             contents.append(b"\x32" + varint(data.nbytes))

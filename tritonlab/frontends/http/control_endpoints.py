@@ -15,6 +15,7 @@ from ...core.model_config import to_dict
 from ...core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
 from ...server.inference_server import InferenceServer
 from ..shared.access import AccessRules
+from ..shared.cuda_region import HANDLE_SIZE, CudaRegion
 from ..shared.shared_memory_manager import SharedMemoryManager
 from . import json_writer
 from .json_document import (
@@ -35,7 +36,6 @@ from .version_number import version_number
 
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 _AT_ONCE = 1 << 20  # characters of a file that are decoded without letting other threads run
-_CUDA_HANDLE_SIZE = 64  # of a cudaIpcMemHandle_t
 
 
 def document(value: Any) -> HttpReply:
@@ -144,21 +144,25 @@ class ControlEndpoints:
         return HttpReply()
 
     def cuda_status(self, call: HttpCall) -> HttpReply:
-        return document(self._shared_memory.cuda_status(call.path.get("region", "")))
+        return document(self._shared_memory.status(call.path.get("region", ""), CudaRegion))
 
     def cuda_register(self, call: HttpCall) -> HttpReply:
         name = _region(call, "cuda")
         request = _document(call)
         handle = as_string(member(_field(request, "raw_handle"), "b64"))
-        as_uint(member(request, "byte_size"))
-        as_uint(member(request, "device_id"))
-        if len(decode_base64(handle)) != _CUDA_HANDLE_SIZE:
+        byte_size = as_uint(member(request, "byte_size"))
+        device_id = as_uint(member(request, "device_id"))
+        raw_handle = decode_base64(handle)
+        if len(raw_handle) != HANDLE_SIZE:
             raise InvalidArgumentError("'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
-        self._shared_memory.register_cuda(name)
+        self._shared_memory.register_cuda(name, raw_handle, device_id, byte_size)
         return HttpReply()
 
     def cuda_unregister(self, call: HttpCall) -> HttpReply:
-        self._shared_memory.unregister_cuda(call.path.get("region", ""))
+        if "region" in call.path:
+            self._shared_memory.unregister(call.path["region"], CudaRegion)
+        else:
+            self._shared_memory.unregister_all(CudaRegion)
         return HttpReply()
 
     # -- settings

@@ -188,15 +188,15 @@ class InferDecoder:
             return
         place = _place(parameters)
         if place is not None:
-            raw = wire_elements(self._shared_memory.read(*place), datatype)
-        else:
-            count = element_count(name, shape, datatype)
-            if count:
-                raw = json_tensor.elements(name, datatype, _as_data(data), count)
-                if json_tensor.has_infinity(raw):
-                    refuse_large_numbers(json_part)
-            else:  # whatever the data is (measured)
-                raw = wire_elements(memoryview(b""), datatype)
+            request.inputs[name] = self._shared_memory.tensor(place, datatype, shape)
+            return
+        count = element_count(name, shape, datatype)
+        if count:
+            raw = json_tensor.elements(name, datatype, _as_data(data), count)
+            if json_tensor.has_infinity(raw):
+                refuse_large_numbers(json_part)
+        else:  # whatever the data is (measured)
+            raw = wire_elements(memoryview(b""), datatype)
         request.inputs[name] = Tensor(datatype, shape, raw)
 
     # -- outputs

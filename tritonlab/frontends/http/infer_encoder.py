@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.data_type import DataType
+from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.model_config import dims_text
 from ...core.model_config_rules import is_ensemble
@@ -41,6 +42,7 @@ class InferEncoder:
         response: InferenceResponse,
         outputs: RequestedOutputs,
         model: ModelVersion,
+        request: InferenceRequest,
     ) -> tuple[bytes, list[Blob]]:
         """Returns the JSON, and the pieces of binary data behind it; large outputs are views, not copies.
 
@@ -53,7 +55,7 @@ class InferEncoder:
             info = by_name.get(name, default)
             placed: Tensor | None = tensor
             if info.classes or info.region:
-                placed = self._exchange.place(name, tensor, info, model)
+                placed = self._exchange.place(name, tensor, info, model, request)
                 tensor = tensor if placed is None else placed
             head = b'{"name":%b,"datatype":"%b","shape":%b' % (
                 json_writer.text(name),

@@ -249,7 +249,7 @@ class InferEndpoint:
         if response.error is not None:  # not raised: its traceback would keep this call, body and all
             return refusal(response.error, TEXT)
         try:
-            return self._encode(response, asked.outputs, asked.found, asked.head.accepts)
+            return self._encode(response, asked)
         except TritonError as error:
             return refusal(error, TEXT)
 
@@ -261,10 +261,9 @@ class InferEndpoint:
         self._decoder.check_size(len(body))
         return raw_request(body, model, number, found.config), RequestedOutputs(default=BINARY)
 
-    def _encode(
-        self, response: InferenceResponse, outputs: RequestedOutputs, found: ModelVersion, accepts: str | None
-    ) -> HttpReply:
-        text, blobs = self._encoder.encode(response, outputs, found)
+    def _encode(self, response: InferenceResponse, asked: _Asked) -> HttpReply:
+        accepts = asked.head.accepts
+        text, blobs = self._encoder.encode(response, asked.outputs, asked.found, asked.request)
         reply = HttpReply(body=text)
         if blobs:
             reply.kind = BINARY_KIND

@@ -21,6 +21,7 @@ from ...core.tensor import Tensor
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from .classification import classify
+from .cuda_region import CopiedTensor, CudaRegion
 from .lone_requests import LoneRequests
 from .shared_memory_manager import SharedMemoryManager
 
@@ -58,6 +59,8 @@ class Exchange:
         """Starts a request on the version that `find` returned; its responses go to `request.on_response`. Raises
         TritonError if it is refused."""
         self.core.infer(request, version)
+        if self.shared_memory.any_cuda:
+            self._tell_inputs(request)
 
     def submit_single(self, version: ModelVersion, request: InferenceRequest, waits: bool = True) -> None:
         """Starts a request that gets one response. With `waits`, the caller waits for the answer if the request is
@@ -68,14 +71,18 @@ class Exchange:
         except BaseException:
             self._lone.end(request)
             raise
+        if self.shared_memory.any_cuda:
+            self._tell_inputs(request)
 
     def over(self, request: InferenceRequest) -> None:
         """Notes that a request of `submit_single` is answered, or that nobody waits for its answer any more."""
         self._lone.end(request)
 
-    def place(self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion) -> Tensor | None:
-        """Returns the output as it is to be sent; None for one that was written to the client's shared memory. Raises
-        TritonError for one that has no classes, or does not fit."""
+    def place(
+        self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion, request: InferenceRequest
+    ) -> Tensor | None:
+        """Returns the output of `request` as it is to be sent; None for one that was written to the client's shared
+        memory. Raises TritonError for one that has no classes, or does not fit."""
         if plan.classes:
             batched = version.rules.max_batch_size > 0
             return classify(tensor, plan.classes, version.labels.get(name, ()), batched=batched)
@@ -86,8 +93,22 @@ class Exchange:
                 f"shared memory size specified with the request for output '{name}' ({plan.byte_size} bytes) should be "
                 f"at least {tensor.byte_size} bytes to hold the results"
             )
-        self.shared_memory.write(plan.region, plan.offset, tensor.data)
+        region = self.shared_memory.write(plan.region, plan.offset, tensor.data)
+        if isinstance(region, CudaRegion):
+            self._tell_copy(request, region, tensor.byte_size, 0)
         return None
+
+    def _tell_inputs(self, request: InferenceRequest) -> None:
+        """Tells what was copied from a GPU when the request was read. By now it has its number."""
+        for tensor in request.inputs.values():
+            if isinstance(tensor, CopiedTensor):
+                self._tell_copy(request, tensor.region, 0, tensor.byte_size)
+
+    def _tell_copy(self, request: InferenceRequest, region: CudaRegion, to_device: int, to_host: int) -> None:
+        hook = self.core.instruments.bytes_copied
+        if hook is not None:
+            where = request.model_name, request.serial, region.device_id
+            hook(*where, to_device, to_host, region.simulated, self.core.clock.now())
 
 
 class OneResponse:

@@ -12,10 +12,12 @@ from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.call_tree import told_of
+from ...profile.copy_facts import CopyFacts, copy_facts
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
 from ...tuning.subject import Subject
+from .array_facts import size_text
 from .ghost_lanes import GhostLanes
 from .model_facts import duration_text
 from .record_view import Live, RecordView
@@ -59,8 +61,11 @@ class Timeline(RecordView):
         """Returns what few requests have, of that of a row, and a line for each of its tensors, with the first values.
         These are kept while a timeline is open, of requests that are answered at not more than `PER_SECOND`.
         """
-        about = list(filter(None, [told_of(self.recording, self.name, row)]))
-        found = self.record.requests.row(row)
+        record = self.record
+        with record.lock:
+            found = record.requests.row(row)
+        copied = copies_text(copy_facts(record, int(found["serial"]))) if found is not None else ""
+        about = [text for text in (told_of(self.recording, self.name, row), f"copied {copied}" * bool(copied)) if text]
         lines = self.peek.lines(int(found["serial"])) if self.peek is not None and found is not None else []
         if self.peek is not None and not lines:
             return [
@@ -106,10 +111,14 @@ class Timeline(RecordView):
             lines.append("  closed   " + ", ".join(f"{word or 'not told'}: {n}" for word, n in facts.reasons.items()))
             lines.append(f"  queue    median {_time(facts.queue[0])}, 95% below {_time(facts.queue[1])}")
             lines.append(f"  compute  median {_time(facts.compute[0])}, 95% below {_time(facts.compute[1])}")
+        if copied := copies_text(copy_facts(self.record)):
+            lines.append(f"  copied   {copied}")
         return "\n".join([*lines, *(f"  {mark.kind:<8} {mark.text}" for mark in list(self.record.marks)[-_MARKS:])])
 
     def to_dict(self) -> dict[str, Any]:
         facts = {**vars(batch_facts(self.record)), "marks": [list(mark) for mark in list(self.record.marks)[-_MARKS:]]}
+        copies = copy_facts(self.record)
+        facts["copies"] = vars(copies) if copies is not None else None
         return {"model": self.name, **plain(facts), "executions": self.table(_TOLD)}
 
     def figure(self) -> str:
@@ -131,6 +140,17 @@ def summary(facts: BatchFacts) -> str:
     requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
     mean = facts.requests / facts.batches
     return f"{requests} in {batches}{failed} ({mean:.3g} each) within {_time(facts.span)}{kept}."
+
+
+def copies_text(facts: CopyFacts | None) -> str:
+    """Returns `4 MB to the GPU, 1 MB back`; an empty text if nothing was."""
+    if facts is None:
+        return ""
+    gpu = "simulated GPU" if facts.simulated else "GPU"
+    parts = [f"{size_text(facts.to_device)} to the {gpu}"] if facts.to_device else []
+    parts += [f"{size_text(facts.to_host)} {'back' if parts else f'from the {gpu}'}"] if facts.to_host else []
+    of = f" for {facts.requests:,} requests" if facts.requests > 1 else ""
+    return ", ".join(parts) + of
 
 
 def _time(ns: float) -> str:

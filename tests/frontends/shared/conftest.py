@@ -1,0 +1,3 @@
+from tests.serving import lab
+
+__all__ = ["lab"]

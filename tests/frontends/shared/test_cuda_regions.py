@@ -1,0 +1,252 @@
+"""CUDA shared memory: a client in another process makes memory of a (simulated) GPU and registers it by its handle."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
+
+from tests.conformance.rules import rule
+from tests.driver_process import DriverProcess
+from tests.serving import Lab, config, eventually
+from tritonlab.core.status import (
+    AlreadyExistsError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    TritonError,
+)
+from tritonlab.frontends.grpc.grpc_server import GRPCServer
+from tritonlab.frontends.http.http_app import HTTPOptions
+from tritonlab.frontends.http.http_server import HTTPServer
+from tritonlab.frontends.shared.cuda_region import CudaRegion
+from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
+from tritonlab.ipc.visible_gpus import VisibleGpus
+from tritonlab.profile.copy_facts import CopyFacts, copy_facts
+from tritonlab.profile.recorder import Recorder
+from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
+
+SIZE = 4096
+BAD = "failed to register shared memory region: invalid args"
+DOUBLE = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", 2 * request.inputs()[0].as_numpy())])
+            for request in requests
+        ]
+"""
+
+
+class GpuClient:
+    """A client's process with memory of GPU 0, as `tritonclient.utils.cuda_shared_memory` makes it of a real one."""
+
+    def __init__(self, process: DriverProcess) -> None:
+        self._process = process
+        self._address = process.call("allocate", 0, SIZE)
+        self.write(0, bytes(SIZE))
+        self.handle = bytes.fromhex(process.call("export", 0, self._address))
+
+    def write(self, offset: int, data: bytes) -> None:
+        self._process.call("copy_in", 0, self._address + offset, data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        found = self._process.call("copy_out", 0, self._address + offset, bytes(size))
+        assert isinstance(found, bytes)
+        return found
+
+
+@pytest.fixture
+def client() -> Iterator[GpuClient]:
+    with DriverProcess() as process:
+        yield GpuClient(process)
+
+
+@pytest.fixture
+def manager() -> SharedMemoryManager:
+    return SharedMemoryManager(True, VisibleGpus(simulated=2))
+
+
+def refusal(error: type[TritonError], text: str) -> AbstractContextManager[object]:
+    return pytest.raises(error, match=f"^{re.escape(text)}")
+
+
+# the table of regions
+
+
+@rule("6.10.5")
+def test_what_a_client_wrote_is_read_and_what_is_written_it_reads(
+    manager: SharedMemoryManager, client: GpuClient
+) -> None:
+    manager.register_cuda("a", client.handle, 0, SIZE)
+    client.write(8, b"12345678")
+    assert bytes(manager.read("a", 6, 12)) == b"\0\0" + b"12345678" + b"\0\0"
+    manager.write("a", 16, np.array([[1, 2]], np.uint16))
+    manager.write("a", SIZE - 1, b"x")
+    assert client.read(16, 4) == b"\1\0\2\0"
+    assert client.read(SIZE - 1, 1) == b"x"
+
+
+@rule("6.10.3", "6.10.5")
+def test_status_and_unregister_mind_the_kind(manager: SharedMemoryManager, client: GpuClient) -> None:
+    path = Path("/dev/shm") / f"tritonlab_test_{client.handle.hex()[:40]}"
+    path.write_bytes(bytes(64))
+    try:
+        manager.register_system("s", f"/{path.name}", 0, 64)
+    finally:
+        path.unlink()
+    manager.register_cuda("b", client.handle, 0, 16)
+    manager.register_cuda("a", client.handle, 0, SIZE)
+    facts = [{"name": "a", "device_id": 0, "byte_size": SIZE}, {"name": "b", "device_id": 0, "byte_size": 16}]
+    assert manager.status(kind=CudaRegion) == facts
+    assert manager.status("b", CudaRegion) == facts[1:]
+    assert [entry["name"] for entry in manager.status()] == ["s"]
+    with refusal(NotFoundError, "The region named 'a' is registered as CUDA shared memory, not system shared memory"):
+        manager.status("a")
+    with refusal(AlreadyExistsError, "shared memory region 's' already in manager"):
+        manager.register_cuda("s", client.handle, 0, SIZE)
+    manager.unregister("a")
+    manager.unregister("s", CudaRegion)
+    manager.unregister_all()
+    assert manager.status(kind=CudaRegion) == facts
+    manager.unregister("b", CudaRegion)
+    assert manager.status(kind=CudaRegion) == facts[:1]
+    manager.unregister_all(CudaRegion)
+    assert not manager.in_use
+
+
+@rule("6.10.5")
+def test_a_handle_that_is_none(manager: SharedMemoryManager, client: GpuClient) -> None:
+    with refusal(InvalidArgumentError, f"{BAD}: 'a', opening another process"):
+        manager.register_cuda("a", b"x" * 64, 0, SIZE)
+    with refusal(InvalidArgumentError, f"{BAD}: 'a', opening another process"):
+        manager.register_cuda("a", client.handle, 1, SIZE)
+    with refusal(InvalidArgumentError, f"{BAD}: 'a', there is no GPU 2 but 0, 1"):
+        manager.register_cuda("a", client.handle, 2, SIZE)
+    with refusal(InvalidArgumentError, "failed to register shared memory region 'a': invalid args"):
+        manager.register_cuda("a", client.handle, 0, SIZE + 1)
+    assert not manager.in_use
+
+
+def test_memory_of_this_process_is_refused_with_a_reason(manager: SharedMemoryManager) -> None:
+    address = SIMULATED.allocate(0, 64)
+    try:
+        with pytest.raises(InvalidArgumentError, match="A handle can be opened by another process only"):
+            manager.register_cuda("a", SIMULATED.export(0, address), 0, 64)
+    finally:
+        SIMULATED.free(0, address)
+
+
+def test_a_client_that_is_gone_fails_what_uses_its_memory(manager: SharedMemoryManager) -> None:
+    with DriverProcess() as process:
+        manager.register_cuda("a", GpuClient(process).handle, 0, SIZE)
+    why = "its owner has no such memory.*has freed the memory, or has ended"
+    with pytest.raises(InternalError, match=f"^failed to read shared memory region 'a': .*{why}"):
+        manager.read("a", 0, 8)
+    with pytest.raises(InternalError, match=f"^failed to write shared memory region 'a': .*{why}"):
+        manager.write("a", 0, b"x")
+    manager.unregister("a", CudaRegion)
+
+
+@rule("6.10.4")
+def test_bounds_are_those_of_the_region(manager: SharedMemoryManager, client: GpuClient) -> None:
+    manager.register_cuda("a", client.handle, 0, 64)
+    for offset, size in ((60, 8), (0, 65)):
+        with refusal(InvalidArgumentError, "Invalid offset + byte size for shared memory region: 'a'"):
+            manager.read("a", offset, size)
+    with refusal(InvalidArgumentError, "Invalid offset for shared memory region: 'a'"):
+        manager.write("a", 64, b"x")
+
+
+def test_the_mapping_ends_with_its_last_user(manager: SharedMemoryManager, client: GpuClient) -> None:
+    manager.register_cuda("a", client.handle, 0, SIZE)
+    manager.register_cuda("b", client.handle, 0, SIZE)
+    region = manager._find("a", 0, 8)
+    manager.unregister_all(CudaRegion)
+    assert isinstance(region, CudaRegion)
+    address = region.memory.address
+    assert bytes(region.read(0, 8)) == bytes(8)  # of a request that is under way
+    del region
+    with pytest.raises(Exception, match="address"):
+        SIMULATED.base_of(address)
+
+
+# over the network
+
+
+@pytest.fixture(scope="module", params=["http", "grpc"])
+def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
+    lab.load("double", DOUBLE, config("IN FP32 -1", "OUT FP32 -1"))
+    manager = SharedMemoryManager(True, VisibleGpus(simulated=1))
+    server: HTTPServer | GRPCServer
+    if request.param == "http":
+        server = HTTPServer(lab.server.core, manager, HTTPOptions())
+        client: Any = tritonclient.http.InferenceServerClient(f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    else:
+        server = GRPCServer(lab.server.core, manager)
+        client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.start('127.0.0.1', 0)}")
+    client.module = getattr(tritonclient, request.param)
+    yield client
+    client.close()
+    server.stop(0)
+
+
+@pytest.fixture
+def registered(connection: Any, client: GpuClient) -> Iterator[Callable[..., Any]]:
+    """Sends a request for a model with input and output in the client's region; returns the answer."""
+    module = connection.module
+    connection.register_cuda_shared_memory("r", base64.b64encode(client.handle), 0, SIZE)
+
+    def infer(model: str, size: int, at: int, to: int, room: int | None = None) -> Any:
+        given = module.InferInput("IN", [size // 4], "FP32")
+        given.set_shared_memory("r", size, offset=at)
+        wanted = module.InferRequestedOutput("OUT")
+        wanted.set_shared_memory("r", size if room is None else room, offset=to)
+        return connection.infer(model, [given], outputs=[wanted])
+
+    yield infer
+    connection.unregister_cuda_shared_memory("r")
+
+
+def test_tensors_come_from_and_go_to_a_clients_gpu(
+    registered: Callable[..., Any], client: GpuClient, lab: Lab
+) -> None:
+    numbers = np.arange(8, dtype=np.float32)
+    client.write(64, numbers.tobytes())
+    recording = Recorder.of(lab.server.instruments).recording
+    recording.clear()
+    registered("double", 32, 64, 128)
+    assert client.read(128, 32) == (2 * numbers).tobytes()
+    # the request may be answered before its reader has told
+    eventually(lambda: copy_facts(recording.model("double")) == CopyFacts(1, 32, 32, simulated=True))
+
+
+def test_status_over_the_network(connection: Any, registered: Callable[..., Any]) -> None:
+    status = connection.get_cuda_shared_memory_status()
+    if connection.module is tritonclient.http:
+        assert status == [{"name": "r", "device_id": 0, "byte_size": SIZE}]
+        assert connection.get_system_shared_memory_status() == []
+    else:
+        assert [(r.name, r.device_id, r.byte_size) for r in status.regions.values()] == [("r", 0, SIZE)]
+        assert not connection.get_system_shared_memory_status().regions
+    connection.unregister_cuda_shared_memory()
+    with pytest.raises(InferenceServerException, match="Unable to find cuda shared memory region: 'r'"):
+        connection.get_cuda_shared_memory_status("r")
+
+
+def test_an_output_without_room_fails_its_request_only(registered: Callable[..., Any], client: GpuClient) -> None:
+    with pytest.raises(InferenceServerException, match=r"should be at least 32 bytes to hold the results"):
+        registered("double", 32, 0, 64, room=16)
+    registered("double", 32, 0, 64)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.profile.events import Heard, asked
+from tritonlab.profile.copy_facts import CopyFacts, copy_facts
+from tritonlab.profile.recording import Recording
+
+
+def copied(heard: Heard, serial: int, to_device: int, to_host: int, *, simulated: bool = True) -> None:
+    hook = heard.instruments.bytes_copied
+    assert hook is not None
+    hook("add", serial, 0, to_device, to_host, simulated, 0)
+
+
+def test_copies_are_summed_up_for_a_request_and_for_all() -> None:
+    heard = Heard()
+    heard.execute(asked(1), asked(2), asked(3), start=1, end=2)
+    record = heard.recording.model("add")
+    assert copy_facts(record) is None
+    copied(heard, 1, 4_000_000, 0)
+    copied(heard, 1, 0, 1_000_000)
+    copied(heard, 2, 8, 0, simulated=False)
+    assert copy_facts(record) == CopyFacts(2, 4_000_008, 1_000_000, simulated=True)
+    assert copy_facts(record, 1) == CopyFacts(1, 4_000_000, 1_000_000, simulated=True)
+    assert copy_facts(record, 2) == CopyFacts(1, 8, 0, simulated=False)
+    assert copy_facts(record, 3) is None
+
+
+def test_a_file_keeps_copies_and_one_from_before_there_were_any_is_read(tmp_path: Path) -> None:
+    heard = Heard()
+    heard.execute(asked(1), start=1, end=2)
+    copied(heard, 1, 7, 5)
+    path = heard.recording.save(tmp_path / "day.npz")
+    assert copy_facts(Recording.load(path).model("add")) == CopyFacts(1, 7, 5, simulated=True)
+    with np.load(path) as arrays:
+        held: dict[str, Any] = {name: arrays[name] for name in arrays.files if not name.endswith("copies")}
+    about = json.loads(held["about"].tobytes())
+    del about["models"][0]["tables"]["copies"]
+    held["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(path, **held)
+    again = Recording.load(path).model("add")
+    assert (copy_facts(again), again.requests.total) == (None, 1)

@@ -1,0 +1,135 @@
+"""A `SystemRegion` is a part of a POSIX shared memory that a client has registered (rule 6.10.2).
+
+A key is a shared-memory name and nothing else: as with `shm_open`, neither a path nor a link, so a client can name
+files of /dev/shm only.
+
+A region is read and written by system calls on its file, and never mapped. If a client shortens the file, or /dev/shm
+is full, a mapped page would end this process with SIGBUS; a system call fails that request only. Measured on 2 cores,
+with the times of a mapping in brackets: reading 16 bytes 2 us (0.5), 1 MB 48 us (17), 64 MB 6 to 9 ms (3.5 to 6.5);
+writing 16 bytes 2.3 us (0.3), 1 MB 64 us (16), 64 MB 8 to 9 ms (3.3). Copies by `process_vm_readv` and
+`process_vm_writev` over a mapping survive as well, and are slower still: 3.3 us, 70 us, 8 to 11 ms.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.data_type import DataType
+from ...core.status import InternalError, InvalidArgumentError
+from ...core.tensor import Tensor
+
+OUTSIDE = "Invalid offset + byte size for shared memory region: '{}'"
+#: What Triton's stubs call theirs; a client has no business there.
+_RESERVED = "triton_python_backend_shm_region_"
+#: Bytes written at once. A write behind the end makes a file longer; so its size is asked for before each piece.
+_PIECE = 4 << 20
+
+
+class _File:
+    """An open file. It is closed when its last holder is gone: a request may still read it while its region is
+    unregistered."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.fd)
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRegion:
+    """One registered region."""
+
+    KIND: ClassVar[str] = "system"
+
+    name: str
+    key: str
+    offset: int
+    byte_size: int
+    file: _File
+
+    @staticmethod
+    def open(name: str, key: str, offset: int, byte_size: int) -> SystemRegion:
+        """Opens the shared memory `key` for the region. Raises TritonError with Triton's words."""
+        try:
+            file = _File(_shm_open(key))
+        except (OSError, ValueError) as error:
+            raise InternalError(f"Unable to open shared memory region: '{key}'") from error
+        found = os.fstat(file.fd)
+        if not stat.S_ISREG(found.st_mode):  # a pipe, for example, that a read waits for
+            raise InternalError(f"Unable to open shared memory region: '{key}'")
+        if found.st_size < offset + byte_size:
+            raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
+        if byte_size == 0 or offset % mmap.ALLOCATIONGRANULARITY:
+            # What cannot be mapped; Triton's words run into one another like this (measured).
+            raise InvalidArgumentError(
+                f"failed to register shared memory region '{name}': unable to process address spaceInvalid argument"
+            )
+        return SystemRegion(name, key, offset, byte_size, file)
+
+    def tensor(self, datatype: DataType, shape: tuple[int, ...], data: NDArray[Any]) -> Tensor:
+        """Returns a tensor over `data`, which was read from here."""
+        return Tensor(datatype, shape, data)
+
+    def read(self, offset: int, size: int) -> memoryview:
+        data = np.empty(size, np.uint8).data
+        done = 0
+        while done < size:
+            count = os.preadv(self.file.fd, [data[done:]], self.offset + offset + done)
+            if not count:
+                raise self.cut_off()
+            done += count
+        return data.toreadonly()
+
+    def write(self, offset: int, data: memoryview) -> None:
+        start, done = self.offset + offset, 0
+        while done < data.nbytes:
+            piece = data[done : done + _PIECE]
+            if self.file.size < start + done + piece.nbytes:
+                raise self.cut_off()
+            done += os.pwrite(self.file.fd, piece, start + done)
+
+    def check(self, offset: int, size: int) -> None:
+        """Raises what `write` would raise of these bytes, which are within the region."""
+        if self.file.size < self.offset + offset + size:
+            raise self.cut_off()
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what the region's status says of it."""
+        return {"name": self.name, "key": self.key, "offset": self.offset, "byte_size": self.byte_size}
+
+    def cut_off(self) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{OUTSIDE.format(self.name)}: its file '{self.key}' was made smaller after it was registered, it has "
+            f"{self.file.size} bytes"
+        )
+
+
+def _shm_open(key: str) -> int:
+    """Opens what `shm_open` of Linux's C library would open. Raises OSError, and ValueError for a key that is not a
+    name."""
+    name = key.lstrip("/")
+    if not name or "/" in name:
+        raise ValueError(key)
+    return os.open(f"/dev/shm/{name}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def check_key(name: str, key: str) -> None:
+    """Raises InvalidArgumentError for a key that clients may not register as region `name`."""
+    if key.startswith(_RESERVED):
+        raise InvalidArgumentError(
+            f"cannot register shared memory region '{name}' - invalid shm key '{key}' as the key contains the "
+            f"reserved prefix '{_RESERVED}'"
+        )

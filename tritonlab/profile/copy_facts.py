@@ -1,0 +1,37 @@
+"""This module tells what a record says about copies between the host and GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .model_record import COPIES, ModelRecord
+
+
+@dataclass(frozen=True)
+class CopyFacts:
+    """Sums up copies. `to_device`, `to_host`: bytes; `requests`: how many requests they were made for; `simulated`: the
+    GPUs are.
+    """
+
+    requests: int
+    to_device: int
+    to_host: int
+    simulated: bool
+
+
+def copy_facts(record: ModelRecord, serial: int | None = None) -> CopyFacts | None:
+    """Returns what was copied for a request, or for all that are kept; None if nothing was."""
+    with record.lock:
+        rows = record.copies.rows()
+    column = {name: rows[:, number] for number, name in enumerate(COPIES)}
+    chosen = column["serial"] == serial if serial is not None else np.ones(len(rows), bool)
+    if not chosen.any():
+        return None
+    return CopyFacts(
+        len(np.unique(column["serial"][chosen])),
+        int(column["to_device"][chosen].sum()),
+        int(column["to_host"][chosen].sum()),
+        bool(column["simulated"][chosen].any()),
+    )
