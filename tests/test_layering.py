@@ -46,7 +46,7 @@ LEVELS: list[list[str]] = [
 ]
 
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, and
-#: the endpoints with grpcio's and uvloop's event loops, for notebooks that never serve.
+#: the endpoints with grpcio's and uvloop's event loops, for notebooks that never serve, and load tests and tuning.
 LAZY = {
     ("tritonlab", "tritonlab.clients.remote"),
     ("tritonlab.notebook.views.other_server", "tritonlab.clients.remote"),
@@ -54,6 +54,12 @@ LAZY = {
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
+    ("tritonlab.runtime", "tritonlab.load.load_model"),
+    ("tritonlab.runtime", "tritonlab.notebook.views.load_panel"),
+    ("tritonlab.runtime", "tritonlab.notebook.views.opening"),
+    ("tritonlab.runtime", "tritonlab.tuning.subject"),
+    ("tritonlab.runtime", "tritonlab.tuning.tune"),
+    ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.load_panel"),
 }
 
 #: Circles of imports for type checkers that are still to be opened: (module, import).

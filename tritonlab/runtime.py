@@ -31,7 +31,7 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -41,27 +41,29 @@ from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .clients.snippets import failure_test
 from .core.scratch_directory import ScratchDirectory
-from .load.load_model import load_model
-from .load.load_run import LoadTest
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
 from .notebook.views.failure_pane import FailurePane
-from .notebook.views.load_panel import Loadable, LoadPanel, show_progress
-from .notebook.views.opening import open_view
 from .notebook.views.playground import Playground
-from .notebook.views.record_view import RecordView
 from .profile.recorder import Recorder
 from .profile.recording import Recording
 from .server.api.failures import KeptFailure
+from .server.api.load_tested import LoadTested
 from .server.api.model import Model
 from .server.api.server import Server
+from .server.api.tunable import Tunable
 from .server.options import Options
-from .tuning.subject import Subject, Written, what_if
-from .tuning.tune import tune_model
 
 if TYPE_CHECKING:
     from .frontends.endpoints import Endpoints
+    from .load.load_result import LoadResult
+    from .load.load_run import LoadTest
+    from .notebook.views.load_panel import Loadable, LoadPanel
+    from .notebook.views.record_view import RecordView
+    from .tuning.subject import Written
+    from .tuning.tune_result import TuneResult
+    from .tuning.what_if import WhatIf
 
 _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
@@ -166,6 +168,8 @@ def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline
     InvalidArgumentError for another kind or model, OSError for a file that cannot be read, RecordingError for a file
     that is no recording.
     """
+    from .notebook.views.opening import open_view
+
     return open_view(subject, kind, model)
 
 
@@ -173,13 +177,28 @@ def _failure_pane(failure: KeptFailure) -> FailurePane:
     return FailurePane(failure, _workspace.cite if _workspace is not None else str)
 
 
-Model.viewer = staticmethod(open_view)
-Model.load_tester = staticmethod(load_model)
-KeptFailure.viewer = staticmethod(_failure_pane)
-LoadTest.viewer = staticmethod(show_progress)
-KeptFailure.writer = staticmethod(failure_test)
-Model.what_if_maker = staticmethod(what_if)
-Model.tuner = staticmethod(tune_model)
+def _load_test(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
+    from .load.load_model import load_model
+
+    return load_model(model, options)
+
+
+def _show_progress(test: LoadTest) -> Callable[[], None]:
+    from .notebook.views.load_panel import show_progress
+
+    return show_progress(test)
+
+
+def _what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
+    from .tuning.subject import what_if
+
+    return what_if(model, differing)
+
+
+def _tune(model: Model, options: Mapping[str, Any]) -> TuneResult:
+    from .tuning.tune import tune_model
+
+    return tune_model(model, options)
 
 
 def _written(model: Model) -> Written | None:
@@ -190,7 +209,15 @@ def _written(model: Model) -> Written | None:
     return workspace.draft(model.name).settings, partial(workspace.tune, model.name)
 
 
-Subject.written = staticmethod(_written)
+# calls up, handed down: what is above a model's server is imported at its first use
+Model.viewer = staticmethod(view)
+Model.load_tester = staticmethod(_load_test)
+Model.what_if_maker = staticmethod(_what_if)
+Model.tuner = staticmethod(_tune)
+Tunable.written = staticmethod(_written)
+LoadTested.progress_viewer = staticmethod(_show_progress)
+KeptFailure.viewer = staticmethod(_failure_pane)
+KeptFailure.writer = staticmethod(failure_test)
 
 
 def playground(model: Model) -> Playground:
@@ -203,6 +230,8 @@ def load_panel(model: Loadable) -> LoadPanel:
     """Returns a form, which a cell shows, that tests a model under load: one of a server here, or of one elsewhere
     (`connect`). What it does is `model.load_test`, and its `result` is what was measured last.
     """
+    from .notebook.views.load_panel import LoadPanel
+
     return LoadPanel(model)
 
 

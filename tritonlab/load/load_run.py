@@ -34,10 +34,6 @@ class LoadTest:
     Guarantees: everything may be called from any thread. `stop` ends the test at once: what was measured is the result.
     """
 
-    #: shows the progress of a test that is waited for, and returns what ends that; handed in by `runtime`, as notebooks
-    #: are above this
-    viewer: ClassVar[Callable[[LoadTest], Callable[[], None]] | None] = None
-
     def __init__(self, name: str, version: int, target: LoadTarget, plan: LoadPlan) -> None:
         self.name = name
         self.plan = plan

@@ -4,26 +4,24 @@ with other settings."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from ..core.model_config import ModelConfig, to_dict
 from ..core.status import InvalidArgumentError
 from ..profile.model_record import ModelRecord
 from ..profile.recorder import Recorder
 from ..server.api.model import Model
+from ..server.api.tunable import Tunable
 from .past import Past
 from .settings import Settings
 from .what_if import WhatIf
 
+#: Settings of a model that differ from its config, and what loads it with others.
 Written = tuple[Settings | None, Callable[[Settings | None], object]]
 
 
 class Subject:
     """Wraps a model of a server in this process."""
-
-    #: of a model that a notebook has written: its settings that differ from its config, and what loads it with others;
-    #: None of any other model. Handed in by `runtime`.
-    written: ClassVar[Callable[[Model], Written | None]] = staticmethod(lambda model: None)
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -50,7 +48,7 @@ class Subject:
 
     def reload(self, settings: Settings) -> None:
         """Loads the model with settings. Raises what a load does; the version that serves goes on then."""
-        written = Subject.written(self.model)
+        written: Written | None = Tunable.written(self.model)
         if written is not None:
             written[1](settings)
         else:
@@ -58,7 +56,7 @@ class Subject:
 
     def restorer(self) -> Callable[[], object]:
         """Returns what loads the model as it is now."""
-        written = Subject.written(self.model)
+        written: Written | None = Tunable.written(self.model)
         if written is not None:
             former, load = written
             return lambda: load(former)

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.model_config import from_json, parse_pbtxt, print_pbtxt
 from ...core.model_config_rules import is_ensemble
 from ...export.repository import model_files
-from ...tuning.settings import Settings
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .errors import FileError, OptionError
 from .source_map import Segment, whole
+
+if TYPE_CHECKING:
+    from ...tuning.settings import Settings
 
 Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]

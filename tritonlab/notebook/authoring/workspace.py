@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.model_config import ModelConfig
 from ...core.scratch_directory import ScratchDirectory
-from ...tuning.settings import Settings
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import MODEL_FILE, Draft, Files, ModelFile, Source, model_path
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ...server.api.model import Model
     from ...server.api.server import Server
     from ...server.observe.chrome_trace import ChromeTrace
+    from ...tuning.settings import Settings
     from .cells import CellBody
 
 

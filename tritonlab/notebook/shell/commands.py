@@ -20,9 +20,8 @@ from ..views.card_display import LoadingCard, card_of
 from ..views.draining import draining_text
 from ..views.export_panel import DEFAULT_DIRECTORY
 from ..views.live_card import LiveCard
-from ..views.opening import KINDS, open_view
 from ..views.playground import Playground
-from ..views.record_view import RecordView
+from ..views.record_view import KINDS
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
 from .debug_commands import debug, postmortem
@@ -188,7 +187,7 @@ def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
     return Playground(context.model(arguments.name), workspace.describe_error, lambda: workspace.endpoints)
 
 
-def _view(context: Context, arguments: argparse.Namespace) -> RecordView:
+def _view(context: Context, arguments: argparse.Namespace) -> Any:
     name, kind = arguments.name, arguments.kind
     if name in KINDS and kind is None and name not in context.workspace.names():
         name, kind = None, name
@@ -198,7 +197,7 @@ def _view(context: Context, arguments: argparse.Namespace) -> RecordView:
             fix = f"name a model: {', '.join(names)}" if names else ""
             raise OptionError(fix or "no model is loaded", fix=fix)
         name = names[0]
-    return open_view(context.model(name), kind or KINDS[0])
+    return context.model(name).view(kind or KINDS[0])
 
 
 def _edit(context: Context, arguments: argparse.Namespace) -> None:

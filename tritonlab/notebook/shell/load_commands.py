@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..authoring.errors import OptionError
-from ..views.load_panel import Loadable, LoadPanel
+
+if TYPE_CHECKING:
+    from ..views.load_panel import Loadable
 
 #: The arguments, for argparse.
 _ARGUMENTS: tuple[Any, ...] = (
@@ -36,6 +38,8 @@ def load_test(context: HasModels, arguments: argparse.Namespace) -> Any:
     if arguments.shape:
         options["shapes"] = dict(_shape(said) for said in arguments.shape)
     if not options and not arguments.csv and not arguments.json:
+        from ..views.load_panel import LoadPanel
+
         return LoadPanel(model)
     result = model.load_test(**options, progress=not arguments.json)
     if arguments.csv:

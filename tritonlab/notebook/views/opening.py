@@ -22,7 +22,7 @@ from ...tuning.subject import Subject
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
-from .record_view import RecordView
+from .record_view import KINDS, RecordView
 from .streams import Streams
 from .timeline import Timeline
 
@@ -110,11 +110,10 @@ def _ensemble(versions: list[ModelVersion]) -> EnsembleGraph | None:
     return scheduler.graph if isinstance(scheduler, EnsembleScheduler) else None
 
 
+#: Those of KINDS that a recording has; `memory` needs a model that runs.
 _VIEWS: dict[str, Callable[[Recording, str], RecordView]] = {
     "timeline": Timeline,
     "streams": Streams,
     "metrics": Metrics,
     "graph": Graph,
 }
-#: The kinds of views; `memory` needs a model that runs.
-KINDS = (*_VIEWS, "memory")

@@ -20,6 +20,8 @@ from ...profile.recording import Recording
 from .ticker import TICKER, Ticker
 from .widget import LiveView, in_kernel
 
+#: The kinds of views, `opening` makes them; the first is shown if none is named.
+KINDS = ("timeline", "streams", "metrics", "graph", "memory")
 #: The version of the messages between the ES module and this; a saved view of another version says so.
 PROTOCOL = 1
 #: The most rows of one message: a long record comes in pieces.

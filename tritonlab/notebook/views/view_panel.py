@@ -6,8 +6,7 @@ import importlib
 from typing import Any
 
 from ...server.api.model import Model
-from .opening import KINDS, open_view
-from .record_view import RecordView
+from .record_view import KINDS, RecordView
 
 
 class ViewPanel:
@@ -33,7 +32,7 @@ class ViewPanel:
         """Returns the view that is shown."""
         kind = self.choice.value
         if kind not in self._views:
-            self._views[kind] = open_view(self._model, kind)
+            self._views[kind] = self._model.view(kind)
         return self._views[kind]
 
     def _show(self) -> None:

@@ -43,6 +43,9 @@ class LoadTested:
 
     #: runs the test; handed in, as load tests are above this
     load_tester: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
+    #: shows the progress of a `LoadTest` that is waited for, and returns what ends that; handed in, as notebooks are
+    #: above this
+    progress_viewer: ClassVar[Callable[[Any], Callable[[], None]] | None] = None
 
     @spelt_out(LoadOptions)
     def load_test(self, **options: Unpack[LoadOptions]) -> Any:

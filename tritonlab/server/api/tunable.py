@@ -15,6 +15,9 @@ class Tunable:
     what_if_maker: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
     #: (model, options) -> `tuning.tune_result.TuneResult`
     tuner: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
+    #: of a model that a notebook has written: its `tuning.settings.Settings` that differ from its config, and what
+    #: loads it with others; None of any other model
+    written: ClassVar[Callable[[Any], tuple[Any, Callable[[Any], object]] | None]] = staticmethod(lambda model: None)
 
     def what_if(
         self,
