@@ -14,28 +14,28 @@ import pytest
 
 from tests.serving import eventually
 from tritonlab.ipc.interpreter import Interpreter
-from tritonlab.ipc.zygote import Zygote, ZygoteError
+from tritonlab.ipc.zygote import ZygoteProcess, ZygoteError
 from tritonlab.stub._pb_stub.wire.fork_bodies import ImportStep
 
 
 @pytest.fixture
-def zygote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zygote]:
+def zygote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZygoteProcess]:
     (tmp_path / "hangs.py").write_text("import time\ntime.sleep(600)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     interpreter = Interpreter(sys.executable)
-    zygote = Zygote.start(interpreter, interpreter.variables(os.environ))
+    zygote = ZygoteProcess.start(interpreter, interpreter.variables(os.environ))
     zygote.await_grown()
     yield zygote
     zygote.end()
 
 
 def test_a_process_that_is_forked_while_the_zygote_ends_is_known(
-    zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+    zygote: ZygoteProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would end one that hangs in an import."""
     before = psutil.Process().children(recursive=True)
     receive, forked, ending = zygote._receive, threading.Event(), threading.Event()
-    grown: list[Zygote] = []
+    grown: list[ZygoteProcess] = []
 
     def late(timeout: float) -> Any:
         forked.set()
@@ -57,7 +57,7 @@ def test_a_process_that_is_forked_while_the_zygote_ends_is_known(
     eventually(lambda: set(psutil.Process().children(recursive=True)) < set(before))
 
 
-def test_an_ended_zygote_answers_nobody(zygote: Zygote) -> None:
+def test_an_ended_zygote_answers_nobody(zygote: ZygoteProcess) -> None:
     zygote.end()
     with pytest.raises(ZygoteError):
         zygote.grow([], {}, "")

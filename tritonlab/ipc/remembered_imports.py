@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from ..stub._pb_stub.wire.fork_bodies import ImportStep
-from .zygotes import Steps
+from .zygote_family import Steps
 
 #: How many sets of imports are kept at most: each costs every later kernel a process.
 _KEPT = 3

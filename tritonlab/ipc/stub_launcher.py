@@ -28,7 +28,7 @@ from .stub_connection import Answer
 from .stub_ends import StubEnds
 from .stub_link import MonitorLink, StubLink
 from .stub_log import StubOutput
-from .zygote import Zygote
+from .zygote import ZygoteProcess
 
 #: The kernel's own Python, which runs models that bring no environment or stub of their own.
 KERNEL = Interpreter(sys.executable)
@@ -76,7 +76,7 @@ def new_process(interpreter: Interpreter) -> Begin:
     return begin
 
 
-def fork_of(zygote: Zygote, paths: Sequence[str]) -> Begin:
+def fork_of(zygote: ZygoteProcess, paths: Sequence[str]) -> Begin:
     """Returns a function that lets the zygote fork a stub, for a model that finds modules of its own in `paths`. The
     function raises ForkRefused or ZygoteError."""
 

@@ -1,4 +1,4 @@
-"""`Zygote` is the kernel's end of a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
+"""`ZygoteProcess` is the kernel's end of a process that forks stubs (`stub/_pb_stub/process/zygote.py`)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ForkRefused(Exception):
         self.stale = stale
 
 
-class LeftOut(Exception):
+class ImportLeftOut(Exception):
     """Says why an import was not made, after the first `steps` of those asked for."""
 
     def __init__(self, steps: int, why: str) -> None:
@@ -50,7 +50,7 @@ class LeftOut(Exception):
         self.steps = steps
 
 
-class Zygote:
+class ZygoteProcess:
     """Is one process that has made the imports `steps`.
 
     Guarantees: any thread may call any method. A process that it forks becomes a child of this process, and does not
@@ -73,7 +73,7 @@ class Zygote:
         _running.add(self)
 
     @staticmethod
-    def start(interpreter: Interpreter, environment: Mapping[str, str]) -> Zygote:
+    def start(interpreter: Interpreter, environment: Mapping[str, str]) -> ZygoteProcess:
         """Starts a new process, without imports. Raises OSError."""
 
         def begin(fds: tuple[int, int]) -> ChildProcess:
@@ -87,14 +87,14 @@ class Zygote:
 
         return _linked((), begin)
 
-    def grow(self, steps: Sequence[ImportStep], environment: Mapping[str, str], directory: str) -> Zygote:
+    def grow(self, steps: Sequence[ImportStep], environment: Mapping[str, str], directory: str) -> ZygoteProcess:
         """Forks a zygote that also makes these imports, with these variables and in this directory. Raises ForkRefused,
         ZygoteError or OSError."""
         body = Grow(list(steps), dict(environment), directory)
         return _linked([*self.steps, *steps], lambda fds: self._fork(body, fds))
 
     def await_grown(self) -> None:
-        """Waits until its imports are made. Raises LeftOut if one was not, or ZygoteError; then the process has
+        """Waits until its imports are made. Raises ImportLeftOut if one was not, or ZygoteError; then the process has
         ended."""
         try:
             grown = self._receive(_GROW_TIMEOUT)
@@ -104,7 +104,7 @@ class Zygote:
         assert isinstance(grown, Grown)
         if grown.left_out:
             self.end()
-            raise LeftOut(grown.steps, grown.left_out)
+            raise ImportLeftOut(grown.steps, grown.left_out)
         self._peak = grown.peak
 
     def fork(self, sizes: tuple[int, int, int | None], paths: Sequence[str], inherited: Sequence[int]) -> ChildProcess:
@@ -178,7 +178,7 @@ class Zygote:
             os.close(self._life)
 
     def __repr__(self) -> str:
-        return f"<Zygote {self.child.pid} [{', '.join(step.module for step in self.steps)}]>"
+        return f"<ZygoteProcess {self.child.pid} [{', '.join(step.module for step in self.steps)}]>"
 
 
 class _ForkedProcess:
@@ -204,7 +204,7 @@ class _ForkedProcess:
             return self.returncode
 
 
-def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], ChildProcess]) -> Zygote:
+def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], ChildProcess]) -> ZygoteProcess:
     """Returns the zygote that `begin` starts, given its ends of a socket pair and of a life pipe."""
     with ExitStack() as ours, ExitStack() as theirs:
         sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -215,10 +215,10 @@ def _linked(steps: Sequence[ImportStep], begin: Callable[[tuple[int, int]], Chil
         ours.callback(os.close, life_write)
         child = begin((other.fileno(), life))
         ours.pop_all()
-    return Zygote(steps, sock, life_write, child)
+    return ZygoteProcess(steps, sock, life_write, child)
 
 
-_running: weakref.WeakSet[Zygote] = weakref.WeakSet()
+_running: weakref.WeakSet[ZygoteProcess] = weakref.WeakSet()
 
 
 def _forget_all() -> None:

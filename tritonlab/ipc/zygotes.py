@@ -12,11 +12,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,95 +22,16 @@ from ..stub._pb_stub.wire.fork_bodies import ImportStep
 from .interpreter import Interpreter
 from .link_reader import LinkReader
 from .out_of_memory import memory_limit
-from .zygote import ForkRefused, LeftOut, Zygote, ZygoteError
+from .zygote import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
+from .zygote_family import Growth, Origin, Place, Steps, ZygoteFamily, retire
 
 _log = logging.getLogger(__name__)
 
-Steps = tuple[ImportStep, ...]
-
-#: Variables that the dynamic loader, the interpreter or numpy's libraries read when a process starts. A zygote takes
-#: over all others before it imports more, and a stub before it imports the model.
-_START_PREFIXES = (
-    "LD_",
-    "PYTHON",
-    "OMP_",
-    "OPENBLAS_",
-    "MKL_",
-    "NUMEXPR_",
-    "BLIS_",
-    "GOTO_",
-    "MALLOC_",
-    "GLIBC_",
-    "NPY_",
-)
-#: What else a new process inherits from this one, in the words of /proc/self/status.
-_INHERITED = ("Umask:", "SigIgn:", "Uid:", "Gid:", "Groups:", "Cpus_allowed:")
-_LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_")))
 #: How many sets of imports are kept at most, however small.
 _MOST = 8
 _MOST_INTERPRETERS = 4
 #: A zygote that ended sooner, and was of no use, is not grown again by itself.
 _LIVED = 5.0
-
-
-class Origin(NamedTuple):
-    """Holds what a new process would inherit from this one at its start."""
-
-    variables: Mapping[str, str]
-    limits: tuple[tuple[int, int], ...]
-    status: str
-
-    @staticmethod
-    def now(variables: Mapping[str, str]) -> Origin:
-        read = {name: value for name, value in variables.items() if name.startswith(_START_PREFIXES)}
-        lines = ""
-        with contextlib.suppress(OSError):
-            text = Path("/proc/self/status").read_text()
-            lines = "\n".join(line for line in text.splitlines() if line.startswith(_INHERITED))
-        return Origin(read, tuple(resource.getrlimit(limit) for limit in _LIMITS), lines)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Holds what modules see of the process that imports them."""
-
-    variables: Mapping[str, str]
-    directory: str
-
-
-class Growth:
-    """Is one zygote that is up or on its way. `zygote` is None while it grows, and if it failed; `growing` is its
-    process, as soon as there is one."""
-
-    def __init__(self, steps: Steps, place: Place) -> None:
-        self.steps = steps
-        self.begun_with = 0  # how many of the steps the zygote had already that it is forked from
-        self.place = place
-        self.zygote: Zygote | None = None
-        self.growing: Zygote | None = None
-        self.failure: LeftOut | ZygoteError | ForkRefused | OSError | None = None
-        self.done = threading.Event()
-
-    @property
-    def over(self) -> bool:
-        """Returns whether another is to be grown: this one has ended, or failed for a reason that may be gone."""
-        if not self.done.is_set() or isinstance(self.failure, LeftOut):
-            return False
-        return self.zygote is None or not self.zygote.alive
-
-
-@dataclass
-class Family:
-    """Holds the zygotes of one interpreter, all of which began as forks of `root`."""
-
-    origin: Origin
-    root: Growth
-    grown: dict[Steps, Growth] = field(default_factory=dict)
-    #: sets of steps -> why the last of these steps is not made
-    left_out: dict[Steps, str] = field(default_factory=dict)
-
-    def all(self) -> list[Growth]:
-        return [self.root, *self.grown.values()]
 
 
 class WarmMemory(NamedTuple):
@@ -135,10 +54,10 @@ class Zygotes:
         self._link_reader = link_reader
         self._limit = limit if limit is not None else (memory_limit() or 4 << 30) // 4
         self._lock = threading.Lock()  # guards the next two
-        self._families: dict[Interpreter, Family] = {}
+        self._families: dict[Interpreter, ZygoteFamily] = {}
         self._closed = False
 
-    def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[Zygote | None, str]:
+    def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[ZygoteProcess | None, str]:
         """Returns the zygote that has made these imports, or those before the first that must not be made, and why that
         one must not; None instead of a zygote if there can be none. Blocks while it grows."""
         wanted, why = tuple(steps), ""
@@ -147,7 +66,7 @@ class Zygotes:
                 if self._closed:
                     return None, ""
                 family = self._family(interpreter)
-                wanted, why = _allowed(family, wanted, why)
+                wanted, why = family.allowed(wanted, why)
                 growth = self._growth(interpreter, family, wanted)
             growth.done.wait()
             if growth.zygote is not None:
@@ -155,26 +74,23 @@ class Zygotes:
             if not wanted:
                 _log.debug("no zygote of %s: %s", interpreter.executable, growth.failure)
                 return None, why
-            self._leave_out(interpreter, family, growth)
+            self._blame(interpreter, family, growth)
 
-    def _leave_out(self, interpreter: Interpreter, family: Family, failed: Growth) -> None:
-        """Notes which import is to blame for a failed growth, so that it is not tried again."""
-        failure = failed.failure
+    def _blame(self, interpreter: Interpreter, family: ZygoteFamily, failed: Growth) -> None:
+        """Leaves out the import that is to blame for a failed growth, or begins anew if what was imported has
+        changed."""
         with self._lock:
-            if isinstance(failure, ForkRefused) and failure.stale:
-                if self._families.get(interpreter) is family:
-                    _retire(self._families.pop(interpreter).all())
-                return
-            made = failed.begun_with + (failure.steps if isinstance(failure, LeftOut) else 0)
-            bad = failed.steps[: made + 1]
-            family.left_out[bad] = f"'{bad[-1].module}', because {failure}"
+            if not (isinstance(failed.failure, ForkRefused) and failed.failure.stale):
+                family.leave_out(failed)
+            elif self._families.get(interpreter) is family:
+                retire(self._families.pop(interpreter).all())
 
-    def discard(self, zygote: Zygote) -> None:
+    def discard(self, zygote: ZygoteProcess) -> None:
         """Drops the zygote and all others of its interpreter: what they have imported has changed."""
         with self._lock:
             found = [i for i, family in self._families.items() if any(g.zygote is zygote for g in family.all())]
             gone = [growth for interpreter in found for growth in self._families.pop(interpreter).all()]
-        _retire(gone)
+        retire(gone)
 
     def start(self, interpreter: Interpreter, sets: Sequence[Steps] = ()) -> None:
         """Begins to grow a zygote for each of `sets`, and the one without imports, in the background."""
@@ -188,7 +104,7 @@ class Zygotes:
         """Waits until no zygote is growing. Returns False if one still is after that many seconds."""
         end = time.monotonic() + timeout
         with self._lock:
-            growths = [growth for family in self._families.values() for growth in family.all()]
+            growths = self._growths()
         return all(growth.done.wait(max(end - time.monotonic(), 0)) for growth in growths)
 
     def memory(self) -> WarmMemory:
@@ -201,7 +117,7 @@ class Zygotes:
         """Ends all zygotes; no more are started."""
         with self._lock:
             self._closed = True
-            growths = [growth for family in self._families.values() for growth in family.all()]
+            growths = self._growths()
             self._families.clear()
         for growth in reversed(growths):
             if growth.growing is not None:
@@ -209,45 +125,45 @@ class Zygotes:
 
     # -- under the lock
 
-    def _family(self, interpreter: Interpreter) -> Family:
+    def _growths(self) -> list[Growth]:
+        return [growth for family in self._families.values() for growth in family.all()]
+
+    def _family(self, interpreter: Interpreter) -> ZygoteFamily:
         """Returns the interpreter's zygotes, begun anew if a process started now would differ from them."""
         variables = interpreter.variables(os.environ)
         origin = Origin.now(variables)
         family = self._families.get(interpreter)
         lost: list[Steps] = []
         if family is not None and (family.origin != origin or family.root.over):
-            _retire(family.all())
+            retire(family.all())
             lost = list(family.grown) if family.origin == origin else []
             family = None
         if family is None:
             root = Growth((), Place(variables, ""))
-            self._begin(root, lambda: Zygote.start(interpreter, variables))
-            family = Family(origin, root)
+            self._begin(root, lambda: ZygoteProcess.start(interpreter, variables))
+            family = ZygoteFamily(origin, root)
             while len(self._families) >= _MOST_INTERPRETERS:
-                _retire(self._families.pop(next(iter(self._families))).all())
+                retire(self._families.pop(next(iter(self._families))).all())
         self._families.pop(interpreter, None)
         self._families[interpreter] = family  # the order is that of the last use
         for steps in lost:  # their root was killed, so they are grown again
             self._growth(interpreter, family, steps)
         return family
 
-    def _growth(self, interpreter: Interpreter, family: Family, steps: Steps) -> Growth:
+    def _growth(self, interpreter: Interpreter, family: ZygoteFamily, steps: Steps) -> Growth:
         if not steps:
             return family.root
-        place = Place(interpreter.variables(os.environ), _directory())
-        old = [growth for growth in family.grown.values() if growth.place != place or growth.over]
-        for growth in old:
-            del family.grown[growth.steps]
-        _retire(old)
+        place = Place.now(interpreter.variables(os.environ))
+        family.drop_outdated(place)
         found = family.grown.get(steps)
         if found is None:
-            parent = _nearest(family, steps)
+            parent = family.nearest(steps)
             found = family.grown[steps] = Growth(steps, place)
             found.begun_with = len(parent.steps)
-            self._begin(found, lambda: _grow_from(parent, found), lambda: self._grown(interpreter, family, found))
+            self._begin(found, lambda: found.fork_of(parent), lambda: self._grown(interpreter, family, found))
         return found
 
-    def _begin(self, growth: Growth, start: Callable[[], Zygote], then: Callable[[], None] = lambda: None) -> None:
+    def _begin(self, growth: Growth, start: Callable[[], ZygoteProcess], then: Callable[[], None] = lambda: None) -> None:
         def work() -> None:
             try:
                 growth.growing = zygote = start()
@@ -261,7 +177,7 @@ class Zygotes:
                         growth.zygote = zygote
                 if closed:
                     zygote.end()
-            except (LeftOut, ZygoteError, ForkRefused, OSError) as error:
+            except (ImportLeftOut, ZygoteError, ForkRefused, OSError) as error:
                 growth.failure = error
             finally:
                 growth.done.set()
@@ -272,7 +188,7 @@ class Zygotes:
 
     # -- on the thread that waits for a growth
 
-    def _grown(self, interpreter: Interpreter, family: Family, newest: Growth) -> None:
+    def _grown(self, interpreter: Interpreter, family: ZygoteFamily, newest: Growth) -> None:
         """Ends the zygotes that have been unused for longest, until all keep to their limits."""
         self.on_grown(interpreter, newest.steps)
         with self._lock:
@@ -296,9 +212,9 @@ class Zygotes:
             for family in self._families.values():
                 if family.grown.get(growth.steps) is growth:
                     del family.grown[growth.steps]
-        _retire([growth])
+        retire([growth])
 
-    def _watch(self, growth: Growth, zygote: Zygote) -> None:
+    def _watch(self, growth: Growth, zygote: ZygoteProcess) -> None:
         """Makes the zygote grow again if somebody kills it."""
         born = time.monotonic()
 
@@ -318,57 +234,17 @@ class Zygotes:
         if growth.zygote is not None:
             growth.zygote.end()  # closes its descriptors
 
-    def _zygotes(self) -> Iterator[Zygote]:
+    def _zygotes(self) -> Iterator[ZygoteProcess]:
         with self._lock:
-            growths = [growth for family in self._families.values() for growth in family.all()]
+            growths = self._growths()
         return (growth.zygote for growth in growths if growth.zygote is not None and growth.zygote.alive)
 
     def __repr__(self) -> str:
         return f"<Zygotes {list(self._zygotes())}>"
 
 
-def _nearest(family: Family, steps: Steps) -> Growth:
-    """Returns the growth that has made most of these imports, and no others."""
-    begun = (growth for growth in family.all() if steps[: len(growth.steps)] == growth.steps)
-    return max(begun, key=lambda growth: len(growth.steps))
-
-
-def _grow_from(parent: Growth, growth: Growth) -> Zygote:
-    parent.done.wait()
-    if parent.zygote is None:
-        raise ZygoteError(f"the one before it failed: {parent.failure}")
-    return parent.zygote.grow(growth.steps[len(parent.steps) :], growth.place.variables, growth.place.directory)
-
-
-def _allowed(family: Family, steps: Steps, why: str) -> tuple[Steps, str]:
-    """Returns the steps before the first that is left out, and why that is."""
-    for end in range(1, len(steps) + 1):
-        if steps[:end] in family.left_out:
-            return steps[: end - 1], family.left_out[steps[:end]]
-    return steps, why
-
-
-def _retire(growths: Sequence[Growth]) -> None:
-    """Ends these zygotes on a thread of its own, because it waits for processes to end."""
-    zygotes = [growth.zygote for growth in reversed(growths) if growth.zygote is not None]
-
-    def work() -> None:
-        for zygote in zygotes:
-            zygote.end()
-
-    if zygotes:
-        threading.Thread(target=work, name="end of zygotes", daemon=True).start()
-
-
 def _used(growth: Growth) -> float:
     return growth.zygote.used if growth.zygote is not None else 0.0
-
-
-def _directory() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return ""  # the working directory was removed
 
 
 def _share(pid: int) -> int:

@@ -1,0 +1,150 @@
+"""A `ZygoteFamily` is the zygotes of one interpreter: what they have imported, what was not to be imported in advance,
+and whether a process started now would still be like them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ..stub._pb_stub.wire.fork_bodies import ImportStep
+from .zygote import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
+
+Steps = tuple[ImportStep, ...]
+
+#: Variables that the dynamic loader, the interpreter or numpy's libraries read when a process starts. A zygote takes
+#: over all others before it imports more, and a stub before it imports the model.
+_START_PREFIXES = (
+    "LD_",
+    "PYTHON",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "NUMEXPR_",
+    "BLIS_",
+    "GOTO_",
+    "MALLOC_",
+    "GLIBC_",
+    "NPY_",
+)
+#: What else a new process inherits from this one, in the words of /proc/self/status.
+_INHERITED = ("Umask:", "SigIgn:", "Uid:", "Gid:", "Groups:", "Cpus_allowed:")
+_LIMITS = tuple(sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_")))
+
+
+class Origin(NamedTuple):
+    """Holds what a new process would inherit from this one at its start."""
+
+    variables: Mapping[str, str]
+    limits: tuple[tuple[int, int], ...]
+    status: str
+
+    @staticmethod
+    def now(variables: Mapping[str, str]) -> Origin:
+        read = {name: value for name, value in variables.items() if name.startswith(_START_PREFIXES)}
+        lines = ""
+        with contextlib.suppress(OSError):
+            text = Path("/proc/self/status").read_text()
+            lines = "\n".join(line for line in text.splitlines() if line.startswith(_INHERITED))
+        return Origin(read, tuple(resource.getrlimit(limit) for limit in _LIMITS), lines)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Holds what modules see of the process that imports them."""
+
+    variables: Mapping[str, str]
+    directory: str
+
+    @staticmethod
+    def now(variables: Mapping[str, str]) -> Place:
+        try:
+            return Place(variables, os.getcwd())
+        except OSError:
+            return Place(variables, "")  # the working directory was removed
+
+
+class Growth:
+    """Is one zygote that is up or on its way. `zygote` is None while it grows, and if it failed; `growing` is its
+    process, as soon as there is one."""
+
+    def __init__(self, steps: Steps, place: Place) -> None:
+        self.steps = steps
+        self.begun_with = 0  # how many of the steps the zygote had already that it is forked from
+        self.place = place
+        self.zygote: ZygoteProcess | None = None
+        self.growing: ZygoteProcess | None = None
+        self.failure: ImportLeftOut | ZygoteError | ForkRefused | OSError | None = None
+        self.done = threading.Event()
+
+    @property
+    def over(self) -> bool:
+        """Returns whether another is to be grown: this one has ended, or failed for a reason that may be gone."""
+        if not self.done.is_set() or isinstance(self.failure, ImportLeftOut):
+            return False
+        return self.zygote is None or not self.zygote.alive
+
+    def fork_of(self, parent: Growth) -> ZygoteProcess:
+        """Starts the process as a fork of another zygote's, once that is up. Raises what `ZygoteProcess.grow` does."""
+        parent.done.wait()
+        if parent.zygote is None:
+            raise ZygoteError(f"the one before it failed: {parent.failure}")
+        return parent.zygote.grow(self.steps[len(parent.steps) :], self.place.variables, self.place.directory)
+
+
+@dataclass
+class ZygoteFamily:
+    """Holds the zygotes of one interpreter, all of which began as forks of `root`. The lock of `Zygotes` guards it."""
+
+    origin: Origin
+    root: Growth
+    grown: dict[Steps, Growth] = field(default_factory=dict)
+    #: sets of steps -> why the last of these steps is not made
+    left_out: dict[Steps, str] = field(default_factory=dict)
+
+    def all(self) -> list[Growth]:
+        return [self.root, *self.grown.values()]
+
+    def allowed(self, steps: Steps, why: str) -> tuple[Steps, str]:
+        """Returns the steps before the first that is left out, and why that is."""
+        for end in range(1, len(steps) + 1):
+            if steps[:end] in self.left_out:
+                return steps[: end - 1], self.left_out[steps[:end]]
+        return steps, why
+
+    def leave_out(self, failed: Growth) -> None:
+        """Notes which import is to blame for a failed growth, so that it is not tried again."""
+        failure = failed.failure
+        made = failed.begun_with + (failure.steps if isinstance(failure, ImportLeftOut) else 0)
+        bad = failed.steps[: made + 1]
+        self.left_out[bad] = f"'{bad[-1].module}', because {failure}"
+
+    def nearest(self, steps: Steps) -> Growth:
+        """Returns the growth that has made most of these imports, and no others."""
+        begun = (growth for growth in self.all() if steps[: len(growth.steps)] == growth.steps)
+        return max(begun, key=lambda growth: len(growth.steps))
+
+    def drop_outdated(self, place: Place) -> None:
+        """Ends the zygotes whose imports have seen another place, and forgets those that are over."""
+        old = [growth for growth in self.grown.values() if growth.place != place or growth.over]
+        for growth in old:
+            del self.grown[growth.steps]
+        retire(old)
+
+
+def retire(growths: Sequence[Growth]) -> None:
+    """Ends these zygotes on a thread of its own, because it waits for processes to end."""
+    zygotes = [growth.zygote for growth in reversed(growths) if growth.zygote is not None]
+
+    def work() -> None:
+        for zygote in zygotes:
+            zygote.end()
+
+    if zygotes:
+        threading.Thread(target=work, name="end of zygotes", daemon=True).start()
