@@ -52,7 +52,7 @@ LAZY = {
     ("tritonlab.notebook.views.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
-    ("tritonlab.notebook.authoring.workspace", "tritonlab.notebook.authoring.serving"),
+    ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.load.load_model"),
     ("tritonlab.runtime", "tritonlab.notebook.views.load_panel"),

@@ -223,7 +223,7 @@ KeptFailure.writer = staticmethod(failure_test)
 def playground(model: Model) -> Playground:
     """Returns a form, which a cell shows, that sends requests to `model`. It needs ipywidgets."""
     workspace = default_workspace()
-    return Playground(model, workspace.describe_error, lambda: workspace.endpoints)
+    return Playground(model, workspace.describe_error, lambda: workspace.ports.endpoints)
 
 
 def load_panel(model: Loadable) -> LoadPanel:
@@ -259,7 +259,7 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
 
     if server is not None:
         return serving.open_endpoints(server, **options)
-    return default_workspace().serve(**options)
+    return default_workspace().ports.open(**options)
 
 
 def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:

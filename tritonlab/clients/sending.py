@@ -23,7 +23,7 @@ from ..server.api.response_iterator import ResponseIterator
 _SETTLE_SECONDS = 0.2
 
 
-class Asked(Protocol):
+class ModelHost(Protocol):
     """Names the part of a `Server` that has models."""
 
     def model(self, name: str, version: int = -1) -> Model: ...
@@ -200,7 +200,7 @@ def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -
     return replace(outcome, error=UnavailableError(f"no answer within {timeout:g} s"))
 
 
-def asks_of(server: Asked, timeout: float = 60.0) -> Callable[[InferenceRequest], Outcome]:
+def asks_of(server: ModelHost, timeout: float = 60.0) -> Callable[[InferenceRequest], Outcome]:
     """Returns the function that sends requests to the models of `server` that they name. `timeout`: seconds
     for each.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..core.delivery import deliver_error
 from ..core.infer_request import InferenceRequest
@@ -18,17 +17,15 @@ from .instance_plan import BoundEvents, InstanceEvents, InstancePlan, InstanceSe
 from .instance_state import InstanceEvent, InstanceLife, InstanceState
 from .model_stub import ModelStub
 from .payload import Payload
+from .running_instance import RunningInstance
 from .stub_messages import StubMessages
 from .stub_replacement import StubReplacement
 from .warmup import WarmupRun
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 _EXITED = "Server exited before the request completed"
 
 
-class ModelInstance:
+class ModelInstance(RunningInstance):
     """Runs payloads, one at a time, in its own stub, and in a new one when that has died.
 
     Guarantees: the scheduler calls `execute` only between `idle` and the next `idle`. Every request of a payload gets a
@@ -133,61 +130,12 @@ class ModelInstance:
         for request in payload.requests:
             deliver_error(request, self.plan.source.version, error, services.instruments, services.clock)
 
-    # -- questions of others
-
-    @property
-    def state(self) -> InstanceState:
-        return self._life.state
-
-    @property
-    def stopped(self) -> bool:
-        return self._life.stopped
-
-    @property
-    def name(self) -> str:
-        return self.plan.label
-
-    @property
-    def stub(self) -> ModelStub | None:
-        """Returns the current stub, or the last one; None before the first."""
-        return self._executor.stub if self._executor is not None else None
-
-    @property
-    def pid(self) -> int | None:
-        return self._executor.stub.process.pid if self._executor is not None else None
-
-    @property
-    def inflight(self) -> Mapping[int, InferenceRequest]:
-        """Returns the requests that may still get responses, by handle."""
-        return self._executor.inflight if self._executor is not None else {}
-
-    @property
-    def payload(self) -> Payload | None:
-        """Returns the payload that is executed now, None if there is none."""
-        return self._executor.payload if self._executor is not None else None
-
-    @property
-    def batch_id(self) -> int:
-        """Returns the number of the running `execute` call, 0 if there is none."""
-        return self._executor.batch_id if self._executor is not None else 0
-
-    def executes(self, request: InferenceRequest) -> bool:
-        """Returns whether the running `execute` call has the request and has not answered it."""
-        return self._executor is not None and self._executor.executes(request)
+    # -- calls of others
 
     def wait_for_another(self, waits: bool) -> None:
         """Notes whether `execute` waits for another model's answer, or for a line that is typed to its debugger."""
         if self._executor is not None:
             self._executor.lead.wait_for_another(waits or bool(self.debugged.place))
-
-    def awaited(self) -> str:
-        """Returns a text for people: what the end of the instance waits for."""
-        stub, name, count = self.stub, self.name, len(self.inflight)
-        if count:
-            return f"{count} unanswered request{'s' * (count > 1)} of '{name}' (pid {self.pid}){self.debugged.words}"
-        if self.stopped:
-            return f"the finalize of '{name}' (pid {self.pid})" if stub is not None and not stub.link.lost else ""
-        return f"the start of '{name}' (pid {self.pid})" if self.state is InstanceState.RESTARTING else ""
 
     def say(self, text: str, level: str = "ERROR") -> None:
         """Adds a line to the server's log, in the instance's name."""
@@ -263,8 +211,3 @@ class ModelInstance:
         self.replacement.end(UnavailableError(_EXITED))
         if executor is not None:
             executor.abort(UnavailableError(_EXITED))
-
-    def __repr__(self) -> str:
-        return (
-            f"<ModelInstance {self.plan.name} [{self.state.value} | {len(self.inflight)} in flight | pid {self.pid}]>"
-        )

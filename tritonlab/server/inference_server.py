@@ -23,17 +23,12 @@ from ..core.status import (
     UnavailableError,
 )
 from .build import build
-from .explained_server import ExplainedServer
 from .models.endings import Ending
-from .models.loaded_model import LoadedModel
 from .models.model_lifecycle import ModelState, ModelVersion
 from .models.startup_models import load_startup_models
-from .observe.idle_memory import MemoryUse
-from .observe.repository_index import repository_index
-from .observe.requests_in_flight import HeldRequest, survey
 from .options import Options
+from .running_server import RunningServer
 from .server_facts import ServerFacts
-from .server_metadata import parse_version
 
 _RELEASED = RequestState.RELEASED
 #: Seconds a server that stops waits for requests that execute (Triton's --exit-timeout-secs).
@@ -42,7 +37,7 @@ EXIT_TIMEOUT = 30.0
 _EXPLAIN_SECONDS = 0.5
 
 
-class InferenceServer(ExplainedServer):
+class InferenceServer(RunningServer):
     """Is the core behind every surface: it takes requests, and loads and unloads models, from any thread."""
 
     def __init__(
@@ -203,61 +198,13 @@ class InferenceServer(ExplainedServer):
         self._control.require_explicit_for("repository unregistration")
         self.repository.unregister(path)
 
-    def index(self, ready: bool = False) -> list[dict[str, str]]:
-        """Returns the repository index (rule 5.11.7): `name`, and `version`, `state`, `reason` of versions that were
-        loaded or tried. `ready`: list READY versions only.
-        """
-        return list(repository_index(self.repository, self._models, ready))
-
-    def models(self) -> list[LoadedModel]:
-        """Returns every model that was loaded, or tried, at least once."""
-        return self._models.known()
-
-    def model(self, name: str) -> LoadedModel | None:
-        try:
-            return self._models.get(name) or self._models.only(name)
-        except TritonError:
-            return None
-
-    # -- state
-
-    def live(self) -> bool:
-        return not self._control.stopped
-
-    def ready(self) -> bool:
-        """Tells whether nothing is loading, failed or without a living stub (rule 5.11.9)."""
-        return self.live() and (not self._options.strict_readiness or self._models.settled())
-
-    def model_ready(self, name: str, version: str = "") -> bool:
-        """Tells whether a version can answer (rule 1.15.7). Raises NotFoundError for an unknown model,
-        InvalidArgumentError for a version that is no number.
-        """
-        try:
-            return self.find(name, parse_version(version)).ready()
-        except UnavailableError:
-            return False
-
-    # -- observation
-
-    def requests(self) -> list[HeldRequest]:
-        """Returns every request in flight, also those of versions that are being unloaded, oldest first."""
-        return survey(self._control.running(), self._parts.executor.calls(), self.clock.now())
-
     def stop_loading(self, name: str) -> None:
         """Ends the loads of a model that go on, so that they fail."""
         self._control.stop_loading(name)
 
-    def draining(self, name: str = "") -> list[Ending]:
-        """Returns the versions, of one model or all, that serve no new requests and have not ended, oldest first."""
-        return self._control.draining(name)
-
     def kill(self, endings: Sequence[Ending]) -> None:
         """Ends these versions at once: their requests fail and their stubs are killed. Blocks some seconds at most."""
         self._control.kill(endings)
-
-    def memory(self) -> MemoryUse:
-        """Returns what this process and those of the models take in memory now."""
-        return self._parts.idle_memory.use()
 
     # -- end
 

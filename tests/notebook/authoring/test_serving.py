@@ -35,7 +35,7 @@ def served(notebook: Notebook, workspace: Workspace) -> Iterator[Endpoints]:
     result = notebook.run(f"%triton serve {ANY_PORTS}")
     assert result.success, result.text
     yield result.result
-    workspace.stop_serving()
+    workspace.ports.close()
 
 
 def infer(protocol: Any, served: Endpoints) -> list[float]:
@@ -119,12 +119,12 @@ def test_a_notebook_may_ask_for_no_token(notebook: Notebook, workspace: Workspac
 
 
 def test_a_token_of_one_s_own_is_not_shown(capsys: pytest.CaptureFixture[str], workspace: Workspace) -> None:
-    served = workspace.serve(http_port=0, grpc=False, metrics=False, token="mine", model_control=True, settings=True)
+    served = workspace.ports.open(http_port=0, grpc=False, metrics=False, token="mine", model_control=True, settings=True)
     assert served.headers == {"authorization": "Bearer mine"}
     assert capsys.readouterr().out == ""
     assert ask(served.http, "/v2/logging", **served.headers)[0] == 200
     with pytest.raises(TypeError, match="tokn"):
-        workspace.serve(http_port=0, tokn="mine")
+        workspace.ports.open(http_port=0, tokn="mine")
 
 
 def test_a_token_is_written_nowhere(notebook: Notebook, workspace: Workspace, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_port_in_use_says_what_to_do(notebook: Notebook, workspace: Workspace)
         text = notebook.run(f"%triton serve --http-port={taken.getsockname()[1]} --grpc-port=0 --metrics-port=0").text
     assert "already in use by process" in text and "--http-port" in text
     assert "frontends/endpoints.py" not in text
-    assert workspace.endpoints is None
+    assert workspace.ports.endpoints is None
 
 
 def test_closing_the_workspace_closes_the_ports(served: Endpoints, workspace: Workspace) -> None:

@@ -212,7 +212,7 @@ def test_the_log_is_filtered(window: Window, notebook: Notebook) -> None:
 
 
 def test_open_ports_are_told(window: Window, workspace: Workspace) -> None:
-    endpoints = workspace.serve(http_port=0, grpc_port=0, metrics_port=0)
+    endpoints = workspace.ports.open(http_port=0, grpc_port=0, metrics_port=0)
     assert window.ask("overview")["ports"] == endpoints.places
-    workspace.stop_serving()
+    workspace.ports.close()
     assert window.ask("overview")["ports"] == {}

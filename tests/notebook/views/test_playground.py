@@ -58,8 +58,7 @@ def click(playground: Playground, button: Any) -> str:
     playground.result.observe(lambda change: shown.set(), names="value")
     button.click()
     assert shown.wait(30)
-    with playground._lock:
-        sending = playground._sending
+    sending = playground._sent.now()
     assert sending is None or sending.wait(30)
     for thread in threading.enumerate():
         if thread.name.startswith("playground"):
@@ -71,7 +70,7 @@ def test_the_form_is_made_from_the_config(playground: Playground) -> None:
     row = playground.inputs["IN"]
     assert "[batch ≤ 8, any, 2]" in row.label.value
     assert len(row.sizes) == 1
-    assert not playground.send_button.disabled and playground.cancel_button.disabled
+    assert not playground.buttons.send.disabled and playground.buttons.cancel.disabled
 
 
 def test_send_is_a_call_too(playground: Playground) -> None:
@@ -87,13 +86,13 @@ def test_send_is_a_call_too(playground: Playground) -> None:
 def test_a_click_shows_the_answer(playground: Playground) -> None:
     playground.inputs["IN"].mode.value = "Typed"
     playground.inputs["IN"].text.value = "1.5"
-    assert "[[[3. 3.]]]" in click(playground, playground.send_button)
-    assert not playground.send_button.disabled
+    assert "[[[3. 3.]]]" in click(playground, playground.buttons.send)
+    assert not playground.buttons.send.disabled
 
 
 def test_many_go_out_together(playground: Playground) -> None:
-    playground.count.value = 5
-    assert "5 of 5 requests answered, " in click(playground, playground.many_button)
+    playground.buttons.count.value = 5
+    assert "5 of 5 requests answered, " in click(playground, playground.buttons.many)
     assert len(playground.send_many(3)) == 3
 
 
@@ -109,7 +108,7 @@ def test_errors_are_the_clients_and_the_authors(playground: Playground) -> None:
 def test_a_field_that_cannot_be_read_sends_nothing(playground: Playground) -> None:
     playground.inputs["IN"].mode.value = "Python"
     playground.inputs["IN"].text.value = "1 +"
-    playground.send_button.click()
+    playground.buttons.send.click()
     assert "IN: SyntaxError" in playground.result.value
     playground.form.parameters.value = "nonsense"
     playground.inputs["IN"].mode.value = "Random"
@@ -128,14 +127,13 @@ def test_id_and_parameters_travel(playground: Playground) -> None:
 def test_cancel_reaches_the_model(workspace: Workspace) -> None:
     options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     playground = Playground(workspace.load("m", FOREVER, options=options))
-    playground.send_button.click()
-    assert playground.send_button.disabled and not playground.cancel_button.disabled
+    playground.buttons.send.click()
+    assert playground.buttons.send.disabled and not playground.buttons.cancel.disabled
     with pytest.raises(ValueProblem, match="still in flight"):
         playground.send()
-    with playground._lock:
-        sending = playground._sending
+    sending = playground._sent.now()
     assert sending is not None and not sending.finished
-    playground.cancel_button.click()
+    playground.buttons.cancel.click()
     assert sending.wait(30)
 
 
@@ -144,20 +142,20 @@ def test_who_stops_waiting_is_told_so(workspace: Workspace) -> None:
     source = FOREVER.replace("not request.is_cancelled()", "not (request.is_cancelled() and self.told)")
     source = source.replace("    def execute", "    told = False\n    def execute", 1)
     playground = Playground(workspace.load("m", source, options=options))
-    playground.send_button.click()
-    playground.cancel_button.click()
-    assert playground.send_button.disabled
-    playground.cancel_button.click()
+    playground.buttons.send.click()
+    playground.buttons.cancel.click()
+    assert playground.buttons.send.disabled
+    playground.buttons.cancel.click()
     assert "nobody waits for the answer any more" in playground.result.value
-    assert not playground.send_button.disabled
+    assert not playground.buttons.send.disabled
     workspace.unload("m", timeout=0.1)
 
 
 def test_a_model_that_is_gone_is_said(playground: Playground, workspace: Workspace) -> None:
     workspace.unload("m")
-    playground.send_button.click()
+    playground.buttons.send.click()
     assert "&#x27;m&#x27; has no available versions" in playground.result.value
-    assert not playground.send_button.disabled
+    assert not playground.buttons.send.disabled
 
 
 def test_ctrl_enter_sends_what_the_fields_show(playground: Playground) -> None:
@@ -168,8 +166,7 @@ def test_ctrl_enter_sends_what_the_fields_show(playground: Playground) -> None:
     assert shown.wait(30)
     assert (row.mode.value, row.text.value) == ("Typed", "4")
     assert "[[[8. 8.]]]" in playground.result.value
-    with playground._lock:
-        sending = playground._sending
+    sending = playground._sent.now()
     assert sending is not None and sending.wait(30)
     playground.keys._handle_custom_msg({"kind": "send", "label": "batch size", "value": "2"}, [])
     assert playground.form.batch.value == 2
@@ -237,11 +234,11 @@ def test_what_was_sent_can_be_sent_again(playground: Playground, workspace: Work
 
 def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
     options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
-    playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.endpoints)
+    playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.ports.endpoints)
     playground.inputs["IN"].text.value = "1, 2"
     with pytest.raises(ValueError, match="%triton serve opens them"):
         playground.compare("HTTP")
-    workspace.serve(http_port=0, grpc_port=0, metrics=False)
+    workspace.ports.open(http_port=0, grpc_port=0, metrics=False)
     for word in ("HTTP", "gRPC"):
         comparison = playground.compare(word)
         assert comparison.same and str(comparison) == "the same\nOUT: equal"
@@ -260,7 +257,7 @@ def test_two_servers_are_compared(workspace: Workspace, tmp_path: Path) -> None:
         if thread.name == "playground compare":
             thread.join(30)
     assert "compare with whom?" in playground.result.value
-    workspace.stop_serving()
+    workspace.ports.close()
 
 
 def test_optional_inputs_are_sent_on_request(workspace: Workspace) -> None:

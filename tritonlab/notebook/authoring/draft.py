@@ -21,6 +21,7 @@ from .source_map import Segment, whole
 
 if TYPE_CHECKING:
     from ...tuning.settings import Settings
+    from .cells import CellBody
 
 Source = str | type | PathLike[str]
 Files = Mapping[str, bytes | str | PathLike[str]] | Sequence[str | PathLike[str]]
@@ -109,6 +110,26 @@ class Draft:
     def all_files(self) -> dict[str, ModelFile]:
         """Returns all files that the model's directory will hold. Raises ConfigTextError, OptionError."""
         return {**self.tree(), CONFIG_FILE: ModelFile(self.config_file.encode())}
+
+    def said(
+        self,
+        source: Source | None,
+        config: str | Mapping[str, Any] | PathLike[str] | None,
+        files: Files | None,
+        version: int | None,
+        options: ConfigOptions | None,
+        body: CellBody | None,
+    ) -> Draft:
+        """Returns the draft with what a call of `Workspace.load` says; None leaves what is there. Raises what the steps
+        below do."""
+        draft = self if version is None else self.with_version(version)
+        if source is not None:
+            draft = draft.with_source(source, body.origin if body else "", body.offset if body else 0)
+        if options is not None:
+            draft = replace(draft, options=options)
+        if config is not None:
+            draft = draft.with_config(config)
+        return draft if files is None else draft.with_files(files)
 
     def with_source(self, source: Source, origin: str = "", offset: int = 0) -> Draft:
         """Returns the draft with another model.py and nothing of the last load call.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -22,11 +22,11 @@ from .draft import MODEL_FILE, Draft, Files, ModelFile, Source, model_path
 from .errors import FileError
 from .load_report import LoadProgress, LoadReport, pids_of
 from .model_directory import ModelDirectory
+from .notebook_ports import NotebookPorts
 from .source_map import SourceMap, whole
 from .written_model import WrittenModel
 
 if TYPE_CHECKING:
-    from ...frontends.endpoints import Endpoints
     from ...ipc.stub_log import LogRecord
     from ...server.api.model import Model
     from ...server.api.server import Server
@@ -56,8 +56,7 @@ class Workspace:
         self.cite: Callable[[str], str] = lambda text: text
         #: called after a load or an unload of a model, also a failed one; set by whoever shows models
         self.changed: Callable[[str], None] = lambda name: None
-        #: the open ports of the server, while there are any
-        self.endpoints: Endpoints | None = None
+        self.ports = NotebookPorts(server)
         #: what `%triton trace` collects, while it does
         self.tracing: ChromeTrace | None = None
         self._lock = threading.RLock()  # guards everything below and the directories
@@ -87,17 +86,7 @@ class Workspace:
         """
         started = time.perf_counter()
         with self._lock:
-            draft = self.draft(name)
-            if version is not None:
-                draft = draft.with_version(version)
-            if source is not None:
-                draft = draft.with_source(source, body.origin if body else "", body.offset if body else 0)
-            if options is not None:
-                draft = replace(draft, options=options)
-            if config is not None:
-                draft = draft.with_config(config)
-            if files is not None:
-                draft = draft.with_files(files)
+            draft = self.draft(name).said(source, config, files, version, options, body)
             written = self._written(name)
             written.draft = draft
             if if_changed and written.serves_draft():
@@ -225,39 +214,11 @@ class Workspace:
                     written.report = replace(written.report, ready_at=0.0, error=None)
             self.changed(name)
 
-    def serve(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
-        """Opens the server's endpoints in the place of those that are open; a call without any argument may leave those
-        as they are.
-
-        `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
-        OptionError, or TritonError for a port that cannot be opened.
-        """
-        from . import serving
-
-        with self._lock:
-            if self.endpoints is None or arguments or options:
-                self.stop_serving()
-                self.endpoints = serving.open_endpoints(self.server, arguments, **options)
-            return self.endpoints
-
-    def serving_flags(self) -> list[str]:
-        """Returns the flags that `serve` takes."""
-        from . import serving
-
-        return serving.flags()
-
-    def stop_serving(self) -> None:
-        """Closes the endpoints; models stay loaded."""
-        with self._lock:
-            if self.endpoints is not None:
-                self.endpoints.stop()
-                self.endpoints = None
-
     def close(self) -> None:
-        """Closes the endpoints and removes what the workspace keeps beside the repository. Models keep serving, but
-        nothing can be loaded any more.
+        """Closes the ports and removes what the workspace keeps beside the repository. Models keep serving, but nothing
+        can be loaded any more.
         """
-        self.stop_serving()
+        self.ports.close()
         if self.tracing is not None:
             self.tracing.stop()
         self._spare.remove()

@@ -30,7 +30,7 @@ def overview(workspace: Workspace) -> dict[str, Any]:
     server = workspace.server
     recording = Recorder.of(server.instruments).recording  # also where there is no model yet: so the first is recorded
     requests = server.requests()
-    ports = workspace.endpoints
+    ports = workspace.ports.endpoints
     return {
         "models": [_model(workspace, name, recording) for name in workspace.names()],
         "requests": [{key: value for key, value in each.items() if key != "pid"} for each in requests[:_REQUESTS]],

@@ -184,7 +184,7 @@ def _golden(context: Context, arguments: argparse.Namespace) -> Any:
 
 def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
     workspace = context.workspace
-    return Playground(context.model(arguments.name), workspace.describe_error, lambda: workspace.endpoints)
+    return Playground(context.model(arguments.name), workspace.describe_error, lambda: workspace.ports.endpoints)
 
 
 def _view(context: Context, arguments: argparse.Namespace) -> Any:
@@ -212,11 +212,11 @@ def _edit(context: Context, arguments: argparse.Namespace) -> None:
 
 
 def _serve(context: Context, arguments: argparse.Namespace) -> Endpoints:
-    return context.workspace.serve(shlex.split(arguments.rest))
+    return context.workspace.ports.open(shlex.split(arguments.rest))
 
 
 def _stop(context: Context, arguments: argparse.Namespace) -> None:
-    context.workspace.stop_serving()
+    context.workspace.ports.close()
 
 
 def _trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | None:

@@ -59,7 +59,7 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
     elif words[0] == "%triton" and len(words) == 2:
         offered = iter(COMMANDS)
     elif words[0] == "%triton" and words[1] == "serve":
-        offered = iter(workspace().serving_flags())
+        offered = iter(workspace().ports.flags())
     elif words[0] == "%triton" and words[1] == "infer" and len(words) > 3:
         offered = _inputs(workspace(), words[2])
     elif words[0] == "%triton" and len(words) > 2 and words[1] in COMMANDS:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Protocol
+
+from ...clients.outcome import Outcome
+from ...clients.sending import Sending
+from .input_values import ValueProblem
 
 _FRAME_SECONDS = 1 / 20
 #: Seconds after which the stacks are shown, and seconds after which they are asked for again.
@@ -22,6 +27,43 @@ class UnderWay(Protocol):
     def take_changes(self) -> bool: ...
 
     def why(self) -> str: ...
+
+
+class OneSending:
+    """Holds what a form sent last: until that has ended, or nobody waits for it any more, nothing else is sent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the next
+        self._sending: Sending | None = None
+
+    def begin(self, sending: Sending) -> None:
+        """Notes what is to be sent now. Raises ValueProblem while something is in flight."""
+        with self._lock:
+            if self._sending is not None and not self._sending.finished:
+                raise ValueProblem("a request is still in flight: wait, or cancel it")
+            self._sending = sending
+
+    def cancel(self) -> bool:
+        """Asks to cancel what is in flight. A second call forgets it, and returns True: a model may never answer (rule
+        3.7.2)."""
+        with self._lock:
+            sending = self._sending
+            forgotten = sending is not None and sending.cancelled
+            if forgotten:
+                self._sending = None
+        if sending is not None and not forgotten:
+            sending.cancel()
+        return forgotten
+
+    def now(self) -> Sending | None:
+        """Returns what was sent last, whether it has ended or not."""
+        with self._lock:
+            return self._sending
+
+    def finished(self) -> Outcome | None:
+        """Returns what came of the request that was sent last, or of the first of many; None before its end."""
+        sending = self.now()
+        return sending.outcomes()[0] if sending is not None and sending.finished else None
 
 
 def follow(sending: UnderWay, show: Callable[[str], None], wanted: Callable[[], bool]) -> None:

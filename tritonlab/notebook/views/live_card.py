@@ -239,7 +239,7 @@ class LiveCard(LiveView):
             known = self._states.playgrounds.get(self.name)
             model = self._workspace.server.model(self.name)
             if known is None or (model.ready() and not known.form.fits(model.config())):
-                form = Playground(model, self._describe_error, lambda: self._workspace.endpoints)
+                form = Playground(model, self._describe_error, lambda: self._workspace.ports.endpoints)
                 if known is not None:
                     form.take_over(known)
                 known = self._states.playgrounds[self.name] = form

@@ -21,7 +21,7 @@ from ...core.status import TritonError
 from ..authoring.cells import user_namespace
 from ..authoring.hints import hint
 from .copy_panel import CopyPanel
-from .following import follow
+from .following import OneSending, follow
 from .form_facts import form_facts, form_html, form_text
 from .form_keys import form_keys
 from .history import History
@@ -30,14 +30,13 @@ from .input_values import ValueProblem
 from .other_server import Ports, SideBySide
 from .request_form import RequestForm
 from .result_view import outcomes_html
+from .send_buttons import SendButtons
 from .theme import STYLE
 from .widget import show_form
 
 if TYPE_CHECKING:
     from ...clients.remote import RemoteServer
     from ...server.api.model import Model
-
-MOST_IN_FLIGHT = 4096
 
 #: The author's traceback of an error as plain text, "" if there is none.
 DescribeError = Callable[[BaseException], str]
@@ -56,8 +55,7 @@ class Playground:
         self.model = model
         self._ports = ports
         self._describe_error = describe_error
-        self._lock = threading.Lock()  # guards _sending
-        self._sending: Sending | None = None
+        self._sent = OneSending()
         self._id = uuid.uuid4().hex[:12]
         try:
             widgets: Any = importlib.import_module("ipywidgets")
@@ -81,34 +79,17 @@ class Playground:
         answers.
         """
         self.form.take_over(other.form)
-        self.count.value, self.result.value = other.count.value, other.result.value
+        self.buttons.count.value, self.result.value = other.buttons.count.value, other.result.value
 
     def _build(self, widgets: Any) -> None:
         layout = widgets.Layout
-        self.send_button = widgets.Button(description="Send", button_style="primary", layout=layout(width="88px"))
-        self.many_button = widgets.Button(description="Send N", layout=layout(width="88px"))
-        self.count = widgets.BoundedIntText(
-            value=32,
-            min=1,
-            max=MOST_IN_FLIGHT,
-            description=f"N, at most {MOST_IN_FLIGHT:,}",
-            tooltip="Requests of Send N, all in flight at once",
-            layout=layout(width="auto", margin="2px 12px 2px 0"),
-            style={"description_width": "initial"},
-        )
-        self.cancel_button = widgets.Button(description="Cancel", disabled=True, layout=layout(width="88px"))
-        self.send_button.tooltip = "Ctrl+Enter in any field"
-        self.many_button.tooltip = "N requests in flight at once"
-        self.cancel_button.tooltip = "Ask for cancellation; press again to stop waiting"
-        self.send_button.on_click(lambda _: self._press(1))
-        self.many_button.on_click(lambda _: self._press(self.count.value))
-        self.cancel_button.on_click(lambda _: self.cancel())
+        self.buttons = SendButtons(widgets, self._press, self.cancel)
         self.result = widgets.HTML(layout=layout(margin="4px 0 0 0"))
         self.other = SideBySide(
             widgets, self.model, self._ports, lambda: self._requests(1, {})[0], self._say, self._note
         )
         self.keys = form_keys(
-            lambda: [*self.form.fields, self.count, self.other.target],
+            lambda: [*self.form.fields, self.buttons.count, self.other.target],
             lambda: self._press(1),
             self.form.inputs.drop,
             self._id,
@@ -118,13 +99,12 @@ class Playground:
         self.keep_button = widgets.Button(description="Keep as golden", layout=layout(width="124px"))
         self.keep_button.tooltip = "Keep the last answer beside the notebook; it is asked again after every reload"
         self.keep_button.on_click(lambda _: self._press_keep())
-        buttons = [self.send_button, self.many_button, self.count, self.cancel_button]
         more = [self.other.box, self.copies.choice, self.keep_button, self.other.history.box]
         self.widget = widgets.VBox(
             [
                 widgets.HTML(STYLE, layout=layout(display="none")),
                 self.form.box,
-                widgets.HBox(buttons, layout=layout(align_items="center", flex_flow="row wrap")),
+                self.buttons.box,
                 widgets.HBox(more, layout=layout(flex_flow="row wrap")),
                 self.copies.box,
                 self.result,
@@ -143,7 +123,7 @@ class Playground:
 
     def send_many(self, count: int | None = None, inputs: Mapping[str, Any] | None = None) -> list[Outcome]:
         """Sends `count` requests (what the form says) so that all are in flight at once, and waits for them."""
-        sending = self._start(self.count.value if count is None else count, inputs)
+        sending = self._start(self.buttons.count.value if count is None else count, inputs)
         sending.wait()
         self._show(sending)
         return sending.outcomes()
@@ -155,16 +135,11 @@ class Playground:
 
         Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
         """
-        sent = self._finished() if kind == "pytest" else None
+        sent = self._sent.finished() if kind == "pytest" else None
         if sent is None:
             return copy_as(kind, self._requests(1, {})[0], self.model.config(), address=address)
         responses = [arrival.response for arrival in sent.arrivals]
         return copy_as(kind, sent.request, self.model.config(), responses, address)
-
-    def _finished(self) -> Outcome | None:
-        with self._lock:
-            sending = self._sending
-        return sending.outcomes()[0] if sending is not None and sending.finished else None
 
     def compare(self, target: str | RemoteServer, headers: Mapping[str, str] | None = None) -> Comparison:
         """Sends the form's request to this model and to the one of its name on another server, shows and returns how
@@ -184,7 +159,7 @@ class Playground:
 
         Raises ValueError if there is none, FileExistsError for a name that is taken.
         """
-        sent = self._finished()
+        sent = self._sent.finished()
         if sent is None:
             raise ValueError("send the request first: its answer is what is kept")
         return GoldenSet().add(sent, name)
@@ -200,17 +175,9 @@ class Playground:
 
     def cancel(self) -> None:
         """Asks to cancel what is in flight. A second call stops waiting: a model may never answer (rule 3.7.2)."""
-        with self._lock:
-            sending = self._sending
-            if sending is not None and sending.cancelled:
-                self._sending = None
-        if sending is None:
-            return
-        if sending.cancelled:
+        if self._sent.cancel():
             self._note("nobody waits for the answer any more; the model may still be at it", "warn")
-            self._enable(True)
-        else:
-            sending.cancel()
+            self.buttons.enable(True)
 
     def _press(self, count: int) -> None:
         try:
@@ -224,13 +191,9 @@ class Playground:
         self._say(f"<div class='tl-note tl-{tone}-note' role='alert'>{escape(text)}</div>")
 
     def _start(self, count: int, inputs: Mapping[str, Any] | None) -> Sending:
-        requests = self._requests(count, inputs or {})
-        sending = Sending(self.model, requests)
-        with self._lock:
-            if self._sending is not None and not self._sending.finished:
-                raise ValueProblem("a request is still in flight: wait, or cancel it")
-            self._sending = sending
-        self._enable(False)
+        sending = Sending(self.model, self._requests(count, inputs or {}))
+        self._sent.begin(sending)
+        self.buttons.enable(False)
         sending.start()
         return sending
 
@@ -242,11 +205,7 @@ class Playground:
             raise ValueProblem(error.message) from error
 
     def _follow(self, sending: Sending) -> None:
-        follow(sending, lambda why: self._show(sending, why), lambda: self._current(sending))
-
-    def _current(self, sending: Sending) -> bool:
-        with self._lock:
-            return self._sending is sending
+        follow(sending, lambda why: self._show(sending, why), lambda: self._sent.now() is sending)
 
     def _show(self, sending: Sending, why: str = "") -> None:
         outcomes, finished = sending.outcomes(), sending.finished
@@ -258,20 +217,16 @@ class Playground:
             html += f"<div class='tl-value'>{escape(trace)}</div>"
         self._say(html)
         if finished:
-            self._enable(True)
+            self.buttons.enable(True)
             if len(outcomes) == 1:
                 self.other.history.add(outcomes[0])
 
-    def _enable(self, ready: bool) -> None:
-        self.send_button.disabled = self.many_button.disabled = not ready
-        self.cancel_button.disabled = ready
-
     def to_dict(self) -> dict[str, Any]:
         """Returns what the form says, and what came of the last request, as JSON values."""
-        return form_facts(self.model.name, self.form, self._finished())
+        return form_facts(self.model.name, self.form, self._sent.finished())
 
     def _ipython_display_(self) -> None:
         show_form(self.widget, self._id, repr(self), form_html(repr(self)))
 
     def __repr__(self) -> str:
-        return few_lines(form_text(self.to_dict(), self._finished()))
+        return few_lines(form_text(self.to_dict(), self._sent.finished()))

@@ -196,7 +196,7 @@ def status_table(workspace: Workspace) -> StatusTable:
                     reason=" ".join(troubles),
                 )
             )
-    endpoints = repr(workspace.endpoints) if workspace.endpoints is not None else ""
+    endpoints = repr(workspace.ports.endpoints) if workspace.ports.endpoints is not None else ""
     draining = [draining_text(found) for found in workspace.server.draining()]
     server = workspace.server
     return StatusTable(rows, endpoints, memory_text(server.memory()) if rows else "", draining, server.gpus())

@@ -11,23 +11,17 @@ from types import TracebackType
 from typing import Any
 
 from ...core.instrument import Instruments
-from ...core.log_settings import LogSettings
-from ...core.trace_settings import TraceSettings
 from ...ipc.remembered_imports import RememberedImports
-from ...ipc.stub_log import LogRecord
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
-from ..observe.chrome_trace import ChromeTrace
-from ..observe.idle_memory import MemoryUse
-from ..observe.output_check import OutputCheck
 from ..options import Options
-from .explaining import Explaining
 from .model import Model
+from .observed_server import ObservedServer
 
 #: Seconds within which each instance has to say what it executes.
 _STACK_SECONDS = 1.0
 
 
-class Server(Explaining):
+class Server(ObservedServer):
     """Runs a Triton server in this process: every model instance is a stub process of its own, reached through shared
     memory.
 
@@ -59,23 +53,6 @@ class Server(Explaining):
     def instruments(self) -> Instruments:
         """Returns the hooks, to which listeners are added: `server.instruments.add(MyInstrument())`."""
         return self._core.instruments
-
-    def trace(self, path: str | Path | None = None) -> ChromeTrace:
-        """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and
-        chrome://tracing: `with server.trace("trace.json"): …`. Triton's own trace file is `trace_settings`."""
-        return ChromeTrace(self._core.instruments, self._core.clock, path)
-
-    @property
-    def trace_settings(self) -> TraceSettings:
-        """Returns the settings that choose which requests leave a trace in Triton's trace file: `get` and `update`, and
-        `start` and `stop` for what no client may set (rule 5.14.1).
-        """
-        return self._core.trace_settings
-
-    @property
-    def log_settings(self) -> LogSettings:
-        """Returns the settings of what `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
-        return self._core.log_settings
 
     @property
     def core(self) -> InferenceServer:
@@ -167,44 +144,6 @@ class Server(Explaining):
     def ready(self) -> bool:
         """Tells whether every known version serves, or was unloaded on purpose (rule 5.11.9)."""
         return self._core.ready()
-
-    def memory(self) -> MemoryUse:
-        """Returns the bytes that this process and those of the models take in memory, and what was given back the last
-        time the server was idle.
-        """
-        return self._core.memory()
-
-    def check_outputs(self) -> None:
-        """Checks the first responses of every version that becomes READY from now on: `logs()` warns of outputs that
-        differ from the config, which Triton passes on without a word.
-        """
-        core = self._core
-        if not any(isinstance(one, OutputCheck) for one in core.instruments):
-            core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
-
-    def statistics(self, model: str = "") -> dict[str, Any]:
-        """Returns the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
-        tells them; times are nanoseconds.
-        """
-        return self._core.facts.statistics(model)
-
-    def metrics(self) -> str:
-        """Returns Prometheus text, as on Triton's /metrics."""
-        return self._core.facts.metrics_text()
-
-    def logs(self, model: str | None = None) -> list[LogRecord]:
-        """Returns what models printed and logged, oldest first."""
-        return self._core.log.records(model)
-
-    def requests(self) -> list[dict[str, Any]]:
-        """Returns the requests in flight, oldest first, each with these facts:
-
-        `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
-        execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
-        since something happened to it last), `instance` and `pid` (empty and None while pending), `called_by` (the
-        instance whose model made it, empty for a client's request).
-        """
-        return [held.to_dict() for held in self._core.requests()]
 
     def stop_loading(self, name: str) -> None:
         """Ends the loads of a model that go on: they raise ModelLoadError. Versions that serve are left alone."""

@@ -14,7 +14,7 @@ from .ensemble_completion import EnsembleCompletion
 from .global_map import GlobalMap
 from .loaded_model import Changes, LoadedModel, find_changes
 from .model_lifecycle import ModelVersion
-from .model_repository_manager import ModelFiles, ModelRepositoryManager, check_name
+from .model_repository_manager import ModelRepositoryManager, check_name
 from .version_load import LoadServices
 from .version_loader import VersionLoader
 
@@ -39,9 +39,8 @@ class ModelControl:
         #: by identifier; requests look here without a lock
         self.models = GlobalMap(repository.namespacing)
         self.explicit = mode == "explicit"
-        self._drain_seconds = drain_seconds
         self._endings = Endings(on_wait, services.instances.clock, services.instances.later)
-        self._loader = VersionLoader(services, on_state, self._endings)
+        self._loader = VersionLoader(services, on_state, self._endings, drain_seconds)
         load = partial(self.load_model, by_name=False)
         self.ensembles = EnsembleCompletion(repository, self.models, load, self._endings)
 
@@ -108,27 +107,11 @@ class ModelControl:
                     return model
                 # nothing has changed, but whoever loads it now does not want to wait for the next try
                 changes = Changes(failed, tuple(number for number in changes.keep if number not in failed))
-            self._swap(model, found, changes)
+            self._loader.swap(model, found, changes)
             # a load that did nothing leaves it as it was: part of an ensemble only (measured)
             model.explicit = model.explicit or by_name
         self._reload_dependents([identifier], f"since '{identifier}' was loaded")
         return model
-
-    def _swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
-        """Has the versions of `changes` take over from those that serve. The caller holds the model's lock."""
-        if not found.versions:
-            text = f"at least one version must be available under the version policy of model '{model.identifier}'"
-            raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
-        if changes.update:
-            self._loader.update_instances(model, found, changes.keep)
-        loaded = self._loader.load(model, found, changes.load)
-        old = model.versions
-        model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
-        for number in loaded:
-            model.ended.pop(number, None)
-        replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
-        endings = [self._endings.end(model, version) for version in replaced]
-        self._endings.limit(endings, self._drain_seconds)
 
     def _reload_dependents(self, changed: Sequence[str], cause: str) -> None:
         """Loads the ensembles that contain a model anew, also those that its absence had taken down (rule 5.7.4), and
@@ -145,7 +128,7 @@ class ModelControl:
                 try:
                     with model.trying():
                         found = self.ensembles.complete(model, model.wanted)
-                        self._swap(model, found, Changes(found.versions))
+                        self._loader.swap(model, found, Changes(found.versions))
                 except TritonError as error:
                     self._loader.say(model.name, f"{error.message} ({cause})")
 

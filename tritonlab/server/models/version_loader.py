@@ -1,4 +1,5 @@
-"""`VersionLoader` loads versions of models: all that a load wants, or none."""
+"""`VersionLoader` loads versions of models, all that a load wants or none, and has them take over from those that serve.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from ...core.status import ModelError, ModelLoadError, TritonError, UnavailableError
 from ...ipc.stub_log import LogRecord
 from .endings import Endings
-from .loaded_model import LoadedModel
+from .loaded_model import Changes, LoadedModel
 from .model_lifecycle import ModelState, ModelVersion
 from .model_repository_manager import ModelFiles
 from .version_load import LoadServices
@@ -16,18 +17,42 @@ from .version_load import LoadServices
 
 class VersionLoader:
     """Loads versions, one after the other. `on_state` hears of every state of every version; `endings` ends those that
-    were loaded although another failed.
+    were replaced, `drain_seconds` later at most, and those that were loaded although another failed.
     """
 
-    def __init__(self, services: LoadServices, on_state: Callable[[ModelVersion, str], None], endings: Endings) -> None:
+    def __init__(
+        self,
+        services: LoadServices,
+        on_state: Callable[[ModelVersion, str], None],
+        endings: Endings,
+        drain_seconds: float | None,
+    ) -> None:
         #: nothing loads any more
         self.stopped = False
         self._services = services
         self._on_state = on_state
         self._endings = endings
+        self._drain_seconds = drain_seconds
         self._loading: set[ModelVersion] = set()
 
-    def load(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> dict[int, ModelVersion]:
+    def swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
+        """Has the versions of `changes` take over from those that serve. Raises ModelLoadError; then
+        those go on. The caller holds the model's lock."""
+        if not found.versions:
+            text = f"at least one version must be available under the version policy of model '{model.identifier}'"
+            raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
+        if changes.update:
+            self._update_instances(model, found, changes.keep)
+        loaded = self._load(model, found, changes.load)
+        old = model.versions
+        model.serve({number: loaded.get(number) or old[number] for number in found.versions}, found)
+        for number in loaded:
+            model.ended.pop(number, None)
+        replaced = [version for number, version in old.items() if model.versions.get(number) is not version]
+        endings = [self._endings.end(model, version) for version in replaced]
+        self._endings.limit(endings, self._drain_seconds)
+
+    def _load(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> dict[int, ModelVersion]:
         """Returns the versions of these numbers, loaded. Raises ModelLoadError, and none is loaded then."""
         loaded: dict[int, ModelVersion] = {}
         failed: dict[int, TritonError] = {}
@@ -48,7 +73,7 @@ class VersionLoader:
             raise _load_failure(model.identifier, failed, ModelState.UNAVAILABLE)
         return loaded
 
-    def update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
+    def _update_instances(self, model: LoadedModel, found: ModelFiles, numbers: Collection[int]) -> None:
         """Gives versions that serve other instances. Raises ModelLoadError; those that failed serve as before."""
         failed: dict[int, TritonError] = {}
         for number in numbers:

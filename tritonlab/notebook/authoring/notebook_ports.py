@@ -1,0 +1,48 @@
+"""`NotebookPorts` are the HTTP, gRPC and metrics ports of a notebook's server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...frontends.endpoints import Endpoints
+    from ...server.api.server import Server
+
+
+class NotebookPorts:
+    """Opens and closes the ports, from any thread."""
+
+    def __init__(self, server: Server) -> None:
+        #: what is open, if anything is
+        self.endpoints: Endpoints | None = None
+        self._server = server
+        self._lock = threading.RLock()  # held while ports are opened or closed
+
+    def open(self, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
+        """Opens ports in the place of those that are open; a call without any argument may leave those as they are.
+
+        `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
+        OptionError, or TritonError for a port that cannot be opened.
+        """
+        from . import serving
+
+        with self._lock:
+            if self.endpoints is None or arguments or options:
+                self.close()
+                self.endpoints = serving.open_endpoints(self._server, arguments, **options)
+            return self.endpoints
+
+    def flags(self) -> list[str]:
+        """Returns the flags that `open` takes."""
+        from . import serving
+
+        return serving.flags()
+
+    def close(self) -> None:
+        """Closes the ports; models stay loaded."""
+        with self._lock:
+            if self.endpoints is not None:
+                self.endpoints.stop()
+                self.endpoints = None

@@ -1,0 +1,88 @@
+"""`ObservedServer` is the part of `Server` that tells what goes on and went on in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...core.log_settings import LogSettings
+from ...core.trace_settings import TraceSettings
+from ...ipc.stub_log import LogRecord
+from ..inference_server import InferenceServer
+from ..observe.chrome_trace import ChromeTrace
+from ..observe.idle_memory import MemoryUse
+from ..observe.output_check import OutputCheck
+from ..observe.why import Why
+
+
+class ObservedServer:
+    """Tells of a server's requests, statistics, metrics, log and memory, and traces it."""
+
+    _core: InferenceServer
+
+    def why(self, name: str | None = None) -> Why:
+        """Returns, in sentences, what every request, instance, sequence and load waits for, of one model or of all, and
+        why the last load of a model failed, with line and fix.
+
+        `.text()` has all of it, `.to_dict()` the same for programs.
+        """
+        return self._core.why(name or "")
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Returns the requests in flight, oldest first, each with these facts:
+
+        `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
+        execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
+        since something happened to it last), `instance` and `pid` (empty and None while pending), `called_by` (the
+        instance whose model made it, empty for a client's request).
+        """
+        return [held.to_dict() for held in self._core.requests()]
+
+    def logs(self, model: str | None = None) -> list[LogRecord]:
+        """Returns what models printed and logged, oldest first."""
+        return self._core.log.records(model)
+
+    def statistics(self, model: str = "") -> dict[str, Any]:
+        """Returns the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
+        tells them; times are nanoseconds.
+        """
+        return self._core.facts.statistics(model)
+
+    def metrics(self) -> str:
+        """Returns Prometheus text, as on Triton's /metrics."""
+        return self._core.facts.metrics_text()
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """Returns the GPUs that models may be placed on: `ordinal`, `uuid`, `name`, `total_bytes`, `simulated`."""
+        return [gpu._asdict() for gpu in self._core.gpus.all]
+
+    def memory(self) -> MemoryUse:
+        """Returns the bytes that this process and those of the models take in memory, and what was given back the last
+        time the server was idle.
+        """
+        return self._core.memory()
+
+    def check_outputs(self) -> None:
+        """Checks the first responses of every version that becomes READY from now on: `logs()` warns of outputs that
+        differ from the config, which Triton passes on without a word.
+        """
+        core = self._core
+        if not any(isinstance(one, OutputCheck) for one in core.instruments):
+            core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
+
+    def trace(self, path: str | Path | None = None) -> ChromeTrace:
+        """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and
+        chrome://tracing: `with server.trace("trace.json"): …`. Triton's own trace file is `trace_settings`."""
+        return ChromeTrace(self._core.instruments, self._core.clock, path)
+
+    @property
+    def trace_settings(self) -> TraceSettings:
+        """Returns the settings that choose which requests leave a trace in Triton's trace file: `get` and `update`, and
+        `start` and `stop` for what no client may set (rule 5.14.1).
+        """
+        return self._core.trace_settings
+
+    @property
+    def log_settings(self) -> LogSettings:
+        """Returns the settings of what `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
+        return self._core.log_settings
