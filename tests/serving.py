@@ -102,6 +102,19 @@ SCRIPTED_CONFIG = config(
 )
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
+#: A cell whose model stops in the debugger at its line 7, and one that asks it.
+STOPS = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        x = requests[0].inputs()[0].as_numpy()
+        breakpoint()
+        x = x + 1
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
+"""
+ASK_STOPS = "stops(IN=[1, 2])['OUT'].tolist()"
+
 
 def write_model(
     repository: Path, name: str, source: str, config_text: str | None = None, version: int = 1, **files: str

@@ -10,21 +10,11 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import JupyterServer, Lab, serving
+from tests.serving import ASK_STOPS, STOPS
 
 pytestmark = pytest.mark.timeout(300)
 
 LOAD = "%load_ext tritonlab"
-MODEL = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        x = requests[0].inputs()[0].as_numpy()
-        breakpoint()
-        x = x + 1
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
-"""
-SEND = "stops(IN=[1, 2])['OUT'].tolist()"
 AFTER = "6 * 7"
 #: seconds in which the notebook has to be usable again: 10 on a machine that does nothing else, which CI's is not
 CLEAN = 60.0
@@ -37,9 +27,9 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
         yield server
 
 
-def paused(lab: Lab, name: str, send: str = SEND) -> Any:
+def paused(lab: Lab, name: str, send: str = ASK_STOPS) -> Any:
     """Opens a notebook, sends a request, and returns the box for the debugger's line."""
-    lab.jupyter.write(f"{name}.ipynb", [LOAD, MODEL, send, AFTER, SEND])
+    lab.jupyter.write(f"{name}.ipynb", [LOAD, STOPS, send, AFTER, ASK_STOPS])
     lab.open(f"{name}.ipynb")
     lab.run(0)
     lab.run(1)
@@ -124,7 +114,7 @@ def test_no_way_to_leave_a_prompt_locks_the_notebook(lab: Lab) -> None:
 
 def test_a_page_that_is_closed_leaves_the_debugger(lab: Lab) -> None:
     ended = lab.jupyter.notebooks / "ended.txt"
-    paused(lab, "closed", f"try: print({SEND})\nfinally: open({ended.name!r}, 'w').close()")
+    paused(lab, "closed", f"try: print({ASK_STOPS})\nfinally: open({ended.name!r}, 'w').close()")
     lab.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     lab.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
     assert not ended.exists()

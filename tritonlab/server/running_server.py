@@ -10,6 +10,7 @@ from .models.endings import Ending
 from .models.global_map import GlobalMap
 from .models.loaded_model import LoadedModel
 from .models.model_control import ModelControl
+from .models.model_lifecycle import ModelVersion
 from .models.model_repository_manager import ModelRepositoryManager
 from .observe.idle_memory import MemoryUse
 from .observe.repository_index import repository_index
@@ -65,6 +66,10 @@ class RunningServer:
     def requests(self) -> list[HeldRequest]:
         """Returns every request in flight, also those of versions that are being unloaded, oldest first."""
         return survey(self._control.running(), self._parts.executor.calls(), self.clock.now())
+
+    def loading(self, name: str = "") -> list[ModelVersion]:
+        """Returns the versions, of one model or all, that are being loaded."""
+        return [version for version in self._control.loading() if not name or version.name == name]
 
     def draining(self, name: str = "") -> list[Ending]:
         """Returns the versions, of one model or all, that serve no new requests and have not ended, oldest first."""

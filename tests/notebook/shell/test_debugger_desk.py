@@ -15,20 +15,9 @@ import nbformat
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from tests.serving import alive, eventually, stub_processes
+from tests.serving import ASK_STOPS, STOPS, alive, eventually, stub_processes
 from tritonlab.notebook.shell.debugger_desk import CellLines
 
-MODEL = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        x = requests[0].inputs()[0].as_numpy()
-        breakpoint()
-        x = x + 1
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", x)])]
-"""
-SEND = "stops(IN=[1, 2])['OUT'].tolist()"
 PAUSED = "import time\nwhile not stops.server.debugger.words(): time.sleep(0.01)"
 #: seconds in which a notebook has to be usable again: 10 on a machine that does nothing else, which CI's is not
 CLEAN = 30.0
@@ -115,7 +104,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
     manager, client = start_new_kernel(kernel_name="python3", env=environment)
     found = Kernel(manager, client)
     found.run("%colors nocolor\n%load_ext tritonlab")
-    found.run(MODEL)
+    found.run(STOPS)
     yield found
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -127,7 +116,7 @@ def typing(*lines: str) -> Callable[[str], str]:
 
 
 def test_lines_are_typed_under_the_cell_that_sent_the_request(kernel: Kernel) -> None:
-    shown = kernel.run(SEND, typing("p x", "l", "b 9", "c", "clear 1", "x = x * 10", "c"))
+    shown = kernel.run(ASK_STOPS, typing("p x", "l", "b 9", "c", "clear 1", "x = x * 10", "c"))
     assert "(8)execute()\n-> x = x + 1\n" in shown
     assert "> Cell In[" in shown
     assert "  8  ->\t        x = x + 1" in shown
@@ -137,15 +126,15 @@ def test_lines_are_typed_under_the_cell_that_sent_the_request(kernel: Kernel) ->
 
 def test_an_interrupt_ends_the_cell_and_the_debugger(kernel: Kernel) -> None:
     began = time.monotonic()
-    shown = kernel.run(SEND, lambda prompt: kernel.manager.interrupt_kernel())
+    shown = kernel.run(ASK_STOPS, lambda prompt: kernel.manager.interrupt_kernel())
     assert "the debugger of 'stops_0' was left at Cell In[" in shown
     assert ", line 8" in shown
-    assert "[2.0, 3.0]" in kernel.run(SEND, typing("c"))
+    assert "[2.0, 3.0]" in kernel.run(ASK_STOPS, typing("c"))
     assert time.monotonic() - began < CLEAN
 
 
 def test_a_front_end_that_cannot_be_asked_gets_a_snapshot(kernel: Kernel) -> None:
-    shown = kernel.run(SEND)
+    shown = kernel.run(ASK_STOPS)
     assert "'stops_0' is at a breakpoint and goes on, because nobody can type here.\n  Cell In[" in shown
     assert ", line 8, in execute\n    x = x + 1\n" in shown
     assert "x = float32[2] [1, 2]" in shown
@@ -171,7 +160,7 @@ def test_a_queue_timeout_says_who_is_paused(kernel: Kernel) -> None:
 
 
 def test_postmortem_looks_at_the_exception_in_the_cells_lines(kernel: Kernel) -> None:
-    kernel.run(MODEL.replace("stops", "fails").replace("breakpoint()", "x.nope"))
+    kernel.run(STOPS.replace("stops", "fails").replace("breakpoint()", "x.nope"))
     assert "AttributeError" in kernel.run("fails(IN=[1, 2])", typing())
     shown = kernel.run("%triton postmortem", typing("p x", "q"))
     assert "AttributeError: 'numpy.ndarray' object has no attribute 'nope'\n> Cell In[" in shown
@@ -189,8 +178,8 @@ def test_a_restart_of_the_kernel_ends_a_paused_model(tmp_path: Path) -> None:
     own = Kernel(manager, client)
     try:
         own.run("%load_ext tritonlab")
-        own.run(MODEL)
-        client.execute(SEND, allow_stdin=True)
+        own.run(STOPS)
+        client.execute(ASK_STOPS, allow_stdin=True)
         client.get_stdin_msg(timeout=30)
         pid = manager.provisioner.pid
         stubs = stub_processes(pid)
@@ -200,15 +189,15 @@ def test_a_restart_of_the_kernel_ends_a_paused_model(tmp_path: Path) -> None:
         assert time.monotonic() - began < CLEAN
         eventually(lambda: not any(alive(stub.pid) for stub in stubs))
         own.run("%load_ext tritonlab")
-        own.run(MODEL)
-        assert "[2.0, 3.0]" in own.run(SEND, typing("c"))
+        own.run(STOPS)
+        assert "[2.0, 3.0]" in own.run(ASK_STOPS, typing("c"))
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
 
 
 def test_nbclient_runs_a_notebook_with_a_forgotten_breakpoint(tmp_path: Path) -> None:
-    cells = ["%load_ext tritonlab", MODEL, SEND]
+    cells = ["%load_ext tritonlab", STOPS, ASK_STOPS]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     began = time.monotonic()
     nbclient.NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()

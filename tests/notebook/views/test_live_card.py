@@ -146,7 +146,7 @@ def test_a_load_is_seen_and_stopped(card: LiveCard, workspace: Workspace) -> Non
 
     def load() -> None:
         try:
-            workspace.load("m", SLOW)
+            workspace.load("m", "import os\nos.umask(os.umask(0))\nimport psutil\n" + SLOW)
         except ModelLoadError as error:
             failures.append(error)
 
@@ -155,6 +155,7 @@ def test_a_load_is_seen_and_stopped(card: LiveCard, workspace: Workspace) -> Non
     reaches(card, "LOADING")
     eventually(lambda: "fetching weights" in card.state["html"])
     assert buttons(card) == ["stop"] and "tl-clock" in card.state["html"]
+    assert "imports anew: &#x27;psutil&#x27;, because model.py, line 2 comes first" in card.state["html"]
     assert "The version loaded before serves meanwhile." in card.state["html"]
     card.press("stop")
     loader.join(10)

@@ -84,7 +84,8 @@ def _headline(facts: ModelFacts) -> str:
 
 
 def _anew(facts: ModelFacts) -> str:
-    return f"imported anew: {facts.imports_anew}" if facts.imports_anew else ""
+    word = "imported anew" if facts.loading is None else "imports anew"
+    return f"{word}: {facts.imports_anew}" if facts.imports_anew else ""
 
 
 def _tone(facts: ModelFacts) -> str:

@@ -102,7 +102,9 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
     if progress is not None:
         kept = "The version loaded before serves meanwhile." if facts.state in ("READY", "NOT READY") else ""
         log, reason = progress.printed(), workspace.cite(workspace.server.debugger.words(name))
+        anew = next((version["imports_anew"] for version in workspace.server.loading(name)), "")
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
+        facts = replace(facts, imports_anew=anew)
     return replace(facts, draining=tuple(map(draining_text, workspace.server.draining(name))))
 
 

@@ -38,6 +38,22 @@ class ObservedServer:
         """
         return [held.to_dict() for held in self._core.requests()]
 
+    def loading(self, model: str | None = None) -> list[dict[str, Any]]:
+        """Returns the versions that are being loaded, each with these facts: `model`, `version`, `age` (seconds since
+        the load began), and `imports_anew` (the modules that it has to import itself, and why; empty if they were
+        ready, which is quicker).
+        """
+        now = self._core.clock.now()
+        return [
+            {
+                "model": version.name,
+                "version": version.version,
+                "age": max(now - version.load_started, 0) / 1e9,
+                "imports_anew": version.loading.imports_anew(),
+            }
+            for version in self._core.loading(model or "")
+        ]
+
     def logs(self, model: str | None = None) -> list[LogRecord]:
         """Returns what models printed and logged, oldest first."""
         return self._core.log.records(model)

@@ -84,8 +84,7 @@ class ModelVersion:
         self.first_response: Histogram | None = None
         self._say = partial(_say, services.instances.log, self.name, version)
         self._warn = partial(self._say, "WARNING")
-        self._load = VersionLoad(files, version, services, self.stats, self._warn)
-        self.load_stacks = self._load.stacks
+        self.loading = VersionLoad(files, version, services, self.stats, self._warn)
         self._services = services
         self._on_state = on_state
         self._has_is_ready = True
@@ -95,13 +94,13 @@ class ModelVersion:
     @property
     def instances(self) -> list[ModelInstance]:
         """Returns the instances that serve; an ensemble has none."""
-        running = self._load.instances
+        running = self.loading.instances
         return running.serving if running is not None else []
 
     @property
     def leaving(self) -> list[ModelInstance]:
         """Returns the instances that only finish their last requests, since others serve now."""
-        running = self._load.instances
+        running = self.loading.instances
         return list(running.leaving) if running is not None else []
 
     @property
@@ -124,7 +123,7 @@ class ModelVersion:
         self.load_started = clock.now()
         self._on_state(self, "")
         try:
-            parts = self._load.load()
+            parts = self.loading.load()
             self.config, self.labels, self.rules = parts.config, parts.labels, parts.rules
             self.scheduler, self.first_response = parts.scheduler, parts.first_response
             self._submit = self._entrance()
@@ -141,14 +140,14 @@ class ModelVersion:
         """Replaces the instances for a configuration that differs in nothing else (rule 5.11.2), while the version goes
         on serving; blocks. Raises TritonError; then nothing has changed, and `reason` says why.
         """
-        assert self._load.instances is not None
+        assert self.loading.instances is not None
         config = ModelConfig()
         config.CopyFrom(self.config)
         config.ClearField("instance_group")
         config.instance_group.extend(files.config.instance_group)
         try:
             config = final_config(config, self._services.gpus)
-            self._load.instances.update(config)
+            self.loading.instances.update(config)
         except TritonError as error:
             self.reason = f"{error.code.text}: {error.message}"
             raise
@@ -231,8 +230,8 @@ class ModelVersion:
     def unload(self, reason: str = "unloaded") -> None:
         """Lets requests end, finalizes, and ends the processes; blocks. The state is UNLOADING already."""
         self.scheduler.stop()
-        if self._load.instances is not None:
-            self._load.instances.stop()
+        if self.loading.instances is not None:
+            self.loading.instances.stop()
         self._leave()
         self.advance(ModelEvent.UNLOADED, reason)
 
@@ -244,7 +243,7 @@ class ModelVersion:
 
     def abort(self) -> None:
         """Ends everything at once, whatever the state: requests that wait or execute fail, a load fails."""
-        self._load.abort()
+        self.loading.abort()
         if isinstance(scheduler := getattr(self, "scheduler", None), EnsembleScheduler):  # a failed load has none
             scheduler.abort()
         self._leave()

@@ -123,7 +123,7 @@ def _calm(seen: Moment, name: str) -> str:
 def _loading(version: ModelVersion, now: int, seconds: float) -> Reason:
     took = (now - version.load_started) / 1e9
     text = f"model '{version.name}' version {version.version} has been loading for {took:.1f} s."
-    return Reason("loading", version.name, text, stacks=tuple(version.load_stacks(seconds).items()))
+    return Reason("loading", version.name, text, stacks=tuple(version.loading.stacks(seconds).items()))
 
 
 def failed_load(model: str, error: Exception, where: str | None, fix: str | None, *, serves: bool) -> Reason:
