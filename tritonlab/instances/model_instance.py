@@ -6,7 +6,6 @@ import itertools
 from functools import partial
 
 from ..core.delivery import deliver_error
-from ..core.infer_request import InferenceRequest
 from ..core.infer_stats import InferStats
 from ..core.status import ModelError, TritonError, UnavailableError
 from ..ipc.stub_link import StubLink

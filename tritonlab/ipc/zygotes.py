@@ -163,7 +163,9 @@ class Zygotes:
             self._begin(found, lambda: found.fork_of(parent), lambda: self._grown(interpreter, family, found))
         return found
 
-    def _begin(self, growth: Growth, start: Callable[[], ZygoteProcess], then: Callable[[], None] = lambda: None) -> None:
+    def _begin(
+        self, growth: Growth, start: Callable[[], ZygoteProcess], then: Callable[[], None] = lambda: None
+    ) -> None:
         def work() -> None:
             try:
                 growth.growing = zygote = start()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from time import monotonic_ns
-from typing import Any, ClassVar
+from typing import Any
 
 from .arrival_times import due_times
 from .call_log import BATCH, DONE, DUE, ERROR, CallLog, Rows

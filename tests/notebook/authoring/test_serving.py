@@ -119,7 +119,8 @@ def test_a_notebook_may_ask_for_no_token(notebook: Notebook, workspace: Workspac
 
 
 def test_a_token_of_one_s_own_is_not_shown(capsys: pytest.CaptureFixture[str], workspace: Workspace) -> None:
-    served = workspace.ports.open(http_port=0, grpc=False, metrics=False, token="mine", model_control=True, settings=True)
+    rules = {"token": "mine", "model_control": True, "settings": True}
+    served = workspace.ports.open(http_port=0, grpc=False, metrics=False, **rules)
     assert served.headers == {"authorization": "Bearer mine"}
     assert capsys.readouterr().out == ""
     assert ask(served.http, "/v2/logging", **served.headers)[0] == 200
