@@ -1,4 +1,4 @@
-"""`VersionLoader` loads versions of models, all that a load wants or none, and has them take over from those that serve."""
+"""`VersionLoader` loads versions of models, all that a load wants or none, and lets them take over."""
 
 from __future__ import annotations
 
