@@ -90,6 +90,13 @@ class Growth:
             return False
         return self.zygote is None or not self.zygote.alive
 
+    def used(self) -> float:
+        """Returns when the zygote forked last (`time.monotonic()`)."""
+        return self.zygote.used if self.zygote is not None else 0.0
+
+    def memory(self) -> int:
+        return share(self.zygote.child.pid) if self.zygote is not None else 0
+
     def fork_of(self, parent: Growth) -> ZygoteProcess:
         """Starts the process as a fork of another zygote's, once that is up. Raises what `ZygoteProcess.grow` does."""
         parent.done.wait()
@@ -125,6 +132,10 @@ class ZygoteFamily:
         bad = failed.steps[: made + 1]
         self.left_out[bad] = f"'{bad[-1].module}', because {failure}"
 
+    def leave_out_large(self, grown: Growth) -> None:
+        """Notes that the last import of a growth takes too much memory."""
+        self.left_out[grown.steps] = f"'{grown.steps[-1].module}', because it takes more memory than `warm` allows"
+
     def nearest(self, steps: Steps) -> Growth:
         """Returns the growth that has made most of these imports, and no others."""
         begun = (growth for growth in self.all() if steps[: len(growth.steps)] == growth.steps)
@@ -148,3 +159,12 @@ def retire(growths: Sequence[Growth]) -> None:
 
     if zygotes:
         threading.Thread(target=work, name="end of zygotes", daemon=True).start()
+
+
+def share(pid: int) -> int:
+    """Returns a process's bytes in memory, shared pages counted in part; 0 if it has ended."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) << 10
+    return 0

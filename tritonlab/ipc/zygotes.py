@@ -15,7 +15,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from ..stub._pb_stub.wire.fork_bodies import ImportStep
@@ -23,7 +22,7 @@ from .interpreter import Interpreter
 from .link_reader import LinkReader
 from .out_of_memory import memory_limit
 from .zygote import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
-from .zygote_family import Growth, Origin, Place, Steps, ZygoteFamily, retire
+from .zygote_family import Growth, Origin, Place, Steps, ZygoteFamily, retire, share
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +110,7 @@ class Zygotes:
         """Returns the memory that the zygotes take. It reads /proc, which takes milliseconds."""
         found = {zygote.child.pid: zygote.steps for zygote in self._zygotes()}
         names = {pid: ", ".join(step.module for step in steps if not step.own) for pid, steps in found.items()}
-        return WarmMemory(sum(map(_share, found)), self._limit, names)
+        return WarmMemory(sum(map(share, found)), self._limit, names)
 
     def close(self) -> None:
         """Ends all zygotes; no more are started."""
@@ -195,18 +194,15 @@ class Zygotes:
         self.on_grown(interpreter, newest.steps)
         with self._lock:
             grown = [growth for each in self._families.values() for growth in each.grown.values()]
-        kept = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: _used(g))
-        total = sum(_share(growth.zygote.child.pid) for growth in [*kept, newest] if growth.zygote is not None)
+        kept = sorted((g for g in grown if g.zygote is not None and g is not newest), key=lambda g: g.used())
+        total = sum(growth.memory() for growth in [*kept, newest])
         while kept and (total > self._limit or len(kept) >= _MOST):
             oldest = kept.pop(0)
-            assert oldest.zygote is not None
-            total -= _share(oldest.zygote.child.pid)
+            total -= oldest.memory()
             self._drop(oldest)
         if total > self._limit:
             with self._lock:
-                family.left_out[newest.steps] = (
-                    f"'{newest.steps[-1].module}', because it takes more memory than `warm` allows"
-                )
+                family.leave_out_large(newest)
             self._drop(newest)
 
     def _drop(self, growth: Growth) -> None:
@@ -243,16 +239,3 @@ class Zygotes:
 
     def __repr__(self) -> str:
         return f"<Zygotes {list(self._zygotes())}>"
-
-
-def _used(growth: Growth) -> float:
-    return growth.zygote.used if growth.zygote is not None else 0.0
-
-
-def _share(pid: int) -> int:
-    """Returns a process's bytes in memory, shared pages counted in part; 0 if it has ended."""
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    return 0
