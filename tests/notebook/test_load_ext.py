@@ -24,9 +24,9 @@ HEAVY = {
 #: What `import tritonlab` brings in of ours. What else there is, such as load tests, tuning and the endpoints, comes
 #: with the first call that needs it.
 OURS = {
-    *("clients", "core", "export", "instances", "ipc", "kernel_modules", "profile", "schedulers"),
-    *("notebook", "notebook.authoring", "notebook.views", "server", "server.api", "server.models", "server.observe"),
-    *("stub", "stub._pb_stub", "stub._pb_stub.api", "stub._pb_stub.wire"),
+    *("clients", "core", "export", "instances", "ipc", "profile", "schedulers"),
+    *("notebook.authoring", "notebook.views", "server", "server.api", "server.models", "server.observe"),
+    *("stub", "stub._pb_stub.api", "stub._pb_stub.wire"),
 }
 #: What the first card needs.
 WIDGETS = {"ipywidgets", "anywidget"}
@@ -39,7 +39,8 @@ shell = InteractiveShell.instance()
 present = {name.partition(".")[0] for name in sys.modules}
 
 def new():
-    ours = {n for n, m in sys.modules.items() if n.startswith("tritonlab.") and hasattr(m, "__path__")}
+    modules = [name for name, module in sys.modules.items() if not hasattr(module, "__path__")]
+    ours = {name.rpartition(".")[0] for name in modules if name.startswith("tritonlab.")}
     return sorted(ours | {name.partition(".")[0] for name in sys.modules} - present)
 
 def load():
@@ -60,6 +61,8 @@ if sys.argv[1] == "kernel":
     asyncio.run(cells())
 else:
     load()
+    import tritonlab, tritonlab.load.load_model, tritonlab.export.repository
+    assert callable(tritonlab.load) and callable(tritonlab.export)  # not the packages of these names
 """
 
 
