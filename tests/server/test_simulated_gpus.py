@@ -108,7 +108,10 @@ def test_a_reload_moves_instances_to_another_gpu(gpus: Lab) -> None:
 def test_the_metrics_name_the_gpu(gpus: Lab) -> None:
     load(gpus, "measured", "instance_group { kind: KIND_GPU gpus: [ 1 ] }")
     uuid = gpus.server.gpus()[1]["uuid"]
-    assert f'nv_inference_count{{gpu_uuid="{uuid}",model="measured",version="1"}} 0' in gpus.server.metrics()
+    lines = gpus.server.metrics().splitlines()
+    assert f'nv_inference_count{{gpu_uuid="{uuid}",model="measured",version="1"}} 0' in lines
+    assert f'nv_gpu_memory_used_bytes{{gpu_uuid="{uuid}"}} 0' in lines
+    assert not [line for line in lines if line.startswith("nv_gpu_utilization{")]  # nobody can say
 
 
 def test_a_server_takes_a_sensible_number_only(tmp_path: Path) -> None:

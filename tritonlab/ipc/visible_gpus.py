@@ -1,53 +1,69 @@
 """`VisibleGpus` are the GPUs that a server's instances may be placed on: this machine's, or simulated ones.
 
-They are asked for when a configuration first needs them, once per server. Nothing here makes a CUDA context: a process
-that has one cannot be forked from, and each context takes hundreds of megabytes of the GPU.
+They are asked for when a configuration first needs them, once per server. This process must not load CUDA for that,
+since what it forks could not use CUDA any more. So NVIDIA's driver is asked by a process of its own, and only where
+there is one.
 """
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
+import sys
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from ..core.status import InvalidArgumentError
-from ..stub._pb_stub.wire.driver import Driver
+from ..stub._pb_stub.wire.driver import DeviceFacts, Driver
 from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
+from ..stub._pb_stub.wire.simulated_driver import held_by
+from .interpreter import STUB
+from .nvml import Nvml
 
-_PROC = Path("/proc/driver/nvidia/gpus")
-#: More would be a typing error: no machine has as many.
-_MOST_SIMULATED = 64
-#: The memory of a simulated GPU.
-SIMULATED_BYTES = 16 << 30
-
-
-class Gpu(NamedTuple):
-    """Describes one GPU. `ordinal`: its number, as the processes of models count."""
-
-    ordinal: int
-    uuid: str
-    name: str
-    total_bytes: int
-    simulated: bool = False
+#: The driver's files of the GPUs; Windows' subsystem for Linux has one file for all.
+_CARDS = (Path("/proc/driver/nvidia/gpus"), Path("/dev/dxg"))
+#: Triton's least compute capability.
+_COMPUTE = (6, 0)
+_SECONDS = 60.0
+#: Prints the devices, or why there are none.
+_ASK = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from _pb_stub.wire.driver import DriverError
+from _pb_stub.wire.gpus import CUDA
+try:
+    print(json.dumps([CUDA.devices(), ""]))
+except DriverError as error:
+    print(json.dumps([[], str(error)]))
+"""
 
 
 class VisibleGpus:
     """Holds the GPUs of one server. `simulated`: how many to simulate in the place of this machine's; 0 for none.
-    Raises InvalidArgumentError for a number that cannot be meant.
+    `warn` is told why the driver shows none of the machine's. Raises InvalidArgumentError for a number that cannot be
+    meant.
     """
 
-    def __init__(self, simulated: int = 0) -> None:
-        if not 0 <= simulated <= _MOST_SIMULATED:
-            raise InvalidArgumentError(f"simulated_gpus is {simulated}, expected 0 to {_MOST_SIMULATED}")
+    def __init__(self, simulated: int = 0, warn: Callable[[str], None] = lambda text: None) -> None:
+        most = len(SIMULATED.devices())
+        if not 0 <= simulated <= most:
+            raise InvalidArgumentError(f"simulated_gpus is {simulated}, expected 0 to {most}")
         self._count = simulated
+        self._warn = warn
 
     @cached_property
-    def all(self) -> tuple[Gpu, ...]:
+    def all(self) -> tuple[DeviceFacts, ...]:
         """Returns the GPUs, in the order of their ordinals; none where there is none."""
         if self._count:
-            return tuple(_simulated(ordinal) for ordinal in range(self._count))
-        return tuple(Gpu(ordinal, "", "", 0) for ordinal in range(_count()))
+            return tuple(SIMULATED.devices()[: self._count])
+        if not any(path.exists() for path in _CARDS):
+            return ()
+        devices, why = ask_driver()
+        if why:
+            self._warn(f"no GPU is used: {why}")
+        return tuple(device for device in devices if device.compute >= _COMPUTE)
 
     @property
     def simulated(self) -> bool:
@@ -66,18 +82,28 @@ class VisibleGpus:
         """Returns the UUID of a GPU; empty for one that is not there."""
         return next((gpu.uuid for gpu in self.all if gpu.ordinal == ordinal), "")
 
+    def held(self, pid: int) -> dict[int, int]:
+        """Returns the bytes of memory that a process has of each GPU, by ordinal, as far as they can be seen."""
+        if self.simulated:
+            return held_by(pid)
+        by_uuid = self._nvml.held(pid) if self.all and self._nvml is not None else {}
+        return {gpu.ordinal: by_uuid[gpu.uuid] for gpu in self.all if gpu.uuid in by_uuid}
 
-def _simulated(ordinal: int) -> Gpu:
-    return Gpu(ordinal, f"GPU-simulated-{ordinal}", "simulated", SIMULATED_BYTES, simulated=True)
+    @cached_property
+    def _nvml(self) -> Nvml | None:
+        return Nvml.load()
 
 
-def _count() -> int:
-    """Returns how many GPUs CUDA shows to the processes of models."""
+def ask_driver() -> tuple[list[DeviceFacts], str]:
+    """Returns the devices of NVIDIA's driver, as a new process sees them, and why there are none, if so."""
+    command = [sys.executable, "-c", _ASK, str(STUB.parent)]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
     try:
-        count = len(list(_PROC.iterdir()))
-    except OSError:
-        return 0
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return count
-    return len([part for part in chosen.split(",") if part.strip() and part.strip() != "-1"])
+        # in a session of its own: an interrupt of a cell must not look like a machine without a GPU
+        done = subprocess.run(command, **pipes, timeout=_SECONDS, start_new_session=True)
+        rows, why = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], str(error)
+    except ValueError:  # the driver has ended the process
+        return [], done.stderr.strip() or f"the process that asked the driver ended with status {done.returncode}"
+    return [DeviceFacts(*row)._replace(compute=tuple(row[4])) for row in rows], str(why)

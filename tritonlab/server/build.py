@@ -101,8 +101,8 @@ def build(
     mode = _control_mode(options)
     shm, execution = shm_settings(options.backend_config or {}), _execution_options(options)
     repository = _repository(repositories, options)
-    clock, instruments, gpus = options.clock or SystemClock(), Instruments(), VisibleGpus(options.simulated_gpus)
-    announcer = Announcer(clock, instruments)
+    clock, instruments = options.clock or SystemClock(), Instruments()
+    announcer, gpus = _announcer(options, clock, instruments)
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = ServerMetrics(_metrics_config(options, server, instruments), metrics, clock, gpus)
     spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
@@ -177,6 +177,11 @@ def _repository(repositories: Sequence[str | Path], options: Options) -> ModelRe
         config_name=options.model_config_name,
         namespacing=options.model_namespacing,
     )
+
+
+def _announcer(options: Options, clock: Clock, instruments: Instruments) -> tuple[Announcer, VisibleGpus]:
+    announcer = Announcer(clock, instruments)
+    return announcer, VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
 
 
 def _metrics_config(options: Options, server: Upward, instruments: Instruments) -> MetricsConfig:

@@ -1,14 +1,8 @@
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
-import pytest
-
-from tritonlab.core.server_metrics import GpuUsage
-from tritonlab.server.observe.machine_usage import MachineUsage, Nvml
+from tritonlab.server.observe.machine_usage import MachineUsage
 
 
 class Proc:
@@ -43,54 +37,3 @@ def test_utilization_is_that_of_the_last_interval(tmp_path: Path) -> None:
 def test_a_machine_without_proc(tmp_path: Path) -> None:
     cpu, _ = MachineUsage(0, lambda: 0, tmp_path / "none").read()
     assert (cpu.utilization, cpu.memory_total, cpu.memory_used) == (0.0, 0, 0)
-
-
-class Driver:
-    """An NVML with two GPUs, the second of which cannot say what it draws."""
-
-    def __init__(self) -> None:
-        self.joules = 100
-
-    def __getattr__(self, name: str) -> Callable[..., int]:
-        def call(*arguments: Any) -> int:
-            answer = arguments[-1] if name != "nvmlDeviceGetUUID" else arguments[1]
-            index = arguments[0] if name.endswith("Index_v2") else getattr(arguments[0], "value", 0) or 0
-            return self.say(name, index, getattr(answer, "_obj", answer))
-
-        return call
-
-    def say(self, name: str, index: int, answer: Any) -> int:
-        if index == 2 and "Power" in name:
-            return 3  # NVML_ERROR_NOT_SUPPORTED
-        if name == "nvmlDeviceGetUtilizationRates":
-            answer.gpu = 25
-        elif name == "nvmlDeviceGetMemoryInfo":
-            answer.total, answer.used = 1000, 10
-        else:
-            answer.value = {
-                "nvmlDeviceGetCount_v2": 2,
-                "nvmlDeviceGetHandleByIndex_v2": index + 1,
-                "nvmlDeviceGetUUID": b"GPU-%d" % index,
-                "nvmlDeviceGetPowerUsage": 70_500,
-                "nvmlDeviceGetPowerManagementLimit": 700_000,
-                "nvmlDeviceGetTotalEnergyConsumption": self.joules * 1000,
-            }[name]
-        return 0
-
-
-def test_gpus_say_what_they_can() -> None:
-    driver = Driver()
-    nvml = Nvml(cast(ctypes.CDLL, driver))
-    driver.joules += 7
-    assert nvml.usages() == [
-        GpuUsage("GPU-1", 0.25, 1000, 10, 70.5, 700.0, 7.0),
-        GpuUsage("GPU-2", 0.25, 1000, 10, None, None, 7.0),
-    ]
-
-
-def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise OSError(name)
-
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert Nvml.load() is None

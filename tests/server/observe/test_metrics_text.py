@@ -16,9 +16,10 @@ from tritonlab.core.metrics_config import MetricsConfig
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.server_metrics import CpuUsage, GpuUsage
 from tritonlab.core.status import InternalError, NotFoundError
-from tritonlab.ipc.visible_gpus import Gpu, VisibleGpus
+from tritonlab.ipc.visible_gpus import VisibleGpus
 from tritonlab.server.observe.machine_usage import MachineUsage
 from tritonlab.server.observe.metrics_text import FirstResponses, ServerMetrics
+from tritonlab.stub._pb_stub.wire.driver import DeviceFacts
 from tritonlab.testing import MockClock
 
 
@@ -34,7 +35,7 @@ def test_a_version_counts_what_the_configuration_asks_for() -> None:
 
 def visible(*uuids: str) -> VisibleGpus:
     gpus = VisibleGpus()
-    gpus.all = tuple(Gpu(ordinal, uuid, "", 0) for ordinal, uuid in enumerate(uuids))
+    gpus.all = tuple(DeviceFacts(ordinal, uuid, "", 0, (8, 0), False) for ordinal, uuid in enumerate(uuids))
     return gpus
 
 

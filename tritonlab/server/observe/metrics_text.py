@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...core.clock import Clock
 from ...core.infer_request import InferenceRequest
@@ -69,7 +70,8 @@ class ServerMetrics:
         """Returns the text of /metrics. `cache`: the numbers of the local response cache, if there is one
         (`core.server_metrics.cache_families`).
         """
-        cpu, gpus = self._usage()
+        versions = list(versions)
+        cpu, gpus = self._usage(versions)
         models = [
             ModelMetrics(
                 v.name,
@@ -90,14 +92,25 @@ class ServerMetrics:
         families += cache_families(cache) if cache is not None else []
         return self._registry.expose(models, families, self._config)
 
-    def _usage(self) -> tuple[CpuUsage, list[GpuUsage]]:
+    def _usage(self, versions: Sequence[ModelVersion]) -> tuple[CpuUsage, list[GpuUsage]]:
         config = self._config
         if not config.cpu and not config.gpu:
             return CpuUsage(), []
         if self._machine is None:
             self._machine = MachineUsage(config.interval_ms, self._clock.now)
         cpu, gpus = self._machine.read()
+        if config.gpu and self._gpus.simulated:
+            gpus = _simulated_usage(self._gpus, versions)
         return cpu, gpus if config.gpu else []
+
+
+def _simulated_usage(gpus: VisibleGpus, versions: Sequence[ModelVersion]) -> list[GpuUsage]:
+    pids = [os.getpid(), *(instance.pid for version in versions for instance in version.instances if instance.pid)]
+    held = [gpus.held(pid) for pid in pids]
+    return [
+        GpuUsage(gpu.uuid, memory_total=gpu.total_bytes, memory_used=sum(each.get(gpu.ordinal, 0) for each in held))
+        for gpu in gpus.all
+    ]
 
 
 def _gpu_uuid(version: ModelVersion, gpus: VisibleGpus) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import struct
 import threading
 from bisect import bisect_right, insort
@@ -41,6 +42,9 @@ from .driver import (
 _MARK = 0x5D
 _ALIGN = 512
 _MAGIC = b"simulated GPU\0\0\0"
+#: The name of an allocation's file: device and owner, and how /proc shows it.
+_FILE = "simulated GPU %d of %d"
+_OWN_FILE = re.compile(r"/memfd:simulated GPU (\d+) of (\d+) ")
 #: process, descriptor, inode, bytes and device of an allocation
 _HANDLE = struct.Struct("<16sIIQQI")
 
@@ -110,7 +114,7 @@ class SimulatedDriver(Driver):
                 raise _error(what, OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY (out of memory)")
             if not hasattr(os, "memfd_create"):
                 raise _error(what, NOT_SUPPORTED, "simulated GPUs need Linux")
-            fd = os.memfd_create("simulated GPU %d" % device, os.MFD_CLOEXEC)
+            fd = os.memfd_create(_FILE % (device, os.getpid()), os.MFD_CLOEXEC)
             os.ftruncate(fd, nbytes)
             return self._add(nbytes, device, fd, None).base
 
@@ -258,6 +262,33 @@ class SimulatedDriver(Driver):
 def is_simulated(memory: Union[int, bytes]) -> bool:
     """Returns whether that is an address or a handle of a simulated driver."""
     return memory >> 56 == _MARK if isinstance(memory, int) else memory.startswith(_MAGIC)
+
+
+def held_by(pid: int) -> Dict[int, int]:
+    """Returns the bytes that a process has allocated on each simulated device, as anybody may see who may look at its
+    descriptors; empty for a process that has none, or has ended."""
+    files: Dict[int, Tuple[int, int]] = {}  # by inode, because a mapping has a descriptor of its own
+    directory = "/proc/%d/fd" % pid
+    for number in _listed(directory):
+        path = "%s/%s" % (directory, number)
+        try:
+            link, stat = os.readlink(path), os.stat(path)
+        except OSError:  # closed meanwhile
+            continue
+        name = _OWN_FILE.match(link)
+        if name and int(name.group(2)) == pid:
+            files[stat.st_ino] = (int(name.group(1)), stat.st_size)
+    found: Dict[int, int] = {}
+    for device, nbytes in files.values():
+        found[device] = found.get(device, 0) + nbytes
+    return found
+
+
+def _listed(directory: str) -> List[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _check_owner(what: str, owner: Tuple[str, int]) -> None:
