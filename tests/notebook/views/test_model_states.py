@@ -55,6 +55,18 @@ def test_a_follower_hears_of_its_model_and_of_no_other() -> None:
     assert after(states, of_one, lambda: states.poke("m")) == 0
 
 
+def test_copies_of_requests_are_looked_at_now_and_then() -> None:
+    states, looks = ModelStates(), Looks()
+    states.follow(looks, "m")
+
+    def copied(second: int) -> None:
+        states.bytes_copied("m", 1, 0, 8, 0, True, second * 1_000_000_000)
+
+    assert after(states, looks, lambda: copied(1)) == 1
+    assert after(states, looks, lambda: copied(2)) == 0
+    assert after(states, looks, lambda: copied(3)) == 1
+
+
 def test_what_is_on_the_move_is_looked_at_until_it_has_settled() -> None:
     states, looks = ModelStates(), Looks(moves=3)
     assert after(states, looks, lambda: states.follow(looks, "m")) == 4

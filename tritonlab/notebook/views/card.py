@@ -24,7 +24,7 @@ def card_text(facts: ModelFacts) -> str:
             lines.append(f"  {role:<5} {t.name:<{width}}  {t.datatype:<6} {t.shape}" + ("  optional" * t.optional))
     longest = max((len(step.model) for step in facts.steps), default=0)
     lines += [f"  step  {step.model:<{longest}}  {step.reads} → {step.writes}" for step in facts.steps]
-    lines += [f"  {text}" for text in (facts.kept, facts.reason, *facts.draining, _anew(facts)) if text]
+    lines += [f"  {text}" for text in (facts.kept, facts.reason, *facts.draining, facts.copies, _anew(facts)) if text]
     lines += [f"  warning: {warning}" for warning in facts.warnings]
     lines += [f"  | {record.text}" for record in facts.log[-_TEXT_LOG_LINES:]]
     return "\n".join(lines)
@@ -59,6 +59,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
         + _tensor_table(facts.inputs, facts.outputs)
         + _step_table(facts.steps)
         + "".join(_note(warning, "warn") for warning in facts.warnings)
+        + (f"<div class='tl-dim tl-text'>{escape(facts.copies)}</div>" if facts.copies else "")
         + (f"<div class='tl-dim tl-text'>{escape(_anew(facts))}</div>" if facts.imports_anew else "")
         + _log(facts)
     )

@@ -15,6 +15,7 @@ from ...core.status import TritonError
 from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
+from .copied import per_request_text
 from .draining import draining_text
 from .places import place_text, places_text
 
@@ -64,6 +65,8 @@ class ModelFacts:
     log: tuple[LogRecord, ...] = ()
     #: which modules it imported itself, and why; empty if they were ready
     imports_anew: str = ""
+    #: what its requests have copied between host and GPU
+    copies: str = ""
     #: why the last load failed, if the version shown here is an earlier one
     kept: str = ""
     #: why the model is FAILED
@@ -157,6 +160,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
             *workspace.output_warnings(model.name),
         ),
         imports_anew=instances[0]["imports_anew"] if instances and not kept else "",
+        copies=per_request_text(model),
         log=report.log if report is not None else (),
         kept=kept,
     )

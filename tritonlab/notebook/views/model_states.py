@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 _PACE = 0.2
 _TOGETHER = 0.03
 
+#: Nanoseconds between two looks at what requests have copied: each request would be too many.
+_COPIES_EVERY = 2_000_000_000
+
 #: Looks at its model; True if it is on the move. Called on the store's thread.
 Look = Callable[[], bool]
 
@@ -41,6 +44,8 @@ class ModelStates(Instrument):
         self._followers: dict[Look, str] = {}
         self._due: set[Look] = set()
         self._thread: threading.Thread | None = None
+        #: when a copy was told of last, by model; of one that is missed the next one tells
+        self._copied: dict[str, int] = {}
         # what is kept of a model's card when its cell runs again: the form with what was typed, and what was open
         self.forming = threading.Lock()  # guards the next two
         self.playgrounds: dict[str, Playground] = {}
@@ -85,6 +90,13 @@ class ModelStates(Instrument):
     def log(self, record: LogRecord) -> None:
         if record.stream == "server":  # a death, a restart, a warning of outputs
             self.poke(record.model)
+
+    def bytes_copied(
+        self, model: str, serial: int, device: int, to_device: int, to_host: int, simulated: bool, now: int
+    ) -> None:
+        if now - self._copied.get(model, -_COPIES_EVERY) >= _COPIES_EVERY:
+            self._copied[model] = now
+            self.poke(model)
 
     # -- the thread
 

@@ -12,12 +12,12 @@ from ...core.plain_facts import plain
 from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.call_tree import told_of
-from ...profile.copy_facts import CopyFacts, copy_facts
+from ...profile.copy_facts import copy_facts
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
 from ...tuning.subject import Subject
-from .array_facts import size_text
+from .copied import copies_text
 from .ghost_lanes import GhostLanes
 from .model_facts import duration_text
 from .record_view import Live, RecordView
@@ -140,17 +140,6 @@ def summary(facts: BatchFacts) -> str:
     requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
     mean = facts.requests / facts.batches
     return f"{requests} in {batches}{failed} ({mean:.3g} each) within {_time(facts.span)}{kept}."
-
-
-def copies_text(facts: CopyFacts | None) -> str:
-    """Returns `4 MB to the GPU, 1 MB back`; an empty text if nothing was."""
-    if facts is None:
-        return ""
-    gpu = "simulated GPU" if facts.simulated else "GPU"
-    parts = [f"{size_text(facts.to_device)} to the {gpu}"] if facts.to_device else []
-    parts += [f"{size_text(facts.to_host)} {'back' if parts else f'from the {gpu}'}"] if facts.to_host else []
-    of = f" for {facts.requests:,} requests" if facts.requests > 1 else ""
-    return ", ".join(parts) + of
 
 
 def _time(ns: float) -> str:
