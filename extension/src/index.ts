@@ -2,11 +2,13 @@
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { IEditorExtensionRegistry, IEditorLanguageRegistry } from "@jupyterlab/codemirror";
+import { ICompletionProviderManager } from "@jupyterlab/completer";
 import { ILauncher } from "@jupyterlab/launcher";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 
 import { addCommands, Commands } from "./commands.js";
+import { completeConfigFiles } from "./configCompletion.js";
 import { addHighlighting } from "./highlight.js";
 import { tritonIcon } from "./icons.js";
 import { KernelLinks } from "./links.js";
@@ -27,6 +29,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     IEditorLanguageRegistry,
     IEditorExtensionRegistry,
     ILauncher,
+    ICompletionProviderManager,
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -37,6 +40,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     languages: IEditorLanguageRegistry | null,
     extensions: IEditorExtensionRegistry | null,
     launcher: ILauncher | null,
+    completer: ICompletionProviderManager | null,
   ) => {
     const links = new KernelLinks(tracker);
     const settings = new Settings(registry);
@@ -49,6 +53,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     app.shell.add(panel, "left", { rank: 520 });
     restorer?.add(panel, panel.id);
     addHighlighting(app, links, languages, extensions);
+    if (completer) completeConfigFiles(completer, () => links.listening);
   },
 };
 

@@ -108,6 +108,8 @@ export interface Calls {
   typing: { with: { shown: boolean }; ok: null };
   logs: { with: { model?: string; level?: string; search?: string; limit?: number }; ok: Log };
   check: { with: { text: string; model?: string }; ok: Refused[] };
+  /** What may stand at the end of `text`: what is `typed` of it, and the words that begin so. */
+  complete: { with: { text: string }; ok: { typed: string; words: string[] } };
   explain: { with: { text: string }; ok: { field: string; type: string; says: string } };
 }
 

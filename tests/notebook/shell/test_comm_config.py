@@ -8,7 +8,7 @@ import pytest
 
 from tritonlab.core.load_advice import _messages
 from tritonlab.notebook.authoring.config_fields import FIELDS, sentence_of
-from tritonlab.notebook.shell.comm_config import check, explain
+from tritonlab.notebook.shell.comm_config import check, complete, explain
 
 NOBODY: Any = None  # no workspace is asked
 
@@ -66,3 +66,24 @@ def test_every_field_of_tritons_has_a_sentence_and_no_other() -> None:
         assert set(FIELDS[message.name]) == {field.name for field in message.fields}
         assert all(sentence_of(message, field.name).endswith(".") for field in message.fields)
     assert set(FIELDS) == set(known)
+
+
+class Models:
+    def names(self) -> list[str]:
+        return ["embed", "emit", "rank"]
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "words"),
+    [
+        ("max_b", "max_b", ["max_batch_size: "]),
+        ("input [ { data_type: TYPE_FP", "TYPE_FP", ["TYPE_FP16", "TYPE_FP32", "TYPE_FP64"]),
+        ('ensemble_scheduling { step [ { model_name: "em', "em", ["embed", "emit"]),
+        ('ensemble_scheduling { step [ { model_name: "', "", ["embed", "emit", "rank"]),
+        ('name: "max_b', "", []),
+        ("# max_b", "", []),
+    ],
+)
+def test_what_may_be_typed_next(text: str, typed: str, words: list[str]) -> None:
+    models: Any = Models()
+    assert complete(models, text) == {"typed": typed, "words": words}

@@ -13,7 +13,7 @@ from ...export.needed_models import needed_models
 from ...export.report import ExportPlan
 from ...export.repository import absolute, export, plan_export
 from ..authoring.workspace import Workspace
-from .comm_config import check, explain
+from .comm_config import check, complete, explain
 from .comm_overview import logs, overview
 from .debugger_desk import NotebookDesk
 
@@ -131,5 +131,6 @@ CALLS: dict[str, Callable[..., JsonAnswer]] = {
     "typing": _typing,
     "logs": logs,
     "check": check,
+    "complete": complete,
     "explain": explain,
 }

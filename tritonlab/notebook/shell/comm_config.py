@@ -1,5 +1,5 @@
-"""This module tells an editor about the config.pbtxt that is typed into it: what Triton would refuse, where, and what
-the fields are for. Nothing is kept and nothing is loaded."""
+"""This module tells an editor about the config.pbtxt that is typed into it: what Triton would refuse, where, what the
+fields are for, and what may be typed next. Nothing is kept and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..authoring.config_fields import sentence_of
 from ..authoring.config_text import ConfigText, ConfigTextError
 from ..authoring.workspace import Workspace
-from .config_completion import field_at
+from .config_completion import config_words, field_at
 
 _WORD = re.compile(r"[^\s{}\[\]:,]+|\S")
 #: A file's own name is taken for the model's, whose directory it may not be in yet.
@@ -38,6 +38,13 @@ def _columns(text: str, error: ConfigTextError) -> dict[str, int]:
         return {"start": len(line) - len(line.lstrip()), "end": len(line.partition("#")[0].rstrip())}
     found = _WORD.match(line, error.column - 1)
     return {"start": error.column - 1, "end": found.end() if found else len(line)}
+
+
+def complete(workspace: Workspace, text: str) -> dict[str, Any]:
+    """Returns what may stand at the end of `text`: `typed`, the part of it that is there, and the `words` that begin
+    so: fields, values of enums, models of this notebook for a step."""
+    typed, words = config_words(text, workspace.names) or ("", [])
+    return {"typed": typed, "words": words}
 
 
 def explain(workspace: Workspace, text: str) -> dict[str, str]:

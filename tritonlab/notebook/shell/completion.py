@@ -4,7 +4,6 @@ config.pbtxt, and calls of models."""
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,8 +14,6 @@ from .call_completion import call_arguments
 from .commands import COMMANDS
 from .config_completion import config_words
 
-#: The name of a step's model, as far as it is typed.
-_STEP = re.compile(r'\bmodel_name\s*:\s*"([^"\n]*)\Z')
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
 
@@ -97,6 +94,4 @@ def config_cell(text: str, workspace: Callable[[], Workspace]) -> tuple[str, lis
     line, newline, body = text.lstrip().partition("\n")
     if not newline or not line.startswith("%%triton_config "):
         return None
-    if step := _STEP.search(body):
-        return step[1], [name for name in workspace().names() if name.startswith(step[1])]
-    return config_words(body)
+    return config_words(body, lambda: workspace().names())

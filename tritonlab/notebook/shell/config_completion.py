@@ -1,9 +1,10 @@
-"""This module completes config.pbtxt in a cell: the fields of the message that the cursor is in, and the values of
-enums."""
+"""This module completes config.pbtxt as it is typed: the fields of the message that the cursor is in, the values of
+enums, and the models that a step can name."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from ...core.model_config import ModelConfig
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"?|#[^\n]*|\w+|[^\s\w]')
 _WORD = re.compile(r"\w*\Z")
+#: The name of a step's model, as far as it is typed.
+_STEP = re.compile(r'\bmodel_name\s*:\s*"([^"\n]*)\Z')
 
 
 @dataclass
@@ -38,9 +41,11 @@ class _Message:
         return _Message(field.message_type if field is not None else None)
 
 
-def config_words(text: str) -> tuple[str, list[str]] | None:
-    """Returns the word at the end of `text` and what it may become; None inside a string, a comment, or an unknown
-    message."""
+def config_words(text: str, models: Callable[[], Iterable[str]]) -> tuple[str, list[str]] | None:
+    """Returns the word at the end of `text` and what it may become; None inside another string, a comment, or an
+    unknown message. `models` tells the names that a step may have."""
+    if step := _STEP.search(text):
+        return step[1], [name for name in models() if name.startswith(step[1])]
     line = text.rpartition("\n")[2]
     if "#" in line or line.count('"') % 2:
         return None
