@@ -45,12 +45,14 @@ class Snippet:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, directory: str | Path = ".") -> Path:
-        """Writes the program and its files; raises FileExistsError if one of them is there."""
+        """Writes the program and its files, and makes the directory; raises FileExistsError if one of them is
+        there."""
         folder = Path(directory)
         paths = {folder / self.name: self.text.encode(), **{folder / name: data for name, data in self.files.items()}}
         there = [path for path in paths if path.exists()]
         if there:
             raise FileExistsError(f"{there[0]} exists")
+        folder.mkdir(parents=True, exist_ok=True)
         for path, data in paths.items():
             path.write_bytes(data)
         return folder / self.name

@@ -50,6 +50,28 @@ P = "[request id: <id_unknown>] "
             "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again",
         ),
         ("specifies invalid or unsupported gpu id 5. GPUs with … compatibility of 6.000000 are: 0, 1;\n", ""),
+        (
+            "expected 1 inputs but got 2 inputs for model 'm'. Got input(s) ['A','correlation_id'], but missing "
+            "required input(s) ]. Please provide all required input(s).",
+            "correlation_id is no input: m.infer(inputs={…}, correlation_id=…)",
+        ),
+        (
+            "expected 2 inputs but got 1 inputs for model 'm'. Got input(s) ['A'], but missing required input(s) ['B']",
+            "",
+        ),
+        (
+            "inference request to model 'm' must specify a non-zero or non-empty correlation ID",
+            "m.infer(inputs={…}, correlation_id=1, flags=1) begins a sequence; flags=2 ends it, 3 does both",
+        ),
+        (
+            "inference request for sequence 6 to model 'm' must specify the START flag on the first request of the "
+            "sequence",
+            "m.infer(inputs={…}, correlation_id=1, flags=1) begins a sequence; flags=2 ends it, 3 does both",
+        ),
+        (
+            "AttributeError: module '1.model' has no attribute 'TritonPythonModel'",
+            "call the class of the model TritonPythonModel",
+        ),
         ("something nobody has seen", ""),
     ],
 )
@@ -59,3 +81,9 @@ def test_texts_of_triton_get_advice(text: str, expected: str) -> None:
 
 def test_an_unknown_model_gets_the_cell_to_run() -> None:
     assert "%%triton_model x cell first" in hint("Request for unknown model: 'x' is not found", CONFIGS.get)
+
+
+def test_a_model_that_is_unloaded_is_no_other_model() -> None:
+    text = "Request for unknown model: 'clean' has no available versions"
+    assert hint(text, CONFIGS.get, lambda: ["class", "clean"]) == "it is not loaded: %triton load clean"
+    assert hint(text, CONFIGS.get, lambda: ["clear"]) == "did you mean 'clear'?"

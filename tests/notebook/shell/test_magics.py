@@ -43,6 +43,40 @@ def test_a_variable_that_is_something_else_is_left_alone(notebook: Any) -> None:
     assert notebook["add"] == 5
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("print", "the variable 'print' is Python's own"),
+        ("class", "no variable can be called 'class'"),
+        ("m.v-2", "no variable can be called 'm.v-2'"),
+    ],
+)
+def test_a_name_that_no_variable_should_have_is_said(notebook: Any, name: str, why: str) -> None:
+    shown = notebook.run(f"%%triton_model {name} {OPTIONS}\n{ADD}").text
+    assert shown.startswith(f"{name}  READY")
+    assert shown.endswith(f"{why}; the model is tritonlab.default_server().model({name!r})\n")
+    with pytest.raises(KeyError):
+        notebook[name]
+    quiet = notebook.run(f"%%triton_model {name} --quiet {OPTIONS}\n{ADD}")
+    assert quiet.success and quiet.text == ""
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "../up", "/abs", "a/../../b", "''", "a\\b/c"])
+@pytest.mark.parametrize(
+    "cell", ["%%triton_model {} --quiet\nx = 1", "%%triton_config {}\n#", "%%triton_file {} f.py\n#"]
+)
+def test_a_name_that_is_a_path_is_refused_and_leaves_nothing(
+    notebook: Any, workspace: Any, name: str, cell: str
+) -> None:
+    before = sorted(workspace.repository.parent.rglob("*"))
+    result = notebook.run(cell.format(name))
+    assert not result.success
+    assert "OptionError: " in result.text and "is no name of a model" in result.text
+    assert "Traceback" not in result.text
+    assert sorted(workspace.repository.parent.rglob("*")) == before
+    assert not workspace.report(name)
+
+
 def test_every_option_reaches_the_config(notebook: Any, workspace: Any, tmp_path: Path) -> None:
     helper = tmp_path / "my helper.txt"
     helper.write_text("x")

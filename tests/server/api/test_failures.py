@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import signal
 from typing import Any
 
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from tests.serving import DECOUPLED, Lab, Script, config, eventually
+from tritonlab.core.explained import Explained
 from tritonlab.core.failure_capsule import MOST_CAPSULE, MOST_TENSOR
 from tritonlab.core.status import ModelError, ModelLoadError, TritonError, UnsupportedError
 from tritonlab.server.api.failures import KeptFailure
@@ -98,6 +100,16 @@ def test_the_facts_in_words_and_for_programs(failing: Model) -> None:
     assert last["requests"][0]["inputs"]["X"]["shape"] == [1]
     assert last["frames"][-1]["variables"]["x"] == "float32[1] [-1]"
     assert "[-1] " in repr(failing.failures) and "ValueError: negative: -1.0" in repr(failing.failures)
+
+
+def test_the_text_names_cells_where_there_are_some(failing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail(failing, X=np.float32([-1]))
+    monkeypatch.setattr(
+        Explained, "cite", staticmethod(lambda text: re.sub(r'File ".*?", line 14', "Cell In[2], line 15", text))
+    )
+    lines = repr(failing.failures[-1]).split("\n")
+    place = lines.index("  Cell In[2], line 15, in execute")
+    assert lines[place + 1] == '    raise ValueError("negative: " + str(x.min()))'
 
 
 def test_a_model_that_has_not_failed(lab: Lab) -> None:
@@ -318,10 +330,11 @@ def test_the_test_of_it(tmp_path: Any, failing: Model) -> None:
     import tritonlab.runtime  # noqa: F401 - hands the writer in
 
     fail(failing, X=np.float32([-7]))
-    snippet = failing.failures[-1].to_pytest(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == ["test_failing_failure.npz", "test_failing_failure.py"]
+    directory = tmp_path / "tests" / "of failures"
+    snippet = failing.failures[-1].to_pytest(directory)
+    assert sorted(os.listdir(directory)) == ["test_failing_failure.npz", "test_failing_failure.py"]
     assert "# it failed with 'ValueError: negative: -7.0'" in str(snippet)
-    assert np.load(tmp_path / "test_failing_failure.npz")["input.X"].tolist() == [-7]
+    assert np.load(directory / "test_failing_failure.npz")["input.X"].tolist() == [-7]
 
 
 def test_a_thousand_failures_leave_ten(lab: Lab, failing: Model) -> None:

@@ -73,6 +73,22 @@ def test_whatever_can_be_a_tensor_is_taken(add_sub: Model, value: object) -> Non
     assert add_sub(INPUT0=value, INPUT1=value)["OUTPUT0"].tolist() == [2, 4]
 
 
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda m: m([[1]]), r"inputs are given by name: add_sub\(INPUT0=…, INPUT1=…\)"),
+        (lambda m: m.infer(INPUT0=[1], INPUT1=[2]), "inputs go together: inputs={'INPUT0': …, 'INPUT1': …}"),
+        (lambda m: m.infer(inputs={}, sequence_start=True), "a request has no field 'sequence_start'; it has inputs, "),
+        (lambda m: m.infer({"INPUT0": [1]}), "a dict is no request: inputs={…} makes one of arrays"),
+        (lambda m: m.async_infer({"INPUT0": [1]}), "a dict is no request"),
+        (lambda m: m.create_request(INPUT0=[1]), "inputs go together"),
+    ],
+)
+def test_inputs_in_the_wrong_place_are_told_theirs(add_sub: Model, call: Any, text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        call(add_sub)
+
+
 def test_torch_tensors_are_taken(add_sub: Model) -> None:
     torch = pytest.importorskip("torch")
     value = torch.tensor([1.0, 2.0])

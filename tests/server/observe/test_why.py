@@ -167,6 +167,8 @@ def test_a_stream_without_its_final_flag(lab: Lab) -> None:
     eventually(lambda: found(script)[0]["state"] == "open")
     (reason,) = reasons(script.model.why(), "requests")
     assert "has returned, and its response sender has not sent the final flag." in reason.text
+    (head,) = [line for line in reason.told() if "(process " in line and line.startswith("  -- ")]
+    assert head == f"  -- open_0_0 (process {script.model.instances()[0]['pid']}):"
     done = "self.sender.send(flags=1); request.get_response_sender().send(flags=1)"
     list(script.infer(done))
     list(stream)

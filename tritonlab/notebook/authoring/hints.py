@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.data_type import DataType
+from ...server.api.request_maker import RequestFields
 from ...stub.c_python_backend_utils import JOINS_LATE
 
 ConfigOf = Callable[[str], "dict[str, Any] | None"]
@@ -25,7 +26,10 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
     for pattern, advise in _ADVICE:
         if found := pattern.search(text):
             absent = found.groupdict().get("absent")
-            others = [name for name in names() if name != absent] if absent is not None else []
+            known = list(names()) if absent is not None else []
+            if absent in known and advise is _unknown_model:
+                return f"it is not loaded: %triton load {absent}"
+            others = [name for name in known if name != absent]
             return (
                 (did_you_mean(absent or "", others) or advise(found, config_of)) if others else advise(found, config_of)
             )
@@ -78,6 +82,20 @@ def _unknown_input(found: re.Match[str], config_of: ConfigOf) -> str:
 
 def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"run the %%triton_model {found['absent']} cell first; %triton status lists the models that are loaded"
+
+
+def _no_input(found: re.Match[str], config_of: ConfigOf) -> str:
+    said = [word for word in re.findall(r"'(.*?)'", found["given"]) if word in RequestFields.__annotations__]
+    return f"{said[0]} is no input: {found['model']}.infer(inputs={{…}}, {said[0]}=…)" if said else ""
+
+
+def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:
+    call = f"{found['model']}.infer(inputs={{…}}, correlation_id=1, flags=1)"
+    return f"{call} begins a sequence; flags=2 ends it, 3 does both"
+
+
+def _no_class(found: re.Match[str], config_of: ConfigOf) -> str:
+    return "call the class of the model TritonPythonModel"  # rule 2.1.3
 
 
 def _not_written(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -150,6 +168,13 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
         _simulate,
     ),
     (re.compile(r"Tensor is stored in GPU and cannot be converted to NumPy"), _on_gpu),
+    (
+        re.compile(r"inputs for model '(?P<model>.*?)'\. Got input\(s\) \[(?P<given>.*?)\], but missing"),
+        _no_input,
+    ),
+    (re.compile(r"to model '(?P<model>.*?)' must specify a non-zero or non-empty correlation ID"), _of_sequence),
+    (re.compile(r"to model '(?P<model>.*?)' must specify the START flag on the first request"), _of_sequence),
+    (re.compile(r"has no attribute 'TritonPythonModel'"), _no_class),
     (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _not_written),
     (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _not_written),
     (re.compile(r"doesn't support models with decoupled transaction policy(?!: iterate)"), _decoupled),

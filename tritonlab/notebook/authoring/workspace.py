@@ -19,7 +19,7 @@ from ...core.scratch_directory import ScratchDirectory
 from .config_options import ConfigOptions
 from .config_text import ConfigText
 from .draft import MODEL_FILE, Draft, Files, ModelFile, Source, model_path
-from .errors import FileError
+from .errors import FileError, OptionError
 from .load_report import LoadProgress, LoadReport, pids_of
 from .model_directory import ModelDirectory
 from .notebook_ports import NotebookPorts
@@ -226,6 +226,8 @@ class Workspace:
     def _written(self, name: str) -> WrittenModel:
         """Returns the model, a new one if nothing was said about it yet."""
         if name not in self._models:
+            if name in ("", ".", "..") or "/" in name or "\0" in name:  # its directory would be elsewhere
+                raise OptionError(f"{name!r} is no name of a model: it would not be a directory of the repository")
             directory = ModelDirectory(self.repository / name, self._spare.path)
             self._models[name] = WrittenModel(name, self.server, directory, self.sources)
         return self._models[name]

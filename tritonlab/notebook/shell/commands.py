@@ -30,6 +30,7 @@ from .load_commands import LOAD_TEST
 from .logs import LogView, Places
 from .parsing import parse, unknown
 from .results import JsonFacts, Text, without_json
+from .variables import bind
 from .why_command import why
 
 if TYPE_CHECKING:
@@ -263,15 +264,6 @@ def summary() -> Iterator[str]:
     for name, command in COMMANDS.items():
         yield f"%triton {name:<11}{command.parser.description}"
     yield "%triton … --json   what any of them shows, as JSON for programs"
-
-
-def bind(shell: Any, model: Model) -> None:
-    """Binds the model to a variable of its name, if that is a Python name and holds nothing else yet."""
-    if not model.name.isidentifier():
-        return
-    holds = shell.user_ns.get(model.name)
-    if holds is None or type(holds) is type(model):
-        shell.user_ns[model.name] = model
 
 
 #: Seconds that `%triton unload` waits.

@@ -30,6 +30,7 @@ from .logs import Places
 from .parsing import parse
 from .prompt_watch import PromptWatch
 from .tracebacks import Tracebacks, install
+from .variables import bind
 from .waiting import CellPlaces, WaitingNotice
 
 
@@ -195,7 +196,9 @@ class TritonMagics(Magics):
         before = workspace.report(name)
         with LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
             model = workspace.load(name, source, **settings)
-            commands.bind(self.shell, model)
+            unbound = bind(self.shell, model)
+        if unbound and not quiet:
+            print(unbound)
         if workspace.report(name) is not before:
             replay(workspace, name)
 

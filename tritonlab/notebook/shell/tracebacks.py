@@ -97,10 +97,11 @@ class Tracebacks:
         return lines
 
     def place(self, place: str) -> str:
-        """Returns a place that is a line of a model's file as the cell's."""
+        """Returns a place that is a line of a model's file as the cell's, and a text that names such lines with the
+        cells' in it."""
         found = _LINE.fullmatch(place)
         if found is None:
-            return place
+            return self._places(place)
         origin, line = self._locate(found[1], int(found[2]))
         label = cell_label(self._shell, origin)
         return f"{label}, line {line}" if label != origin else f'File "{origin}", line {line}'

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload
 
+from ...core.explained import Explained
 from ...core.failure_capsule import FailureCapsule, KeptRequest
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
@@ -120,9 +121,8 @@ class KeptFailure:
         lines = [f"{capsule.headline}", f"  in {capsule.phase}, {where} (process {capsule.pid}), at {at}"]
         for frame in capsule.frames[-_FRAMES:]:
             source = frame.source[frame.line - frame.start].strip() if frame.source else ""
-            lines += [f'  File "{frame.file}", line {frame.line}, in {frame.function}'] + [f"    {source}"] * bool(
-                source
-            )
+            said = f'  File "{frame.file}", line {frame.line}, in {frame.function}' + f"\n    {source}" * bool(source)
+            lines.append(Explained.cite(said))
         place = capsule.place
         for name, text in place.variables[:_VARIABLES] if place is not None else ():
             lines.append(f"    {name} = {text}")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias, Unpack
 from numpy.typing import NDArray
 
 from ...core.infer_request import InferenceRequest
-from ...core.status import InternalError, UnsupportedError
+from ...core.status import InternalError, InvalidArgumentError, UnsupportedError
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
@@ -138,7 +138,7 @@ class Model(ServedModel, LoadTested, Tunable):
         shielded(self._core.infer, request, found)
         return iterator
 
-    def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
+    def __call__(self, /, *unnamed: Any, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Sends one request and returns its one answer: `model(INPUT0=a, INPUT1=b)["OUTPUT0"]`. BYTES outputs are
         object arrays of `bytes`.
 
@@ -146,6 +146,9 @@ class Model(ServedModel, LoadTested, Tunable):
         number of times. An interrupt cancels the request and says where the model was (RequestInterrupted).
         """
         found = self._found()
+        if unnamed:
+            form = ", ".join(f"{name}=…" for name in found.rules.input_types)
+            raise InvalidArgumentError(f"inputs are given by name: {self.name}({form})")
         if found.rules.decoupled:
             instead = f": iterate over model.infer(inputs={{…}}) of '{self.name}' instead"
             raise found.rules.refusal_of_single("ModelInfer RPC", instead)

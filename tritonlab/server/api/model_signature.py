@@ -108,7 +108,7 @@ class SignatureOfModel:
         try:
             return call_signature(model.config())
         except TritonError:  # not loaded
-            raise AttributeError("__signature__") from None
+            return inspect.Signature([inspect.Parameter("inputs", inspect.Parameter.VAR_KEYWORD)])
 
 
 class HelpOfModel:

@@ -25,6 +25,8 @@ _OWN_FIELDS = {
 
 def check_said(request: InferenceRequest) -> None:
     """Raises InvalidArgumentError for fields that no client could have sent."""
+    if not isinstance(request, InferenceRequest):
+        raise InvalidArgumentError(f"a {type(request).__name__} is no request: inputs={{…}} makes one of arrays")
     _check_text("request_id", request.request_id)
     _check_unsigned("timeout", request.timeout, _UINT64)
     _check_unsigned("priority", request.priority, _UINT64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import ParameterValue
+from ...core.status import InvalidArgumentError
 from ...core.tensor import Tensor
 from .request_check import check_said
 
@@ -65,10 +66,22 @@ def make_request(
                 # the caller of `Model`'s create_request, infer or async_infer
                 warnings.warn(f"input '{name}' of model '{model.name}': {text}", stacklevel=4)
     rest: dict[str, Any] = {name: value for name, value in fields.items() if name != "inputs"}
+    if rest and not rest.keys() <= RequestFields.__annotations__.keys():
+        raise _no_fields(rest.keys() - RequestFields.__annotations__.keys(), types)
     request = InferenceRequest(model.name, inputs, model_version=model.version, **rest)
     if rest:
         check_said(request)
     return request
+
+
+def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidArgumentError:
+    """Returns the error of a call that names what is no field of a request: mostly its inputs."""
+    said = [name for name in names if name in inputs]
+    if said:
+        form = ", ".join(f"{name!r}: …" for name in sorted(said))
+        return InvalidArgumentError(f"inputs go together: inputs={{{form}}}")
+    known = ", ".join(RequestFields.__annotations__)
+    return InvalidArgumentError(f"a request has no field {min(names)!r}; it has {known}")
 
 
 def _cast(value: Any, datatype: DataType) -> str:

@@ -228,10 +228,13 @@ def _instances(group: Iterable[HeldRequest]) -> list[ModelInstance]:
     return list({id(one.instance): one.instance for one in group if one.instance is not None}.values())
 
 
-def stacks_of(instance: ModelInstance, seconds: float) -> str:
+def stack_of(instance: ModelInstance, seconds: float) -> str:
     """Returns what the threads of an instance are doing, or that it did not say."""
     stub = instance.stub
     text = stub.dump_stacks(seconds) if stub is not None else ""
-    if not text:
-        text = f"It did not say within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
-    return f"-- {instance.name} (process {instance.pid}):\n{text}"
+    return text or f"It did not say within {seconds:g} s: C code may hold the interpreter's lock (the GIL)."
+
+
+def stacks_of(instance: ModelInstance, seconds: float) -> str:
+    """Returns the same below a line that names the instance."""
+    return f"-- {instance.name} (process {instance.pid}):\n{stack_of(instance, seconds)}"

@@ -19,7 +19,7 @@ from ...schedulers.sequence_occupancy import Occupancy, SlotUse
 from ..models.loaded_model import LoadedModel
 from ..models.model_lifecycle import ModelVersion
 from .requests_in_flight import HeldRequest
-from .watchdog import Way, heads, stacks_of
+from .watchdog import Way, heads, stack_of
 
 #: How many stubs are asked what they are doing, and how many sequences of a model are named.
 _STUBS, _SEQUENCES = 6, 8
@@ -165,7 +165,7 @@ def _requests(version: ModelVersion, seen: Moment, seconds: float) -> Iterable[R
     if not group:
         return
     way = Way(group, seen.held, seen.calls)
-    stacks = tuple((_named(instance), stacks_of(instance, seconds)) for instance in way.instances[:_STUBS])
+    stacks = tuple((_named(instance), stack_of(instance, seconds)) for instance in way.instances[:_STUBS])
     lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
     yield Reason("requests", version.name, heads(group)[0], lines, stacks)
 
@@ -240,4 +240,5 @@ def _failures(version: ModelVersion, failures: FailureBook) -> Iterable[Reason]:
     where = Explained.cite(f'File "{last.place.file}", line {last.place.line}') if last.place is not None else None
     said = last.headline.rstrip(".")
     text = f"model '{version.name}' has failed {total} time{'s' * (total > 1)}, the last time with {said}."
-    yield Reason("failure", version.name, text, where=where, fix="look at model.failures[-1], and replay it")
+    model = version.name if version.name.isidentifier() else "model"
+    yield Reason("failure", version.name, text, where=where, fix=f"look at {model}.failures[-1], and replay it")
