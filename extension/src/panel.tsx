@@ -322,7 +322,8 @@ function traffic(one: ModelNow): string {
 function instance(each: ModelNow["instances"][number]): string {
   const restarts = each.restarts ? `, restarted ${each.restarts} times` : "";
   const place = each.kind === "GPU" ? `, ${each.place}` : "";
-  return `${each.state}${place}${each.pid ? `, process ${each.pid}` : ""}${restarts}${each.failure ? `: ${each.failure}` : ""}`;
+  const holds = each.holds && `, holds ${each.holds}`;
+  return `${each.state}${place}${holds}${each.pid ? `, process ${each.pid}` : ""}${restarts}${each.failure ? `: ${each.failure}` : ""}`;
 }
 
 function ms(value: number): string {

@@ -47,8 +47,8 @@ export interface ModelNow {
   state: State;
   reason: string;
   loading: number | null;
-  /** `place`: what it was put on, such as "CPU" or "simulated GPU 1". */
-  instances: { name: string; kind: string; place: string; pid: number | null; state: string; restarts: number; failure: string }[];
+  /** `place`: what it was put on, such as "CPU" or "simulated GPU 1"; `holds`: what its process has of GPUs. */
+  instances: { name: string; kind: string; place: string; holds: string; pid: number | null; state: string; restarts: number; failure: string }[];
   answered: number;
   failed: number;
   rate: number;

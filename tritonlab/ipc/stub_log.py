@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from ..stub._pb_stub.wire.message_bodies import UNCHECKED
 
-__all__ = ["UNCHECKED", "LogBook", "LogRecord", "StubOutput"]
+__all__ = ["MISPLACED", "UNCHECKED", "LogBook", "LogRecord", "StubOutput"]
+
+#: How warnings begin of instances that use another device than the one they were told.
+MISPLACED = "Triton checks no placement: "
 
 #: Bytes after which a line is cut, so that a model that prints megabytes without a newline cannot fill the kernel's
 #: memory.
@@ -55,8 +58,9 @@ class LogRecord:
 
     @property
     def unchecked(self) -> bool:
-        """Returns whether the line warns of an output that does not fit the config and that Triton passes on."""
-        return self.stream == "server" and self.text.startswith(UNCHECKED)
+        """Returns whether the line warns of what Triton does not notice: an output that does not fit the config, or an
+        instance that uses another device than it was told."""
+        return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED))
 
 
 class LogBook:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
@@ -19,7 +20,7 @@ SOURCE = "class TritonPythonModel:\n    def execute(self, requests):\n        re
 
 
 def put(kind: str, device: int = 0, simulated: bool = False) -> dict[str, Any]:
-    return {"kind": kind, "device_id": device, "simulated": simulated}
+    return {"kind": kind, "device_id": device, "simulated": simulated, "gpu_memory": {}}
 
 
 def test_the_words_for_places() -> None:
@@ -63,6 +64,33 @@ def test_card_status_and_panel_say_that_gpus_are_simulated(simulated: Workspace)
     told = overview(simulated)
     assert told["gpus"].startswith("GPUs: 0, 1, simulated")
     assert [each["place"] for each in told["models"][2]["instances"]] == ["simulated GPU 1", "simulated GPU 1"]
+
+
+#: Takes memory of GPU 0, whatever it was told.
+ASTRAY = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from _pb_stub.wire.gpus import SIMULATED
+
+class TritonPythonModel:
+    def execute(self, requests):
+        self.weights = SIMULATED.allocate(0, 4 << 20)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros(1, np.float32))]) for _ in requests]
+"""
+
+
+def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspace) -> None:
+    model = simulated.load("astray", ASTRAY, options=ConfigOptions(gpus=(1,), outputs=("OUT:FP32[1]",)))
+    assert model_facts(simulated, model).warnings[1:] == ()
+    list(model.infer(inputs={}))
+    expected = (
+        "Triton checks no placement: 'astray_0_0' was told GPU 1 and holds 4 MiB of simulated GPU 0; "
+        'args["model_instance_device_id"] says what is meant.'
+    )
+    eventually(lambda: expected in model_facts(simulated, model).warnings)
+    assert expected in [record.text for record in model.logs()]
+    (instance,) = overview(simulated)["models"][0]["instances"]
+    assert (instance["place"], instance["holds"]) == ("simulated GPU 1", "4 MiB of simulated GPU 0")
 
 
 def test_without_gpus_nothing_is_said_of_them(workspace: Workspace) -> None:

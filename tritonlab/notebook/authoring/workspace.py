@@ -48,6 +48,7 @@ class Workspace:
     def __init__(self, server: Server, repository: Path) -> None:
         self.server = server
         server.check_outputs()
+        server.check_placement()
         self.repository = repository
         self.sources = SourceMap()
         #: the author's traceback of an error as plain text; set by whoever can show cells
@@ -177,9 +178,9 @@ class Workspace:
         known = report.pids if report is not None else frozenset()
         return record.pid in known or record.pid in pids_of(self.server, record.model)
 
-    def output_warnings(self, name: str) -> list[str]:
-        """Returns the warnings about outputs of the version that serves, each once; Triton would pass these outputs on
-        without a word.
+    def unchecked_warnings(self, name: str) -> list[str]:
+        """Returns the warnings about the version that serves of what Triton does not notice, each once: its outputs,
+        and the devices that its instances use.
         """
         report = self.report(name)
         since = report.ready_at * 1e9 if report is not None else 0.0

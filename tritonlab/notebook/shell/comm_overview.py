@@ -14,7 +14,7 @@ from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
 from ..views.draining import draining_text
 from ..views.model_facts import current_facts
-from ..views.places import gpus_text, place_text
+from ..views.places import gpus_text, held_text, place_text
 from ..views.status_table import memory_text
 
 #: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
@@ -64,6 +64,7 @@ def _model(workspace: Workspace, name: str, recording: Recording) -> dict[str, A
             {
                 **{key: instance[key] for key in ("name", "kind", "pid", "state", "restarts", "failure")},
                 "place": place_text(instance),
+                "holds": held_text(instance),
             }
             for instance in model.instances()
         ]

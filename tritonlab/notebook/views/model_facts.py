@@ -157,7 +157,7 @@ def model_facts(workspace: Workspace, model: Model) -> ModelFacts:
         warnings=(
             *troubles,
             *(_warnings(config, version, draft) if not kept else ()),
-            *workspace.output_warnings(model.name),
+            *workspace.unchecked_warnings(model.name),
         ),
         imports_anew=instances[0]["imports_anew"] if instances and not kept else "",
         copies=per_request_text(model),

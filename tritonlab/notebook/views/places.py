@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...server.observe.placement_check import gpu_memory_text
+
 
 def place_text(instance: Mapping[str, Any]) -> str:
     """Returns where an instance was put: "CPU", "GPU 1", "simulated GPU 1"; "MODEL" where the model decides."""
@@ -18,6 +20,12 @@ def places_text(instances: Sequence[Mapping[str, Any]]) -> str:
     others = sorted({place_text(instance) for instance in instances if instance["kind"] != "GPU"})
     simulated = "simulated " * any(instance["simulated"] for instance in instances)
     return ", ".join([f"{simulated}GPU{'s' * (len(gpus) > 1)} {_numbers(gpus)}"] * bool(gpus) + others)
+
+
+def held_text(instance: Mapping[str, Any]) -> str:
+    """Returns what an instance's process holds of GPUs: "4 MiB of GPU 1"; empty if that is nothing."""
+    held = sorted(instance["gpu_memory"].items())
+    return ", ".join(gpu_memory_text(size, gpu, instance["simulated"]) for gpu, size in held)
 
 
 def _numbers(numbers: Sequence[int]) -> str:

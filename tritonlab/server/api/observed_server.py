@@ -12,6 +12,7 @@ from ..inference_server import InferenceServer
 from ..observe.chrome_trace import ChromeTrace
 from ..observe.idle_memory import MemoryUse
 from ..observe.output_check import OutputCheck
+from ..observe.placement_check import PlacementCheck
 from ..observe.why import Why
 
 
@@ -85,6 +86,14 @@ class ObservedServer:
         core = self._core
         if not any(isinstance(one, OutputCheck) for one in core.instruments):
             core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
+
+    def check_placement(self) -> None:
+        """Looks where the instances of every version that becomes READY from now on hold GPU memory: `logs()` warns of
+        those that use another device than they were told.
+        """
+        core = self._core
+        if not any(isinstance(one, PlacementCheck) for one in core.instruments):
+            core.instruments.add(PlacementCheck(core.instruments, core.find, core.gpus, core.log))
 
     def trace(self, path: str | Path | None = None) -> ChromeTrace:
         """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and

@@ -110,7 +110,8 @@ class ServedModel:
     def instances(self) -> list[dict[str, Any]]:
         """Returns each instance's name, kind, device, process id, state, restarts and the reason of its last death.
 
-        `simulated`: the device is a GPU that is none.
+        `simulated`: the server's GPUs are. `gpu_memory`: the bytes that its process holds of each GPU, as far as they
+        can be seen.
         If an instance does not run, `failure` says why, and `next_try` in how many seconds it is started again.
         `imports_anew` says which modules it had to import itself at its start, and why; empty if it had them already.
         """
@@ -120,7 +121,8 @@ class ServedModel:
                 "name": instance.plan.name,
                 "kind": instance.plan.kind,
                 "device_id": instance.plan.device_id,
-                "simulated": instance.plan.kind == "GPU" and self._core.gpus.simulated,
+                "simulated": self._core.gpus.simulated,
+                "gpu_memory": self._core.gpus.held(instance.pid) if instance.pid else {},
                 "pid": instance.pid,
                 "state": instance.state.value,
                 "restarts": instance.replacement.count,
