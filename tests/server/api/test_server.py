@@ -316,6 +316,7 @@ def test_state_and_instances(add_sub: Model) -> None:
         "restarts": 0,
         "last_death": "",
         "failure": "",
+        "simulated": False,
         "imports_anew": "",
         "next_try": None,
     }
