@@ -60,11 +60,6 @@ def told(client: Client, name: str) -> Any:
     return json.loads(answer.outputs["OUT"][0])
 
 
-def load_text(name: str, *versions: str) -> str:
-    """Rule 2.5.1."""
-    return f"load failed for model '{name}': " + "".join(f"version {v};\n" for v in versions)
-
-
 AT = "\n\nAt:\n  <repository>/m/1/"
 
 #: model directory, what stands after `version 1 is at UNAVAILABLE state: `; `...` stands for frames of the interpreter

@@ -4,7 +4,6 @@ import pytest
 
 from tritonlab.core.infer_request import TRANSITIONS, InferenceRequest, RequestEvent, RequestState
 from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.status import UnavailableError
 
 
 def request(**more: object) -> InferenceRequest:
@@ -50,16 +49,6 @@ def test_only_the_final_response_releases() -> None:
     assert got == [(first, RequestState.EXECUTING), (last, RequestState.RELEASED)]
     with pytest.raises(KeyError):
         answered.respond(InferenceResponse())
-
-
-def test_an_error_is_a_final_response() -> None:
-    got: list[InferenceResponse] = []
-    failed = request(request_id="7", model_version=3, on_response=lambda request, response: got.append(response))
-    error = UnavailableError("full")
-    failed.respond_error(error)
-    (response,) = got
-    assert (response.error, response.final, response.request_id, response.model_version) == (error, True, "7", 3)
-    assert failed.state is RequestState.RELEASED
 
 
 def test_nobody_has_to_listen() -> None:

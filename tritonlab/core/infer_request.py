@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Protocol
 from .execute_times import ExecuteTimes
 from .infer_response import InferenceResponse, ParameterValue
 from .plain_facts import plain
-from .status import TritonError
 from .tensor import Tensor
 from .trace import Trace
 
@@ -179,10 +178,6 @@ class InferenceRequest:
             self.on_response = self.wrapped = None  # This is `let_go`, written out because a call costs time.
         if callback is not None:
             callback(self, response)
-
-    def respond_error(self, error: TritonError) -> None:
-        """Ends the request with `error`."""
-        self.respond(InferenceResponse(self.model_name, self.model_version, self.request_id, error=error, final=True))
 
     def cancel(self) -> None:
         """Asks for cancellation: a queued request is dropped, a model that executes it must ask `is_cancelled` (rule

@@ -12,8 +12,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-CONTENT_TYPE = "text/plain; charset=utf-8"
-
 #: (suffix of the name, labels in the order they are printed, value)
 Sample = tuple[str, Sequence[tuple[str, str]], float]
 

@@ -32,7 +32,6 @@ class RequestRules:
         self.model_name = model_name
         self.max_batch_size: int = config.max_batch_size
         self.decoupled = is_decoupled(config)
-        self.input_names = tuple(tensor.name for tensor in config.input)
         self.output_names = tuple(tensor.name for tensor in config.output)
         self._outputs = frozenset(self.output_names)
         #: the datatype that Python lists and scalars for each input are converted to

@@ -1,11 +1,11 @@
 """This module tells why two recorded requests were not executed in one batch: it asks
-`schedulers.batch_history.why_apart` about a record.
+`schedulers.why_apart` about a record.
 """
 
 from __future__ import annotations
 
-from ..schedulers.batch_history import BatchPlace, FormedBatch, why_apart
 from ..schedulers.dynamic_batch import BatchConfig
+from ..schedulers.why_apart import BatchPlace, FormedBatch, why_apart
 from .model_record import ModelRecord
 
 #: Stands for a configuration that is not known: then only the recorded reasons are told.

@@ -67,19 +67,6 @@ def value_text(tensor: Tensor) -> str:
     return np.array2string(tensor.numpy(), threshold=60, max_line_width=_VALUE_WIDTH, separator=" ")
 
 
-def outcome_text(outcome: Outcome) -> str:
-    """Returns one outcome as text for a terminal."""
-    lines = []
-    if outcome.error is not None:
-        lines.append(f"{type(outcome.error).__name__}: {outcome.error.message}")
-    for name, tensor in outcome.outputs.items():
-        lines.append(f"{name}  {tensor.datatype.name} {list(tensor.shape)}\n{value_text(tensor)}")
-    if outcome.split is not None:
-        split = ", ".join(f"{word} {duration_text(getattr(outcome.split, key) / 1e9)}" for key, word, _ in PARTS)
-        lines.append(f"{duration_text(outcome.total_ns / 1e9)} ({split})")
-    return "\n".join(lines)
-
-
 def _is_stream(outcome: Outcome) -> bool:
     arrivals = outcome.arrivals
     return len(arrivals) > 1 or any(not arrival.response.final or arrival.response.empty for arrival in arrivals)

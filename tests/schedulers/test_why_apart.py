@@ -1,44 +1,61 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from tritonlab.core.clock import Clock
 from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.core.instrument import Instruments
+from tritonlab.core.instrument import Instrument, Instruments
 from tritonlab.core.tensor import Tensor
-from tritonlab.schedulers.batch_history import BatchHistory, BatchPlace, FormedBatch, why_apart
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from tritonlab.schedulers.policy_queue import QueuePolicies, QueuePolicy
+from tritonlab.schedulers.why_apart import BatchPlace, FormedBatch, why_apart
 from tritonlab.testing import MS, FakeInstance, FakeTimer, MockClock
 
 DELAY = 100 * MS
 
 
-class Bench:
-    """A real scheduler with a fake instance and a history that listens."""
+class Places(Instrument):
+    """Notes where each request stands in its batch."""
 
-    def __init__(self, config: BatchConfig, levels: int = 0, keep: int = 1000) -> None:
+    def __init__(self) -> None:
+        self.of: dict[str, BatchPlace] = {}
+        self._numbers = itertools.count(1)
+
+    def batch_formed(
+        self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
+    ) -> None:
+        batch = FormedBatch(model, version, next(self._numbers), now, size, reason)
+        for each in requests:
+            shapes = {name: tensor.shape[1:] for name, tensor in each.inputs.items()}
+            place = (each.queue_start, each.batch_size, each.priority, each.correlation_id, shapes)
+            self.of[each.request_id] = BatchPlace(f"'{each.request_id}'", batch, *place)
+
+
+class Bench:
+    """A real scheduler with a fake instance."""
+
+    def __init__(self, config: BatchConfig, levels: int = 0) -> None:
+        self.config = config
         self.clock = MockClock()
         self.timer = FakeTimer(self.clock)
         instruments = Instruments()
-        self.history = BatchHistory(lambda model, version: config, keep)
-        instruments.add(self.history)
+        self.places = Places()
+        instruments.add(self.places)
         policies = QueuePolicies((QueuePolicy(),) * levels, levels) if levels else None
         clock: Clock = self.clock
         self.scheduler = DynamicBatchScheduler("m", 1, config, clock, instruments, self.timer, policies=policies)
         self.instance = FakeInstance()
         self.scheduler.instance_ready(self.instance)
         self.requests: dict[str, InferenceRequest] = {}
-        self._serials = itertools.count(1)
 
     def send(self, name: str, size: int = 1, priority: int = 0, **widths: int) -> None:
         inputs = {n: Tensor.from_numpy(np.zeros((size, width), np.float32)) for n, width in widths.items()}
         made = InferenceRequest("m", inputs, request_id=name, priority=priority)
-        made.serial = next(self._serials)
         made.batch_size = size
         self.requests[name] = made
         self.scheduler.enqueue(made)
@@ -48,7 +65,8 @@ class Bench:
             self.instance.finish(self.scheduler)
 
     def why(self, one: str, other: str) -> str:
-        answers = {self.history.why_apart(self.requests[a], self.requests[b]) for a, b in ((one, other), (other, one))}
+        places = self.places.of
+        answers = {why_apart(places[a], places[b], self.config) for a, b in ((one, other), (other, one))}
         (answer,) = answers  # the order in which they are asked about does not matter
         return answer
 
@@ -170,24 +188,6 @@ def test_one_sequence() -> None:
     assert bench.why("a", "b") == "'a' and 'b' are of one sequence, whose requests are executed one after the other."
 
 
-def test_what_has_not_been_in_a_batch() -> None:
-    bench = Bench(batching(delay=DELAY), keep=1)
-    bench.send("a")
-    with_id = bench.history.why_apart(bench.requests["a"], bench.requests["a"])
-    assert with_id == "'a' has not been in a batch, or too long ago."
-    bench.send("")
-    assert bench.why("", "") == "request 2 has not been in a batch, or too long ago."
-
-
-def test_a_cancelled_request() -> None:
-    bench = Bench(batching(delay=DELAY))
-    for name in "ab":
-        bench.send(name)
-    bench.requests["a"].cancel()
-    bench.timer.advance(DELAY)
-    assert bench.why("a", "b") == "'a' was cancelled before it was in a batch."
-
-
 @pytest.mark.parametrize(
     "reason",
     [
@@ -209,13 +209,3 @@ def test_every_reason_to_close_a_batch_has_words(reason: str) -> None:
     sentence = why_apart(one, other, batching())
     assert sentence.startswith("'b' came 1 ms after the batch of 'a' had left; that ")
     assert not sentence.endswith(f"that {reason}.")
-
-
-@pytest.mark.parametrize("keep", [1, 2])
-def test_only_the_last_requests_are_kept(keep: int) -> None:
-    bench = Bench(batching(1), keep=keep)
-    for name in "abc":
-        bench.send(name)
-    bench.run()
-    kept = [name for name, request in bench.requests.items() if bench.history.place(request.serial)]
-    assert kept == list("abc")[-keep:]

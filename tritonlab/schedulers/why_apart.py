@@ -1,17 +1,9 @@
-"""The batch history tells why two requests did not share a batch.
-
-`BatchHistory` listens to batches as they are formed; the pure function `why_apart` answers for two of their requests.
-"""
+"""This module tells why two requests did not share a batch."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..core.infer_request import InferenceRequest
-from ..core.instrument import Instrument
 from .dynamic_batch import BatchConfig
 
 _CLOSED = {
@@ -52,14 +44,6 @@ class BatchPlace:
     priority: int
     sequence: int | str
     shapes: dict[str, tuple[int, ...]]
-
-    @staticmethod
-    def of(request: InferenceRequest, batch: FormedBatch, *, batched: bool) -> BatchPlace:
-        name = f"'{request.request_id}'" if request.request_id else f"request {request.serial}"
-        shapes = {n: t.shape[1:] if batched else t.shape for n, t in request.inputs.items()}
-        return BatchPlace(
-            name, batch, request.queue_start, request.batch_size, request.priority, request.correlation_id, shapes
-        )
 
 
 def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
@@ -112,45 +96,3 @@ def _room(first: BatchPlace, second: BatchPlace, config: BatchConfig) -> str:
             f"{_CLOSED.get(batch.reason, batch.reason)}."
         )
     return f"The batch of {first.name} {_CLOSED.get(batch.reason, batch.reason)}."
-
-
-class BatchHistory(Instrument):
-    """Remembers the places of the last `keep` requests. `config_of(model, version)` returns the
-    batching rules of a model version."""
-
-    def __init__(self, config_of: Callable[[str, int], BatchConfig], keep: int = 1000) -> None:
-        self._config_of = config_of
-        self._keep = keep
-        self._lock = threading.Lock()  # guards all of the below
-        self._places: OrderedDict[int, BatchPlace] = OrderedDict()
-        self._numbers: dict[tuple[str, int], int] = {}
-
-    def batch_formed(
-        self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
-    ) -> None:
-        batched = self._config_of(model, version).max_batch_size > 0
-        with self._lock:
-            number = self._numbers[model, version] = self._numbers.get((model, version), 0) + 1
-            batch = FormedBatch(model, version, number, now, size, reason)
-            for request in requests:
-                self._places.pop(request.serial, None)  # a rescheduled request counts at its last place
-                self._places[request.serial] = BatchPlace.of(request, batch, batched=batched)
-            while len(self._places) > self._keep:
-                self._places.popitem(last=False)
-
-    def place(self, serial: int) -> BatchPlace | None:
-        """Returns where the request of that number was executed last; None if it was not, or too long ago."""
-        with self._lock:
-            return self._places.get(serial)
-
-    def why_apart(self, one: InferenceRequest, other: InferenceRequest) -> str:
-        """Returns a sentence for people; see the function `why_apart`."""
-        places = [self.place(request.serial) for request in (one, other)]
-        if places[0] is None or places[1] is None:
-            missing = one if places[0] is None else other
-            name = f"'{missing.request_id}'" if missing.request_id else f"request {missing.serial}"
-            if missing.cancelled:
-                return f"{name} was cancelled before it was in a batch."
-            return f"{name} has not been in a batch, or too long ago."
-        batch = places[0].batch
-        return why_apart(places[0], places[1], self._config_of(batch.model, batch.version))
