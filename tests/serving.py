@@ -102,6 +102,16 @@ SCRIPTED_CONFIG = config(
 )
 DECOUPLED = "model_transaction_policy { decoupled: true }"
 
+#: Answers its first input.
+IDENTITY = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
+"""
+
 #: A cell whose model stops in the debugger at its line 7, and one that asks it.
 STOPS = """%%triton_model stops --quiet --input IN:FP32[-1] --output OUT:FP32[-1]
 import triton_python_backend_utils as pb_utils
@@ -267,6 +277,19 @@ def warm_pids(server: Server) -> set[int]:
 
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def meeting_at(directory: Path, count: int) -> str:
+    """A model that is initialized once so many of its kind have come to the directory."""
+    return f"""
+import os, time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        open(os.path.join({str(directory)!r}, args["model_name"]), "w").close()
+        while len(os.listdir({str(directory)!r})) < {count}:
+            time.sleep(0.005)
+"""
 
 
 def in_threads(count: int, function: Callable[[int], Any], timeout: float = 60.0) -> list[Any]:

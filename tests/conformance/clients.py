@@ -17,7 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
+from tritonclient.utils import (
+    deserialize_bytes_tensor,
+    np_to_triton_dtype,
+    serialize_byte_tensor,
+    triton_to_np_dtype,
+)
 
 #: How long any one answer may take, in seconds. A server that hangs is reported as code DEADLINE.
 DEADLINE = 10.0
@@ -31,6 +36,14 @@ class Raw(NamedTuple):
     datatype: str
     shape: list[int]
     data: bytes
+
+
+def as_raw(array: NDArray[Any]) -> Raw:
+    datatype = np_to_triton_dtype(array.dtype)
+    if datatype == "BYTES":
+        packed = serialize_byte_tensor(array)
+        return Raw(datatype, list(array.shape), packed.item() if packed.size else b"")
+    return Raw(datatype, list(array.shape), np.ascontiguousarray(array).tobytes())
 
 
 Inputs = Mapping[str, NDArray[Any] | Raw]
@@ -83,6 +96,16 @@ class Options:
     flags: int = 0
     priority: int = 0
     timeout: int = 0
+
+    def all_parameters(self) -> dict[str, Any]:
+        """The parameters as the protocol has them, those of sequences, priorities and timeouts among them."""
+        sequence = {
+            "sequence_id": self.correlation_id,
+            "sequence_start": bool(self.flags & 1),
+            "sequence_end": bool(self.flags & 2),
+        }
+        more = {name: value for name, value in (("priority", self.priority), ("timeout", self.timeout)) if value}
+        return {**self.parameters, **(sequence if self.correlation_id else {}), **more}
 
 
 #: A request with inputs and nothing else.

@@ -8,12 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import grpc
-import numpy as np
-from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2, service_pb2_grpc
-from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
-from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Options, Pending, Raw, to_array
+from .clients import DEADLINE, PLAIN, Answer, Client, Failure, Inputs, Options, Pending, Raw, as_raw, to_array
 
 _GRPC_CODES = {
     "INVALID_ARGUMENT": "INVALID_ARG",
@@ -50,20 +47,12 @@ class GRPCClient(Client):
             model_name=model, model_version="" if options.version < 0 else str(options.version), id=options.request_id
         )
         for name, value in inputs.items():
-            raw = value if isinstance(value, Raw) else _raw(value)
+            raw = value if isinstance(value, Raw) else as_raw(value)
             request.inputs.add(name=name, datatype=raw.datatype, shape=raw.shape)
             request.raw_input_contents.append(raw.data)
         for name in options.outputs:
             request.outputs.add(name=name)
-        parameters = dict(options.parameters)
-        if options.correlation_id:
-            parameters["sequence_id"] = options.correlation_id
-            parameters["sequence_start"] = bool(options.flags & 1)
-            parameters["sequence_end"] = bool(options.flags & 2)
-        if options.priority:
-            parameters["priority"] = options.priority
-        if options.timeout:
-            parameters["timeout"] = options.timeout
+        parameters = options.all_parameters()
         for key, parameter in parameters.items():
             kind = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}[type(parameter)]
             setattr(request.parameters[key], kind, parameter)
@@ -122,11 +111,3 @@ class GRPCClient(Client):
             code, text = self._error(error)
             answers.append(Answer(error=text, code=code))
         return answers
-
-
-def _raw(array: NDArray[Any]) -> Raw:
-    datatype = np_to_triton_dtype(array.dtype)
-    if datatype == "BYTES":
-        packed = serialize_byte_tensor(array)
-        return Raw(datatype, list(array.shape), packed.item() if packed.size else b"")
-    return Raw(datatype, list(array.shape), np.ascontiguousarray(array).tobytes())

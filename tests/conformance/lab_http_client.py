@@ -8,13 +8,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
-
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
-from .clients import PLAIN, Answer, Failure, Inputs, Options, Pending, Raw, to_array
+from .clients import PLAIN, Answer, Failure, Inputs, Options, Pending, Raw, as_raw, to_array
 from .lab_client import LabClient
 from .raw_http import JSON_SIZE, RawHTTP, Reply
 
@@ -96,18 +93,10 @@ def _version(version: int) -> str:
 
 
 def _body(inputs: Inputs, options: Options) -> tuple[bytes, bytes]:
-    parameters = {**options.parameters, "binary_data_output": True}
-    if options.correlation_id:
-        parameters["sequence_id"] = options.correlation_id
-        parameters["sequence_start"] = bool(options.flags & 1)
-        parameters["sequence_end"] = bool(options.flags & 2)
-    if options.priority:
-        parameters["priority"] = options.priority
-    if options.timeout:
-        parameters["timeout"] = options.timeout
+    parameters = {**options.all_parameters(), "binary_data_output": True}
     entries, blobs = [], b""
     for name, value in inputs.items():
-        raw = value if isinstance(value, Raw) else _raw(value)
+        raw = value if isinstance(value, Raw) else as_raw(value)
         size = {"binary_data_size": len(raw.data)}
         entries.append({"name": name, "datatype": raw.datatype, "shape": raw.shape, "parameters": size})
         blobs += raw.data
@@ -115,11 +104,3 @@ def _body(inputs: Inputs, options: Options) -> tuple[bytes, bytes]:
     if options.outputs:
         document["outputs"] = [{"name": name, "parameters": {"binary_data": True}} for name in options.outputs]
     return json.dumps(document).encode(), blobs
-
-
-def _raw(array: np.ndarray[Any, Any]) -> Raw:
-    datatype = np_to_triton_dtype(array.dtype)
-    if datatype == "BYTES":
-        packed = serialize_byte_tensor(array)
-        return Raw(datatype, list(array.shape), packed.item() if packed.size else b"")
-    return Raw(datatype, list(array.shape), np.ascontiguousarray(array).tobytes())

@@ -10,7 +10,7 @@ from tritonlab.core.status import UnsupportedError
 
 from .clients import Client, Failure, Options, Raw
 from .lab_client import LabClient
-from .models import CPU, ECHO, SCRIPTED, config, model
+from .models import CPU, ECHO, RETURNS, SCRIPTED, config, model
 from .rules import rule
 from .scripts import TENSORS, eventually, read, run, script
 
@@ -31,16 +31,6 @@ sequence_batching {
   oldest { max_candidate_sequences: 1 }
   control_input [ { name: "START" control [ { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } ] } ]
 }
-"""
-
-#: Answers its inputs as they came.
-RETURNS = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
 """
 
 #: Fields that a Python model's configuration may have and that do nothing to it.

@@ -9,7 +9,7 @@ import pytest
 
 from .clients import Client
 from .grpc_messages import PAIR, Rpc, answer, message, ok, output, tensor, with_parameters
-from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, ECHO, SCRIPTED, config, model
+from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, ECHO, RETURNS, SCRIPTED, config, model
 from .rules import rule
 from .scripts import code
 
@@ -40,15 +40,6 @@ class TritonPythonModel:
                 sender.send(flags=final)
 """
 SENDER_CONFIG = config("IN FP32 -1", "OUT FP32 -1")
-#: Answers its inputs as they came, whatever numpy knows of them.
-RETURNS = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse(request.inputs()) for request in requests]
-"""
 #: Answers IN as it sees it, and of each batch three rows of one.
 RESHAPED = """
 import numpy as np

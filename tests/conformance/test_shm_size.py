@@ -12,17 +12,10 @@ import tritonclient.http
 import tritonlab
 from tests.conformance.models import config
 from tests.conformance.reference import ReferenceServer, missing
+from tests.serving import IDENTITY
 from tritonlab.profile.memory_use import memory_use, shm_size
 
 MIB = 1 << 20
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
 #: Bytes of the requests, one after the other; `full`: what just fills a region of ours.
 LOADS = {"small": [4], "full": [MIB], "large": [8 * MIB] * 2, "growing": [MIB, 2 * MIB, 4 * MIB, 8 * MIB]}
 

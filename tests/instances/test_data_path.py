@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.conformance.models import ECHO
 from tests.interrupting import Interrupter
 from tests.serving import (
     ADD_SUB,
@@ -29,17 +30,6 @@ from tests.serving import (
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.server.api.model import Model
 from tritonlab.server.api.response_iterator import RequestInterrupted
-
-ECHO = """
-import triton_python_backend_utils as pb_utils
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor(t.name(), t.as_numpy()) for t in request.inputs()])
-            for request in requests
-        ]
-"""
 
 #: Hands its input on without looking at it.
 FORWARD = ECHO.replace("pb_utils.Tensor(t.name(), t.as_numpy()) for t in request.inputs()", "*request.inputs()")

@@ -236,6 +236,8 @@ def test_stopping_the_server_lets_a_paused_model_go_on(tmp_path: Any) -> None:
     assert response.outputs["OUT"].numpy().tolist() == [21]
 
 
+#: Fails with an object in its frame, and tells whether that lives.
+WATCHED = "import weakref\nclass Big: pass\nbig = Big()\nself.kept['ref'] = weakref.ref(big)\nraise ValueError"
 FAIL = """
 kept = [x for x in range(3)]
 raise ValueError("too odd")
@@ -286,9 +288,8 @@ def test_where_nobody_can_type_a_postmortem_is_a_snapshot(keeping: Lab) -> None:
 def test_an_exception_is_kept_until_its_time_is_up_or_the_next_comes(tmp_path: Any) -> None:
     lab = Lab(tmp_path, postmortem_seconds=0.3)
     script = lab.script()
-    watched = "import weakref\nclass Big: pass\nbig = Big()\nself.kept['ref'] = weakref.ref(big)\nraise ValueError"
     gone = "self.kept['ref']() is None"
-    script.fails(watched)
+    script.fails(WATCHED)
     eventually(lambda: script.value(f"float({gone})"))
     with pytest.raises(NotFoundError, match="no exception of 'script' is alive"):
         script.model.postmortem()
@@ -297,14 +298,14 @@ def test_an_exception_is_kept_until_its_time_is_up_or_the_next_comes(tmp_path: A
 
 def test_the_next_exception_takes_the_place_of_the_last(keeping: Lab) -> None:
     script = keeping.script()
-    script.fails("import weakref\nclass Big: pass\nbig = Big()\nself.kept['ref'] = weakref.ref(big)\nraise ValueError")
+    script.fails(WATCHED)
     assert script.value("float(self.kept['ref']() is None)") == 0
     script.fails("raise KeyError")
     assert script.value("float(self.kept['ref']() is None)") == 1
 
 
 def test_without_the_option_nothing_is_kept(script: Script) -> None:
-    script.fails("import weakref\nclass Big: pass\nbig = Big()\nself.kept['ref'] = weakref.ref(big)\nraise ValueError")
+    script.fails(WATCHED)
     assert script.value("float(self.kept['ref']() is None)") == 1
     with pytest.raises(NotFoundError, match="postmortem_seconds"):
         script.model.postmortem()

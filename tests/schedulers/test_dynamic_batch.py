@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
+from tests.schedulers.batching import batching
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.model_config import parse_pbtxt
@@ -25,14 +24,6 @@ def request(batch: int = 1, queued: int = 0, request_id: str = "", **inputs: Ten
     made.batch_size = batch
     made.queue_start = queued
     return made
-
-
-def batching(
-    max_batch_size: int = 8, preferred: tuple[int, ...] | None = None, delay: int = 0, **more: Any
-) -> BatchConfig:
-    return BatchConfig(
-        max_batch_size=max_batch_size, dynamic=True, preferred=preferred or (max_batch_size,), delay=delay, **more
-    )
 
 
 def rounds(sizes: list[int], config: BatchConfig, now: int = 0) -> tuple[list[int], int | None]:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from tests.schedulers.batching import batching
 from tritonlab.core.infer_request import InferenceRequest, RequestState
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.instrument import Instruments
@@ -21,14 +21,6 @@ def request(batch: int, request_id: str) -> InferenceRequest:
     made = InferenceRequest("m", {}, request_id=request_id)
     made.batch_size = batch
     return made
-
-
-def batching(
-    max_batch_size: int = 8, preferred: tuple[int, ...] | None = None, delay: int = 0, **more: Any
-) -> BatchConfig:
-    return BatchConfig(
-        max_batch_size=max_batch_size, dynamic=True, preferred=preferred or (max_batch_size,), delay=delay, **more
-    )
 
 
 class Bench:

@@ -23,6 +23,7 @@ from tests.serving import (
     eventually,
     in_threads,
     instances,
+    meeting_at,
     stub_processes,
     warm_pids,
     write_model,
@@ -486,17 +487,8 @@ def test_loads_of_one_model_at_once_load_it_once(lab: Lab, name: str) -> None:
 def test_loads_of_different_models_overlap(lab: Lab) -> None:
     meeting = lab.repository.parent / "load_meeting"
     meeting.mkdir(exist_ok=True)
-    source = f"""
-import os, time
-
-class TritonPythonModel:
-    def initialize(self, args):
-        open(os.path.join({str(meeting)!r}, args["model_name"]), "w").close()
-        while len(os.listdir({str(meeting)!r})) < 3:
-            time.sleep(0.005)
-"""
     for n in range(3):
-        lab.write(f"together{n}", source, "")
+        lab.write(f"together{n}", meeting_at(meeting, 3), "")
     in_threads(3, lambda index: lab.server.load(f"together{index}"))
     for n in range(3):
         lab.server.unload(f"together{n}")

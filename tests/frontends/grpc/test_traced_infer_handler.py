@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,33 +12,13 @@ import pytest
 import tritonclient.grpc
 from tritonclient.utils import InferenceServerException
 
+from tests.frontends.traced import CONFIG, TRACED, moments, untraced
 from tests.serving import Lab, lab
 from tritonlab.core.trace_settings import TraceSetting
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
-__all__ = ["lab"]
-
-TRACED = """
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse(
-                [pb_utils.Tensor("OUT", np.array([str(request.trace().get_context())], dtype=object))]
-            )
-            for request in requests
-        ]
-"""
-CONFIG = """
-backend: "python"
-input { name: "IN" data_type: TYPE_INT32 dims: 1 }
-output { name: "OUT" data_type: TYPE_STRING dims: 1 }
-"""
-
+__all__ = ["lab", "untraced"]
 
 @pytest.fixture(scope="module")
 def client(lab: Lab) -> Iterator[tritonclient.grpc.InferenceServerClient]:
@@ -50,12 +29,6 @@ def client(lab: Lab) -> Iterator[tritonclient.grpc.InferenceServerClient]:
         yield client
     server.stop()
     lab.server.unload("grpc_traced")
-
-
-@pytest.fixture(autouse=True)
-def untraced(lab: Lab) -> Iterator[None]:
-    yield
-    lab.server.trace_settings.stop()
 
 
 def ask(client: tritonclient.grpc.InferenceServerClient, dtype: type = np.int32, **headers: str) -> str:
@@ -69,12 +42,8 @@ def test_moments_of_grpc(lab: Lab, client: tritonclient.grpc.InferenceServerClie
     with pytest.raises(InferenceServerException):
         ask(client, np.float32)
     assert ask(client) == "None"
-    path, end = tmp_path / "t.0", time.monotonic() + 10
-    while not path.exists() or not path.read_text().endswith("]"):  # the answer is there before its trace
-        assert time.monotonic() < end
-        time.sleep(0.002)
-    moments = [e["timestamps"][0] for e in json.loads(path.read_text()) if "timestamps" in e]
-    assert [moment["name"] for moment in moments] == [
+    found = moments(tmp_path / "t.0")
+    assert [moment["name"] for moment in found] == [
         "REQUEST_START",
         "QUEUE_START",
         "COMPUTE_START",
@@ -88,7 +57,7 @@ def test_moments_of_grpc(lab: Lab, client: tritonclient.grpc.InferenceServerClie
         "GRPC_SEND_START",
         "GRPC_SEND_END",
     ]
-    times = [moment["ns"] for moment in moments[-5:]]
+    times = [moment["ns"] for moment in found[-5:]]
     assert times == sorted(times)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, read_reply
 from tests.conformance.rules import rule
-from tests.serving import Lab, config, eventually
+from tests.serving import IDENTITY, Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.frontends.http.connection import HttpConnection
 from tritonlab.frontends.http.http_app import HTTPOptions
@@ -26,17 +26,6 @@ from tritonlab.frontends.http.request_parser import RequestParser
 from tritonlab.frontends.shared.access import AccessRules
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())])
-            for request in requests
-        ]
-"""
 #: Sends as many responses of as many bytes as it is told.
 FLOOD = """
 import numpy as np

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.conformance.raw_http import JSON_SIZE, RawHTTP, Reply
-from tests.serving import SOON, Lab, config
+from tests.serving import IDENTITY, SOON, Lab, config
 from tritonlab.frontends.http import data_compressor, generate, json_writer, large_work
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
@@ -25,17 +25,6 @@ from tritonlab.frontends.http.infer_decoder import InferDecoder
 from tritonlab.frontends.http.infer_encoder import InferEncoder
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", request.inputs()[0].as_numpy())])
-            for request in requests
-        ]
-"""
 COUNT = 50_000
 BINARY = {"parameters": {"binary_data_output": True}}
 

@@ -4,40 +4,20 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.frontends.traced import CONFIG, TRACED, moments, untraced
 from tests.serving import Lab
 from tritonlab.core.trace_settings import TraceSetting
 from tritonlab.frontends.http.http_server import HTTPOptions, HTTPServer
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 
-TRACED = """
-import json
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [
-            pb_utils.InferenceResponse(
-                [pb_utils.Tensor("OUT", np.array([str(request.trace().get_context())], dtype=object))]
-            )
-            for request in requests
-        ]
-"""
-CONFIG = """
-backend: "python"
-input { name: "IN" data_type: TYPE_INT32 dims: 1 }
-output { name: "OUT" data_type: TYPE_STRING dims: 1 }
-"""
+__all__ = ["untraced"]
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +30,6 @@ def url(lab: Lab) -> Iterator[str]:
     lab.server.unload("http_traced")
 
 
-@pytest.fixture(autouse=True)
-def untraced(lab: Lab) -> Iterator[None]:
-    yield
-    lab.server.trace_settings.stop()
-
-
 def ask(url: str, datatype: str = "INT32", **headers: str) -> str:
     sent = {"inputs": [{"name": "IN", "datatype": datatype, "shape": [1], "data": [1]}]}
     request = urllib.request.Request(url, json.dumps(sent).encode(), headers)
@@ -63,22 +37,13 @@ def ask(url: str, datatype: str = "INT32", **headers: str) -> str:
         return str(json.loads(reply.read())["outputs"][0]["data"][0])
 
 
-def written(path: Path) -> list[dict[str, Any]]:
-    end = time.monotonic() + 10
-    while not path.exists() or not path.read_text().endswith("]"):  # the answer is there before its trace
-        assert time.monotonic() < end
-        time.sleep(0.002)
-    return list(json.loads(path.read_text()))
-
-
 def test_moments_of_http(lab: Lab, url: str, tmp_path: Path) -> None:
     lab.server.trace_settings.start(TraceSetting(("TIMESTAMPS",), 1, log_frequency=1, file=str(tmp_path / "t")))
     with pytest.raises(urllib.error.HTTPError):
         ask(url, "FP32")
     assert ask(url) == "None"
-    entries = written(tmp_path / "t.0")
-    moments = [entry["timestamps"][0] for entry in entries if "timestamps" in entry]
-    assert [moment["name"] for moment in moments] == [
+    found = moments(tmp_path / "t.0")
+    assert [moment["name"] for moment in found] == [
         "HTTP_RECV_START",
         "HTTP_RECV_END",
         "REQUEST_START",
@@ -92,7 +57,7 @@ def test_moments_of_http(lab: Lab, url: str, tmp_path: Path) -> None:
         "HTTP_SEND_START",
         "HTTP_SEND_END",
     ]
-    times = [moment["ns"] for moment in moments]
+    times = [moment["ns"] for moment in found]
     assert times[:5] == sorted(times[:5])
     assert times[-4:] == sorted(times[-4:])
 

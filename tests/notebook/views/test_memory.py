@@ -5,20 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from tests.serving import Lab, config, instances
+from tests.serving import IDENTITY, Lab, config, instances
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.notebook.views.opening import open_view
 from tritonlab.profile.memory_use import InstanceMemory, memory_use, shm_size
 from tritonlab.profile.recording import Recording
 
-IDENTITY = """
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
-"""
 MIB = 1 << 20
 
 

@@ -21,6 +21,7 @@ from tests.serving import (
     config,
     eventually,
     instances,
+    meeting_at,
     stub_processes,
     write_model,
 )
@@ -441,17 +442,8 @@ def test_the_index_is_what_the_repositories_hold(lab: Lab) -> None:  # measured 
 def test_models_load_at_once_at_the_start(tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
-    source = f"""
-import os, time
-
-class TritonPythonModel:
-    def initialize(self, args):
-        open(os.path.join({str(meeting)!r}, args["model_name"]), "w").close()
-        while len(os.listdir({str(meeting)!r})) < 3:
-            time.sleep(0.005)
-"""
     for n in range(3):
-        write_model(tmp_path / "models", f"m{n}", source, "")
+        write_model(tmp_path / "models", f"m{n}", meeting_at(meeting, 3), "")
     with Server(tmp_path / "models", warm=0, model_load_thread_count=3) as server:
         assert len(server.index(ready=True)) == 3
 
