@@ -5,7 +5,7 @@ import pytest
 
 from tests.profile.events import Heard, asked
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, in_threads
-from tritonlab.core.infer_request import StepRequest
+from tritonlab.core.infer_request import InferenceRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
 from tritonlab.profile.model_record import EMPTY, FINAL, ModelRecord
 from tritonlab.profile.recorder import Recorder
@@ -47,6 +47,28 @@ def test_an_execution_is_a_row_with_its_requests() -> None:
     assert (record.dropped, len(record.extras), list(record.ids)) == (0, 0, [])
 
 
+def test_shapes_of_requests_that_are_alike_are_looked_at_once() -> None:
+    heard, rules, others = Heard(), object(), object()
+
+    def of(serial: int, alike: object, columns: int, batch_size: int = 1) -> InferenceRequest:
+        request = asked(serial, columns=columns)
+        request.alike, request.batch_size = alike, batch_size
+        return request
+
+    heard.execute(of(1, rules, 2), start=0, end=1)
+    heard.execute(of(2, rules, 9), of(3, rules, 3, batch_size=2), start=1, end=2)
+    heard.execute(of(4, others, 4), start=2, end=3)
+    heard.execute(of(5, rules, 9, batch_size=2), start=3, end=4)
+    record = heard.recording.model("add")
+    columns = [dict(record.words.word("shapes", number))["IN"][1] for (number,) in shown(record.requests, "shapes")]
+    assert columns == [2, 2, 3, 4, 3]
+    heard.execute(of(7, None, 5), start=4, end=5)
+    assert dict(record.words.word("shapes", record.requests.rows()[-1, 5]))["IN"] == (1, 5)
+    for number in range(20):
+        heard.execute(of(10 + number, object(), 2), start=5, end=6)
+    assert len(record.alike) == 8
+
+
 def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
     heard = Heard()
     parent = asked(1)
@@ -58,14 +80,16 @@ def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
     hook(called, "caller_0_0", 17, 0)
     heard.execute(asked(2, request_id="two", priority=1, correlation_id=8), called, step, start=1, end=2)
     heard.execute(asked(5, correlation_id="text"), asked(6, correlation_id="text"), start=1, end=2)
+    heard.execute(asked(7, timeout=700), start=2, end=3)
     record = heard.recording.model("add")
     assert list(record.ids) == [(0, "two")]
     assert record.extras.rows().tolist() == [
-        [0, 1, 8, -1, -1, -1, -1],
-        [1, 0, 0, -1, 0, 17, -1],
-        [2, 0, 0, 1, -1, -1, 3],
-        [3, 0, -1, -1, -1, -1, -1],
-        [4, 0, -1, -1, -1, -1, -1],
+        [0, 1, 8, -1, -1, -1, -1, 0],
+        [1, 0, 0, -1, 0, 17, -1, 0],
+        [2, 0, 0, 1, -1, -1, 3, 0],
+        [3, 0, -1, -1, -1, -1, -1, 0],
+        [4, 0, -1, -1, -1, -1, -1, 0],
+        [5, 0, 0, -1, -1, -1, -1, 700],
     ]
     assert record.words.word("sequence", 0) == "text"
     assert record.words.lists()["instance"][0] == "caller_0_0"
@@ -107,6 +131,16 @@ def test_a_failure_is_a_mark(error: TritonError, kind: str) -> None:
     heard.respond(asked(4, request_id="mine"), at=3, error=error)
     (mark,) = heard.recording.model("add").marks
     assert mark == (0, 3 * MS, kind, "'mine': no", 4)
+
+
+def test_a_request_that_is_not_executed_stands_in_a_table_of_its_own() -> None:
+    heard = Heard()
+    hook = heard.instruments.request_rejected
+    assert hook is not None
+    hook(asked(3, at=2, priority=1, timeout=9), "timeout", 5 * MS)
+    record = heard.recording.model("add")
+    assert record.rejected.rows().tolist() == [[3, 2 * MS, 2 * MS, 5 * MS, 1, 1, 0, 1, 9]]
+    assert record.words.word("shapes", 0) == (("IN", (1, 2)),)
 
 
 def test_states_and_deaths_are_marks() -> None:

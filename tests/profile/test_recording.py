@@ -52,6 +52,24 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Recording.load(tmp_path / "missing.npz")
 
 
+def test_a_file_without_what_an_older_version_did_not_record_is_read(heard: Heard, tmp_path: Path) -> None:
+    path = heard.recording.save(tmp_path / "day.npz")
+    with np.load(path) as arrays:
+        kept = dict(arrays)
+    about = json.loads(kept["about"].tobytes())
+    (model,) = about["models"]
+    del model["tables"]["rejected"], kept["0.rejected"]
+    model["tables"]["extras"][1].pop()
+    kept["0.extras"] = kept["0.extras"][:, :-1]
+    np.savez(path, **{**kept, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+    record = Recording.load(path).model("add")
+    assert record.batches.total == 60 and len(record.rejected) == 0
+    model["tables"]["batches"][1][0] = "begun"
+    np.savez(path, **{**kept, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+    with pytest.raises(RecordingError, match="table batches has other columns"):
+        Recording.load(path)
+
+
 def test_perfetto_shows_batches_requests_and_marks(heard: Heard, tmp_path: Path) -> None:
     events = json.loads(heard.recording.perfetto(tmp_path / "trace.json").read_text())["traceEvents"]
     lanes = {event["args"]["name"] for event in events if event["ph"] == "M"}

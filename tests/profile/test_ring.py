@@ -38,6 +38,16 @@ def test_a_ring_goes_on_where_it_was(count: int, capacity: int, smaller: int, mo
     assert other.rows()[:, 0].tolist() == list(range(count + more - kept, count + more))
 
 
+def test_whole_numbers_are_read_as_doubles() -> None:
+    ring = Ring(("a", "b"), 3, whole=True)
+    ring.add([1, 2, 3.0, -4, 5, 1 << 60, 7, 8])
+    assert ring.rows().tolist() == [[3.0, -4.0], [5.0, 2.0**60], [7.0, 8.0]]
+    assert ring.row(3) == {"a": 7.0, "b": 8.0}
+    other = Ring(("a", "b"), 3, whole=True)
+    other.restore(ring.total, ring.rows())
+    assert np.array_equal(other.rows(), ring.rows()) and other.total == 4
+
+
 def test_rows_of_another_table_are_refused() -> None:
     with pytest.raises(ValueError, match="no rows of a, b"):
         Ring(("a", "b"), 4).restore(1, np.zeros((1, 3)))

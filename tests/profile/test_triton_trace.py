@@ -38,7 +38,7 @@ def test_requests_with_equal_executions_were_a_batch(tmp_path: Path) -> None:
     assert record.batches.rows()[:, columns].tolist() == [[10, 20, 0, 2, 0], [12, 18, 1, 1, 2], [20, 30, 0, 1, 3]]
     assert record.requests.rows()[:, :4].tolist() == [[2, 3, 4, 0], [1, 4, 5, 0], [3, 5, 6, 1], [4, 7, 8, 2]]
     assert list(record.ids) == [(1, "a")]
-    assert record.extras.rows().tolist() == [[2, 0, 0, 1, -1, -1, -1]]
+    assert record.extras.rows().tolist() == [[2, 0, 0, 1, -1, -1, -1, 0]]
     assert record.words.lists()["instance"] == ["add #1", "add #2"]
     assert record.words.lists()["shapes"] == [(("IN", (1, 2)),)]
 

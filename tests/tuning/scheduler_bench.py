@@ -23,12 +23,16 @@ from tritonlab.testing import FakeInstance, FakeTimer, MockClock
 
 
 class Sent(NamedTuple):
-    """A request that comes `after` nanoseconds after the one before."""
+    """A request that comes `after` nanoseconds after the one before. `timeout`: its own, microseconds. With `cancels`
+    the client of the oldest request that waits cancels it just before.
+    """
 
     after: int
     size: int = 1
     columns: int = 2
     priority: int = 0
+    timeout: int = 0
+    cancels: bool = False
 
 
 def config_of(text: str) -> ModelConfig:
@@ -69,9 +73,13 @@ class Bench:
         at = self.clock.now()
         for number, one in enumerate(sent):
             at += one.after
-            self._until(at)
+            tied = self._until(at)
+            if one.cancels and not tied:  # at one nanosecond nobody can tell what was first
+                for waiting in self.scheduler.waiting()[:1]:
+                    waiting.cancel()
             array = np.zeros((one.size, one.columns), np.int8)
-            request = InferenceRequest("m", {"X": Tensor.from_numpy(array)}, priority=one.priority)
+            fields = {"priority": one.priority, "timeout": one.timeout}
+            request = InferenceRequest("m", {"X": Tensor.from_numpy(array)}, **fields)
             request.serial, request.batch_size, request.request_start = number + 1, one.size, at
             try:
                 self.scheduler.enqueue(request)
@@ -80,13 +88,17 @@ class Bench:
         while self._busy or self.timer.deadlines:
             self._until(min([*self.timer.deadlines[:1], *(free for free, _, _ in self._busy[:1])]) + 1)
 
-    def _until(self, at: int) -> None:
-        """Lets time pass up to `at`; what comes then comes after the executions that end then, before the delays."""
+    def _until(self, at: int) -> bool:
+        """Lets time pass up to `at`; what comes then comes after the executions that end then, before the delays.
+        Returns whether one ended at that very time.
+        """
+        tied = False
         while True:
             free = self._busy[0][0] if self._busy else at + 1
             due = self.timer.deadlines[0] if self.timer.deadlines else at
             now = min(free, due, at)
             if free == now:
+                tied |= now == at
                 self._to(now)
                 _, _, instance = heapq.heappop(self._busy)
                 self._finish(instance)
@@ -94,7 +106,7 @@ class Bench:
                 self.timer.advance(now - self.clock.now())
             else:
                 self._to(at)
-                return
+                return tied
 
     def _to(self, now: int) -> None:
         self.clock.advance(now - self.clock.now())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
-from tritonlab.profile.model_record import ModelRecord
+from tritonlab.profile.model_record import REJECTIONS, ModelRecord
 from tritonlab.tuning.past import Past
 from tritonlab.tuning.replay import Ghosts
 from tritonlab.tuning.settings import Settings
@@ -46,6 +47,8 @@ SENT = st.builds(
     size=st.integers(1, 3),
     columns=st.sampled_from([2, 2, 3]),
     priority=st.integers(0, 3),
+    timeout=st.integers(0, 6),
+    cancels=st.sampled_from([False] * 9 + [True]),
 )
 INPUT = "input { name: 'X' data_type: TYPE_INT8 dims: [ -1 ] }"
 DELAY = "max_queue_delay_microseconds: %d"
@@ -64,7 +67,8 @@ def configs(draw: Any) -> ModelConfig:
         action = draw(st.sampled_from(["DELAY", "REJECT"]))
         timeout, size = draw(st.integers(0, 12)), draw(st.integers(0, 6))
         limits = f"default_timeout_microseconds: {timeout} max_queue_size: {size}"
-        text += f" default_queue_policy {{ timeout_action: {action} {limits} }}"
+        override = str(draw(st.booleans())).lower()
+        text += f" default_queue_policy {{ timeout_action: {action} {limits} allow_timeout_override: {override} }}"
     return config_of(f"max_batch_size: {largest} {INPUT} dynamic_batching {{ {text} }}")
 
 
@@ -76,13 +80,16 @@ def test_ghosts_of_the_same_settings_are_the_recorded_batches(
     drawn = random.Random(seed)
     bench = Bench(config, instances, lambda size: drawn.randrange(1, 9_000) + 700 * size)
     bench.run(sent)
-    if bench.record.requests.total < len(sent):
-        return  # one was refused, or its time was up: that is not recorded, and had its influence on the others
+    record = bench.record
+    assert record.requests.total + record.rejected.total == len(sent)
+    if not record.requests.total:
+        return
     past, kept = Past(bench.record), config_of("")
     kept.CopyFrom(config)
     kept.instance_group.add(count=instances)
     ghosts = past.replay(kept)
     found, expected = imagined(past, ghosts), formed(bench.record)
+    assert ghosts.refused == len(past.rejected) == record.rejected.total
     if len(set(ghosts.start)) < len(ghosts.start):  # nobody can tell which of two instances was first
         found, expected = ([(*batch[:2], *batch[3:]) for batch in batches] for batches in (found, expected))
     assert sorted(found) == sorted(expected)
@@ -107,6 +114,20 @@ def test_other_settings_form_other_batches() -> None:
     late = past.replay(config, now.changed(max_queue_delay_microseconds=20_000)).numbers()
     assert late.mean_size > before.mean_size and late.p50 > before.p50
     assert late.requests == before.requests == 400
+
+
+def test_requests_that_were_refused_are_replayed_with_other_settings() -> None:
+    limit = "default_queue_policy { max_queue_size: 3 default_timeout_microseconds: 6000 }"
+    config = config_of(f"max_batch_size: 1 dynamic_batching {{ {limit} }} instance_group {{ count: 1 }}")
+    bench = Bench(config, 1, lambda size: 4_000_000)
+    bench.run([Sent(1_000_000) for _ in range(40)])
+    reasons = Counter(REJECTIONS[int(row[4])] for row in bench.record.rejected.rows())
+    assert set(reasons) == {"queue full", "timeout"}
+    past, now = Past(bench.record), Settings.of(config)
+    assert past.replay(config).refused == reasons.total()
+    relieved = past.replay(config, now.changed(instances=5))
+    assert relieved.refused == 0 and relieved.numbers().requests == 40
+    assert len(bench.recorder.recording.arrivals("m")) == 40
 
 
 def test_a_window_replays_what_came_in_it() -> None:

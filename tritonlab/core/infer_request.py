@@ -64,6 +64,7 @@ class InferenceRequest:
     """
 
     __slots__ = (
+        "alike",
         "batch_size",
         "cancelled",
         "correlation_id",
@@ -123,6 +124,9 @@ class InferenceRequest:
         #: linked list of the callbacks below the pushed one: (callback, the rest of the list); None if none was pushed
         self.wrapped: tuple[ResponseCallback | None, Any] | None = None
         self.batch_size = 1
+        #: the same object for all requests whose inputs have the same names and, by batch size, the same shapes; None
+        #: if nobody knows
+        self.alike: object = None
         self.cancelled = False
         #: called by `cancel`: an ensemble's request cancels its steps with it
         self.on_cancel: Callable[[], None] | None = None

@@ -62,6 +62,10 @@ class Instrument:
     def stream_response(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """A response of a stream went out: one that is not final, or is empty, or is final after others."""
 
+    def request_rejected(self, request: InferenceRequest, reason: str, now: int) -> None:
+        """The dynamic batcher ended a request that was not executed. `reason`: queue full, timeout or cancelled. `now`:
+        when it decided that."""
+
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """A response that carries an error went to the client."""
 
@@ -123,6 +127,7 @@ class Instruments:
     batch_executed: Callable[..., None] | None
     response_sent: Callable[..., None] | None
     stream_response: Callable[..., None] | None
+    request_rejected: Callable[..., None] | None
     request_failed: Callable[..., None] | None
     request_called: Callable[..., None] | None
     request_polled: Callable[..., None] | None

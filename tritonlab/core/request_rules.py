@@ -47,6 +47,10 @@ class RequestRules:
         added = config.sequence_batching.control_input or config.sequence_batching.state
         self._adds_inputs = bool(added)
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
+        # With sizes of their own, or inputs that may lack, requests differ.
+        fixed = not added and all(-1 not in rule.dims and not rule.optional for rule in self._rules.values())
+        #: says of requests that they are alike (`InferenceRequest.alike`)
+        self._alike = object() if fixed else None
         self._reshapes = any(rule.reshape is not None for rule in self._rules.values())
         self._platform: str = config.platform or config.backend
         self._input_metadata = [self._metadata(tensor) for tensor in config.input]
@@ -65,9 +69,11 @@ class RequestRules:
         if not request.inputs and self._needs_input:
             raise InvalidArgumentError(f"{request.prefix}out of bounds index 0: request has 0 inputs")
         request.batch_size = batch or 1
+        request.alike = self._alike
         if self._reshapes:
             self._reshape(request)
         if not batch:
+            request.alike = None
             request.inputs = {name: _with_shape(each, each.shape[1:]) for name, each in request.inputs.items()}
 
     def _accept(self, request: InferenceRequest) -> int:

@@ -91,7 +91,7 @@ class _Search:
 
     @staticmethod
     def _made_for(call: Call, record: ModelRecord, facts: NDArray[np.float64]) -> Iterator[Call]:
-        rows, _, _, parent, caller, batch, steps = facts.T
+        rows, _, _, parent, caller, batch, steps, _ = facts.T
         chosen = parent == call.serial
         number = record.words.known("instance").get(call.instance)
         if number is not None:
@@ -111,11 +111,12 @@ def told_of(recording: Recording, model: str, row: int) -> str:
         found = extras[extras[:, 0] == row]
         if not len(found):
             return ""
-        _, priority, sequence, parent, caller, batch, step = map(int, found[0])
+        _, priority, sequence, parent, caller, batch, step, timeout = map(int, found[0])
         instance = record.words.word("instance", caller)
         correlation_id = sequence if sequence >= 0 else record.words.word("sequence", -1 - sequence)
     words = [f"of sequence {correlation_id}"] if correlation_id else []
     words += [f"priority {priority}"] if priority else []
+    words += [f"timeout {timeout:,} us"] if timeout else []
     if parent >= 0:
         words.append(f"step {step} of request {parent} of an ensemble" if step >= 0 else f"part of request {parent}")
     if caller >= 0:

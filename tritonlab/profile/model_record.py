@@ -21,6 +21,8 @@ EVENTS = 100_000
 MARKS = 1_000
 #: How many different words of each kind are kept: shapes and instances that always differ must not fill the memory.
 _WORDS = 10_000
+#: Of how many loads of a model it is known which shapes its requests have.
+_LIKES = 8
 
 #: A row is one execution. `first`: its first row in REQUESTS, which has its `count` requests one after the other.
 BATCHES = ["start", "end", "instance", "batch_id", "version", "size", "count", "reason"]
@@ -30,7 +32,11 @@ REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
 #: Facts of few requests, by their row of REQUESTS. `sequence`: the correlation id, or -1 - its number among the words
 #: if it is text. `parent`, `step`: for an ensemble's step the serial of the ensemble's request, and the step's number,
 #: else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
-EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch", "step"]
+#: `timeout`: the request's own, microseconds, or 0.
+EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch", "step", "timeout"]
+#: A row is a request that ended in the dynamic batcher. `reason`: a place in REJECTIONS; `time`: when it was decided.
+REJECTED = ["serial", "arrived", "queued", "time", "reason", "size", "shapes", "priority", "timeout"]
+REJECTIONS = ("queue full", "timeout", "cancelled")
 #: A row is one response of a stream. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.
 RESPONSES = ["serial", "time", "number", "kind", "shapes"]
 #: A row is a request that got a stream and has ended. `polls`: how often its model asked whether it is cancelled;
@@ -137,13 +143,18 @@ class ModelRecord:
         #: differs in another record of the same name
         self.epoch = next(_EPOCHS)
         self.lock = threading.Lock()  # guards everything below
-        self.batches = Ring(BATCHES, events)
-        self.requests = Ring(REQUESTS, events)
+        self.batches = Ring(BATCHES, events, whole=True)
+        self.requests = Ring(REQUESTS, events, whole=True)
         self.extras = Ring(EXTRAS, events)
+        self.rejected = Ring(REJECTED, events)
         self.responses = Ring(RESPONSES, events)
         self.streams = Ring(STREAMS, events)
         self.copies = Ring(COPIES, events)
         self.words = Words()
+        #: by `InferenceRequest.alike` and batch size, the number of the shapes of requests
+        self.alike: dict[object, dict[int, int]] = {}
+        #: what is known of requests that are like no others: nothing
+        self.unlike: Mapping[int, int] = {}
         #: the datatype of each input, by its name
         self.datatypes: dict[str, str] = {}
         self.marks: deque[Mark] = deque(maxlen=MARKS)
@@ -160,6 +171,7 @@ class ModelRecord:
             "batches": self.batches,
             "requests": self.requests,
             "extras": self.extras,
+            "rejected": self.rejected,
             "responses": self.responses,
             "streams": self.streams,
             "copies": self.copies,
@@ -188,6 +200,12 @@ class ModelRecord:
         span = stream.arrived, stream.executed, stream.first, stream.last, now
         told = cancelling.polls, cancelling.asked, cancelling.noticed
         self.streams.add((serial, *span, stream.count, kind, *told))
+
+    def know(self, alike: object, batch_size: int, shapes: int) -> None:
+        """Notes the number of the shapes of all requests that are alike."""
+        self.alike.setdefault(alike, {})[batch_size] = shapes
+        while len(self.alike) > _LIKES:
+            del self.alike[next(iter(self.alike))]
 
     def name_of(self, row: int) -> str:
         """Returns what people call the request of a row: what its client called it, or its number."""

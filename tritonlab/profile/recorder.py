@@ -1,11 +1,11 @@
 """The recorder keeps what a server did last, for views, files and replays.
 
 It listens to hooks that are called once per execution, and to those of streams, failures and states. Its hook takes
-0.65 us of each request in batches of 16 and 1.5 us of a lone one when nothing else runs. In place, on two busy cores
-where an execution has emptied the caches, the kernel was measured to take 2 us more of 22 and 4 to 6 us more of 86,
-and to answer 4 and 5 % fewer requests a second (`tests/benchmarks/recording.py`). To collect what was heard and make
-rows of 128 executions at once was no quicker. `tritonlab.reset(recording=False)` has the notebook's server do
-without.
+0.2 us of each request in batches of 16 and 0.85 us of a lone one when nothing else runs, three times as much if a model
+leaves shapes to its clients. In place, on two busy cores where an execution has emptied the caches, the kernel was
+measured to take 0.6 to 0.8 us more of 20 and 3.3 us more of 75, and 1 us more while a timeline is open
+(`tests/benchmarks/recording.py`). To keep what was heard and make rows of it later costs more, because memory that is
+kept is replaced by memory that is in no cache. `tritonlab.reset(recording=False)` has the notebook's server do without.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..core.infer_request import InferenceRequest, StepRequest
 from ..core.infer_response import InferenceResponse
 from ..core.instrument import Instrument, Instruments
 from ..core.status import Code
-from .model_record import EMPTY, ERROR, EVENTS, FINAL, ModelRecord, OpenStream, Shapes
+from .model_record import EMPTY, ERROR, EVENTS, FINAL, REJECTIONS, ModelRecord, OpenStream, Shapes
 from .recording import Recording
 
 #: BLS requests whose start was heard and whose execution was not; more are forgotten, oldest first.
@@ -63,20 +63,21 @@ class Recorder(Instrument):
         # It is called for each execution, on the way of the answer, mostly with nothing in the processor's caches: so
         # it calls nothing of Python's that it can do without.
         record = self.recording.records.get(model) or self.recording.model(model)
-        calls, known = self._calls, record.words.shapes
+        calls = self._calls
         with record.lock:
             asked, batches = record.requests, record.batches
             data, write, size_of, capacity = asked.data or asked.reserve(), asked.write, asked.size, asked.capacity
             batch, first = batches.total, asked.total
+            known = record.alike.get(requests[0].alike, record.unlike)
             row = first
             for request in requests:
-                shapes = tuple([(name, tensor.shape) for name, tensor in request.inputs.items()])
-                number = known.get(shapes)
+                rows = request.batch_size
+                number = known.get(rows)
                 if number is None:
-                    number = self._add_shapes(request, shapes, record)
+                    number = self._shapes_of(request, record)
                 start, queued = request.request_start, request.queue_start
-                write(data, row % capacity * size_of, request.serial, start, queued, batch, request.batch_size, number)
-                extra = request.request_id or request.correlation_id or request.priority or calls
+                write(data, row % capacity * size_of, request.serial, start, queued, batch, rows, number)
+                extra = request.request_id or request.correlation_id or request.priority or request.timeout or calls
                 if extra or request.__class__ is StepRequest:
                     self._add_extras(request, record, row)
                 row += 1
@@ -84,12 +85,11 @@ class Recorder(Instrument):
             where, why = record.words.instances.get(instance), record.words.reasons.get(reason)
             if where is None or why is None:
                 where, why = record.words.number("instance", instance), record.words.number("reason", reason)
-            batches.write(
-                batches.data or batches.reserve(),
-                batch % batches.capacity * batches.size,
-                *(requests[0].execute_start, now, where, batch_id, version, size, row - first, why),
-                *(times.compute_input, times.compute_infer, times.compute_output, failed, first),
-            )
+            data, at, write = batches.data or batches.reserve(), batch % batches.capacity * batches.size, batches.write
+            begun, count = requests[0].execute_start, row - first
+            before, took, after = times.compute_input, times.compute_infer, times.compute_output
+            # one tuple of all of them would take longer
+            write(data, at, begun, now, where, batch_id, version, size, count, why, before, took, after, failed, first)
             batches.total = batch + 1
 
     def request_called(self, request: InferenceRequest, instance: str, batch_id: int, now: int) -> None:
@@ -128,6 +128,14 @@ class Recorder(Instrument):
         with record.lock:
             record.copies.add((serial, now, device, to_device, to_host, simulated))
 
+    def request_rejected(self, request: InferenceRequest, reason: str, now: int) -> None:
+        record = self.recording.model(request.model_name)
+        with record.lock:
+            shapes = record.shapes(request.inputs)
+            when = request.request_start, request.queue_start, now
+            what = request.batch_size, shapes, request.priority, request.timeout
+            record.rejected.add((request.serial, *when, REJECTIONS.index(reason), *what))
+
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         error = response.error
         assert error is not None
@@ -165,10 +173,16 @@ class Recorder(Instrument):
             record.mark(now, kind, text)
 
     @staticmethod
-    def _add_shapes(request: InferenceRequest, shapes: Shapes, record: ModelRecord) -> int:
-        """Returns the number of shapes that have not been seen yet."""
-        record.datatypes |= {name: tensor.datatype.name for name, tensor in request.inputs.items()}
-        return record.words.number("shapes", shapes)
+    def _shapes_of(request: InferenceRequest, record: ModelRecord) -> int:
+        """Returns the number of a request's shapes, and remembers it for those that are like it."""
+        shapes: Shapes = tuple([(name, tensor.shape) for name, tensor in request.inputs.items()])
+        number = record.words.shapes.get(shapes)
+        if number is None:
+            record.datatypes |= {name: tensor.datatype.name for name, tensor in request.inputs.items()}
+            number = record.words.number("shapes", shapes)
+        if request.alike is not None:
+            record.know(request.alike, request.batch_size, number)
+        return number
 
     def _add_extras(self, request: InferenceRequest, record: ModelRecord, row: int) -> None:
         """Adds facts that only few requests have."""
@@ -179,5 +193,5 @@ class Recorder(Instrument):
         parent, step = (request.parent.serial, request.step) if isinstance(request, StepRequest) else (-1, -1)
         called = self._calls.pop(id(request), None) if self._calls else None
         caller, batch = (-1, -1) if called is None else (record.words.number("instance", called[1]), called[2])
-        if request.priority or number or parent >= 0 or called is not None:
-            record.extras.add((row, request.priority, number, parent, caller, batch, step))
+        if request.priority or number or request.timeout or parent >= 0 or called is not None:
+            record.extras.add((row, request.priority, number, parent, caller, batch, step, request.timeout))

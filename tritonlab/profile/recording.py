@@ -50,14 +50,14 @@ class Recording:
 
     def arrivals(self, model: str) -> NDArray[np.float64]:
         """Returns when the requests of a model came, in seconds after the first of those that are kept. One that
-        executed more than once came once.
+        executed more than once came once; those that were refused, or whose time was up, came, too.
         """
         record = self.model(model)
         with record.lock:
-            rows = record.requests.rows()
-        serial, arrived = (record.requests.columns.index(name) for name in ("serial", "arrived"))
-        first = np.unique(rows[:, serial], return_index=True)[1]
-        times = np.sort(rows[first, arrived])
+            # both tables begin with serial and arrived
+            rows = np.concatenate([record.requests.rows()[:, :2], record.rejected.rows()[:, :2]])
+        first = np.unique(rows[:, 0], return_index=True)[1]
+        times = np.sort(rows[first, 1])
         seconds: NDArray[np.float64] = (times - times[:1]) / 1e9
         return seconds
 
@@ -154,12 +154,13 @@ def _restored(about: dict[str, Any], arrays: Any) -> Recording:
         record.mark_count = entry["mark_count"]
         record.ids.extend((int(row), str(text)) for row, text in entry["ids"])
         for table, ring in record.tables.items():
-            if table not in entry["tables"]:  # of a version that had no such table
-                continue
+            if table not in entry["tables"]:
+                continue  # an older version did not have it
             total, columns = entry["tables"][table]
-            if columns != list(ring.columns):
+            if columns != list(ring.columns)[: len(columns)]:
                 raise RecordingError(f"table {table} has other columns than this version")
-            ring.restore(total, arrays[f"{index}.{table}"])
+            later = len(ring.columns) - len(columns)  # columns that an older version did not have
+            ring.restore(total, np.pad(arrays[f"{index}.{table}"], ((0, 0), (0, later))))
     for name, (kind, description) in about["families"].items():
         recording.metrics.describe(name, kind, description)
     for index, (name, labels, total) in enumerate(about["series"]):

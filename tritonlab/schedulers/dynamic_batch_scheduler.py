@@ -83,14 +83,19 @@ class DynamicBatchScheduler:
         the queue is full."""
         now = self._clock.now()
         request.queue_start = now
-        with self._lock:
-            if self._refusal is not None:
-                raise refusal_of(request, self._refusal)
-            self._queue.append(request)
-            request.advance(RequestEvent.ENQUEUE)
-            if self._order is not None:
-                self._order.admit(request)
-            work = self._decide(now)
+        try:
+            with self._lock:
+                if self._refusal is not None:
+                    raise refusal_of(request, self._refusal)
+                self._queue.append(request)
+                request.advance(RequestEvent.ENQUEUE)
+                if self._order is not None:
+                    self._order.admit(request)
+                work = self._decide(now)
+        except UnavailableError:
+            if self._refusal is None:
+                self._rejections.tell(request, "queue full", now)
+            raise
         hook = self._instruments.request_queued
         if hook is not None:
             hook(request, now)

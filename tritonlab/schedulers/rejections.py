@@ -35,12 +35,20 @@ class Rejections:
     def cancel(self, requests: Iterable[InferenceRequest], now: int) -> None:
         """Ends requests that their clients have cancelled (rule 3.10.2)."""
         for request in requests:
+            self.tell(request, "cancelled", now)
             self.reject(request, CancelledError(request.prefix + "Request cancelled"), now)
 
     def time_out(self, requests: Iterable[InferenceRequest], now: int) -> None:
         """Ends requests whose time is up (rule 5.5.9)."""
         for request in requests:
+            self.tell(request, "timeout", now)
             self.reject(request, UnavailableError("Request timeout expired"), now)
+
+    def tell(self, request: InferenceRequest, reason: str, now: int) -> None:
+        """Tells those who listen that a request ends which was not executed."""
+        hook = self._instruments.request_rejected
+        if hook is not None:
+            hook(request, reason, now)
 
     def reject(self, request: InferenceRequest, error: TritonError, now: int) -> None:
         """Ends a request that waited. If `error` says cancelled or unavailable it counts as CANCELED or REJECTED."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.model_config import ModelConfig
-from ..profile.model_record import BATCHES, EXTRAS, REQUESTS, ModelRecord
+from ..profile.model_record import BATCHES, EXTRAS, REJECTED, REJECTIONS, REQUESTS, ModelRecord
 from ..schedulers.policy_queue import QueuePolicies
 from .replay import NEVER, Ghosts, Given, Numbers, Pace, ReplayedRequest, replay
 from .service_times import ServiceTimes
@@ -34,8 +34,8 @@ class Past:
     """Reads the executions of a record that are kept whole, from the time `since` on. Times are nanoseconds.
 
     `since`: by default the last load of the model after which there was a request, because another version may take
-    another time. Raises ValueError if nothing was executed. A request that was refused, timed out or was cancelled
-    before its execution was not recorded, and is not replayed; a request's own timeout was not, either.
+    another time. Raises ValueError if nothing was executed. `rejected`: rows of REJECTED, of the requests that ended in
+    the batcher; they are replayed, too.
     """
 
     def __init__(self, record: ModelRecord, since: int | None = None) -> None:
@@ -43,6 +43,7 @@ class Past:
             self.batches, self.requests = record.batches.rows(), record.requests.rows()
             first_batch, first_request = record.batches.dropped, record.requests.dropped
             extras, marks, words = record.extras.rows(), list(record.marks), record.words.lists()
+            rejected = record.rejected.rows()
         loads = [mark.time for mark in marks if mark.kind == "state" and mark.text.endswith(" READY")]
         rows = self.requests[:, REQUESTS.index("batch")].astype(np.int64) - first_batch
         keep = (rows >= 0) & (self.batches[rows.clip(0), BATCHES.index("first")] >= first_request)
@@ -58,7 +59,10 @@ class Past:
         order = np.lexsort((self.asked("serial"), self.asked("queued")))
         self._row, self._batch = self._row[order], self._batch[order]
         self._executed = np.unique(self._batch)
-        self._priorities = _priorities(extras, self._row + first_request)
+        self._extras = _extras(extras, self._row + first_request)
+        # older ones may have come before requests that are not kept any more
+        since = since if since or not first_request else self.asked("queued")[0]
+        self.rejected = rejected[rejected[:, REJECTED.index("queued")] >= since]
 
     def asked(self, column: str) -> Floats:
         """Returns one column of REQUESTS, oldest request first."""
@@ -107,6 +111,12 @@ class Past:
 
     @cached_property
     def arrivals(self) -> list[ReplayedRequest]:
+        """Returns the requests as they came to the batcher."""
+        made = [*self._executed_arrivals(), *self._rejected_arrivals()]
+        serials = np.concatenate([self.asked("serial"), self.rejected[:, REJECTED.index("serial")]])
+        return [made[place] for place in np.lexsort((serials, np.array([one.queue_start for one in made])))]
+
+    def _executed_arrivals(self) -> list[ReplayedRequest]:
         sizes = self.batches[self._batch, BATCHES.index("size")].astype(int)
         took = self.batches[self._batch, BATCHES.index("end")] - self.batches[self._batch, BATCHES.index("start")]
         known = {size: self.times(size) for size in set(sizes.tolist())}
@@ -120,12 +130,27 @@ class Past:
             strict=True,
         )
         made = [ReplayedRequest(number, *facts) for number, facts in enumerate(columns)]
-        shapes = [{name: _Shape(tuple(dims)) for name, dims in shape} for shape in self._words["shapes"]]
         for arrival, number in zip(made, self.asked("shapes").astype(int).tolist(), strict=True):
-            arrival.inputs = shapes[number] if number >= 0 else {}
-        for place, priority in self._priorities.items():
-            made[place].priority = priority
+            arrival.inputs = self._shapes[number] if number >= 0 else {}
+        for place, (priority, timeout) in self._extras.items():
+            made[place].priority, made[place].timeout = priority, timeout
         return made
+
+    def _rejected_arrivals(self) -> list[ReplayedRequest]:
+        made = []
+        for row in self.rejected.tolist():
+            _, arrived, queued, time, reason, size, shapes, priority, timeout = map(int, row)
+            request = ReplayedRequest(-1, queued, arrived, size, 1.0, 1.0)  # nothing was special about its execution
+            request.inputs = self._shapes[shapes] if shapes >= 0 else {}
+            request.priority, request.timeout = priority, timeout
+            if REJECTIONS[reason] == "cancelled":
+                request.cancelled_at = time
+            made.append(request)
+        return made
+
+    @cached_property
+    def _shapes(self) -> list[dict[str, _Shape]]:
+        return [{name: _Shape(tuple(dims)) for name, dims in shape} for shape in self._words["shapes"]]
 
     def pace(self, config: ModelConfig, times: ServiceTimes | None = None) -> Pace:
         """Returns how long executions take, with what the server itself needed before and between them."""
@@ -144,7 +169,7 @@ class Past:
         written = settings.written(config)
         arrivals = self.arrivals
         if window is not None:
-            begin, end = np.searchsorted(self.asked("queued"), window)
+            begin, end = np.searchsorted([one.queue_start for one in arrivals], window)
             arrivals = arrivals[begin:end]
         rules, policies = settings.batch_config(config), QueuePolicies.of(written)
         return replay(Given(arrivals), rules, policies, settings.instances, self.pace(config), stop)
@@ -178,7 +203,10 @@ def _median(times: Floats) -> int:
     return int(np.median(found)) if found else 0
 
 
-def _priorities(extras: Floats, rows: NDArray[np.int64]) -> dict[int, int]:
-    """Returns priorities by the place of their request in `rows`."""
-    given = {int(row): int(priority) for row, priority in extras[:, : EXTRAS.index("priority") + 1] if priority}
+def _extras(extras: Floats, rows: NDArray[np.int64]) -> dict[int, tuple[int, int]]:
+    """Returns priorities and own timeouts by the place of their request in `rows`."""
+    columns = [EXTRAS.index(name) for name in ("row", "priority", "timeout")]
+    given = {
+        int(row): (int(priority), int(timeout)) for row, priority, timeout in extras[:, columns] if priority or timeout
+    }
     return {place: given[row] for place, row in enumerate(rows.tolist()) if row in given} if given else {}

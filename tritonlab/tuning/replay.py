@@ -7,6 +7,7 @@ idle first, then requests arrive, then a delay ends.
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,12 +32,23 @@ class ReplayedRequest:
 
     `arrived`: when its client's wait began. `took`, `base`: how long the execution took that it was the first of, or
     in, and how long one of that size takes by the fit; the ratio is what was special about it. `number`: its place
-    among the arrivals.
+    among the arrivals that were executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled
+    it, 0 if it did not.
     """
 
-    __slots__ = ("arrived", "base", "batch_size", "inputs", "number", "priority", "queue_start", "took")
-    cancelled = False
-    timeout = 0  # not recorded: the policy's own holds
+    __slots__ = (
+        "arrived",
+        "base",
+        "batch_size",
+        "cancelled",
+        "cancelled_at",
+        "inputs",
+        "number",
+        "priority",
+        "queue_start",
+        "timeout",
+        "took",
+    )
     prefix = ""
 
     def __init__(self, number: int, queued: int, arrived: int, batch_size: int, took: float, base: float) -> None:
@@ -47,7 +59,8 @@ class ReplayedRequest:
         self.took = took
         self.base = base
         self.inputs: dict[str, Any] = {}
-        self.priority = 0
+        self.priority = self.timeout = self.cancelled_at = 0
+        self.cancelled = False
 
 
 class Source(Protocol):
@@ -105,7 +118,7 @@ class Ghosts:
     size: list[int] = field(default_factory=list)
     reason: list[str] = field(default_factory=list)
     requests: list[list[ReplayedRequest]] = field(default_factory=list)
-    #: requests that the queue's policy refused, or whose time was up
+    #: requests that the queue's policy refused, whose time was up, or that their clients cancelled
     refused: int = 0
 
     def numbers(self, skip: float = 0.0) -> Numbers:
@@ -176,6 +189,7 @@ def replay(
     for number in range(lanes):
         roster.back(_Lane(number))
     busy: list[tuple[int, int, _Lane]] = []
+    cancels: list[tuple[int, int, ReplayedRequest]] = []
     ghosts, wake, rounds = Ghosts(), 0, 0
     while True:
         due, free = source.due, busy[0][0] if busy else NEVER
@@ -186,10 +200,16 @@ def replay(
         if free <= now:
             roster.back(heapq.heappop(busy)[2])
         elif due <= now:
+            request = source.take()
+            if request.cancelled_at:
+                request = copy.copy(request)  # another replay may have the same arrivals
+                heapq.heappush(cancels, (request.cancelled_at, rounds, request))
             try:
-                queue.append(cast(InferenceRequest, source.take()))
+                queue.append(cast(InferenceRequest, request))
             except UnavailableError:
                 ghosts.refused += 1
+        while cancels and cancels[0][0] <= now:
+            heapq.heappop(cancels)[2].cancelled = True
         work, wake = decide(queue, roster, config, now)
         for instance, taken, batch in work:
             requests = cast(list[ReplayedRequest], taken)
