@@ -14,9 +14,12 @@ from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
+from tritonlab.tuning.ablation import taken_back
+from tritonlab.tuning.bought_figure import bought_figure
+from tritonlab.tuning.confirmed import Confirmed, Noise
 from tritonlab.tuning.live import Measured
 from tritonlab.tuning.offered_load import Load, Manner, loads_of
-from tritonlab.tuning.replay import Ghosts, Pace, replay
+from tritonlab.tuning.replay import Ghosts, Numbers, Pace, replay
 from tritonlab.tuning.search import Calibration, Found, Probed, Trial, predict, search, space
 from tritonlab.tuning.service_times import ServiceTimes
 from tritonlab.tuning.settings import Settings
@@ -63,6 +66,11 @@ class FakeLive:
         self.settings = settings
         self.clock.now += 0.1
 
+    def reload(self, settings: Settings) -> Callable[[], None]:
+        former = self.settings
+        self.load(settings)
+        return lambda: self.load(former)
+
     def restore(self) -> None:
         self.settings = self.first
 
@@ -91,7 +99,7 @@ class FakeLive:
 
 def tuned(live: FakeLive, **goal: float) -> TuneResult:
     goal = {"max_batch_size": min(4, live.first.max_batch_size), "max_instances": 2, **goal}
-    return tune(live, Goal(**goal), live.load, live.clock)  # type: ignore[arg-type]
+    return tune(live, Goal(**goal), live.reload, live.clock)  # type: ignore[arg-type]
 
 
 def heavy(random: np.random.Generator) -> np.ndarray:
@@ -129,9 +137,16 @@ def test_the_model_is_left_as_it_was_and_applied_when_somebody_says_so() -> None
     result = tuned(live, p99_ms=20, max_batch_size=16, concurrency=16)
     assert live.settings == live.first
     assert result.best is not None and result.best.settings != live.first
+    with pytest.raises(UnavailableError, match="nothing was applied"):
+        result.undo()
     result.apply()
     assert live.settings == result.best.settings
     assert f"count: {live.settings.instances}" in result.config
+    result.apply()
+    result.undo()
+    assert live.settings == live.first
+    with pytest.raises(UnavailableError, match="nothing was applied"):
+        result.undo()
 
 
 def test_an_interrupt_ends_it_with_what_was_found() -> None:
@@ -178,8 +193,13 @@ def test_a_model_without_batches_gets_its_instances() -> None:
     assert result.best is not None and result.best.settings == Settings(instances=3)
 
 
-def test_the_result_is_text_json_a_picture_and_a_page() -> None:
-    result = tuned(FakeLive(*MODELS["square root"]), p99_ms=20)
+@pytest.fixture(scope="module")
+def rooted() -> TuneResult:
+    return tuned(FakeLive(*MODELS["square root"]), p99_ms=20)
+
+
+def test_the_result_is_text_json_a_picture_and_a_page(rooted: TuneResult) -> None:
+    result = rooted
     lines = repr(result).splitlines()
     assert lines[0].startswith("Tuning m with p99 <= 20 ms: ") and "4 measured live" in lines[0]
     assert len(lines) <= 40 and lines[-1].startswith("  front, predicted (p99 ms: requests/s): ")
@@ -189,6 +209,67 @@ def test_the_result_is_text_json_a_picture_and_a_page() -> None:
     assert len([one for one in svg.iter("circle") if one.get("stroke") == "#1976d2"]) == 4
     assert "<table" in result.html() and "dynamic_batching" in result.html()
     assert "(now)" in repr(result)
+
+
+def test_the_result_says_what_each_setting_bought() -> None:
+    result = tuned(FakeLive(*MODELS["fixed cost"]), p99_ms=20, concurrency=8, max_batch_size=4)
+    assert result.best is not None and result.best.settings.instances == 2
+    told = {one["setting"]: one for one in result.to_dict()["bought"]}
+    assert told["max_batch_size"]["was"] == "16" and told["instances"]["became"] == "2"
+    doubled = told["instances"]
+    assert doubled["without"]["instances"] == doubled["without_live"]["instances"] == 1
+    assert 60 < doubled["gain_percent"] < 110 and 60 < doubled["live_gain_percent"] < 110
+    (line,) = (line for line in repr(result).splitlines() if line.startswith("  instances 1 -> 2"))
+    assert f"{doubled['gain_percent']:+.0f}%" in line
+    svg = ElementTree.fromstring(bought_figure(result.run.bought, result.best))
+    assert len(list(svg.iter("rect"))) == 2 * len(told)
+    assert "what each setting bought" in result.html()
+
+
+def test_a_part_is_taken_back_with_what_depends_on_it() -> None:
+    plain, batching = Settings(8, False, (), 0, 1), Settings(4, True, (2, 4), 500, 2)
+    assert list(taken_back(batching, plain)) == [
+        ("dynamic_batching", "no", "yes", Settings(4, False, (), 0, 2)),
+        ("max_batch_size", "8", "4", Settings(8, True, (2, 4), 500, 2)),
+        ("max_queue_delay_microseconds", "0 us", "500 us", Settings(4, True, (2, 4), 0, 2)),
+        ("preferred_batch_size", "none", "2, 4", Settings(4, True, (), 500, 2)),
+        ("instances", "1", "2", Settings(4, True, (2, 4), 500, 1)),
+    ]
+    smaller = Settings(3, True, (2, 4), 500, 2)
+    assert list(taken_back(plain, smaller)) == [
+        ("dynamic_batching", "yes", "no", Settings(8, True, (2, 4), 500, 1)),
+        ("max_batch_size", "3", "8", Settings(3, False, (), 0, 1)),
+        ("instances", "2", "1", Settings(8, False, (), 0, 2)),
+    ]
+    assert list(taken_back(plain, plain)) == []
+
+
+def confirmed(*rates: float, p99: float = 5 * MS, instances: int = 1) -> Confirmed:
+    settings, load = Settings(instances=instances), Load(concurrency=4)
+    windows = tuple(Numbers(1 * MS, p99, rate, 1.0, 100) for rate in rates)
+    return Confirmed(Trial(settings, load, windows[0]), windows)
+
+
+def test_settings_within_noise_of_each_other_are_said_to_be() -> None:
+    best, near, far = confirmed(100, 104, 96), confirmed(97, 99, 101), confirmed(70, 71, 69)
+    noise = Noise([best, near, far], None)
+    assert 0.02 < noise.share < 0.04
+    assert not noise.apart(near, best) and noise.apart(far, best)
+    single = [confirmed(100), confirmed(88)]
+    assert not Noise(single, None).apart(*single)  # as long as nothing was measured twice
+    late = confirmed(120, p99=21 * MS)
+    noise = Noise([best, late], 20)
+    assert noise.apart(late, best) and noise.undecided(late, best)
+    assert not noise.undecided(confirmed(120, p99=40 * MS), best)
+    assert best.live.numbers.rate == 100 and best.live.numbers.requests == 300
+
+
+def test_candidates_that_are_close_are_measured_again(rooted: TuneResult) -> None:
+    assert rooted.as_good
+    assert all(len(one.windows) > 1 for one in [rooted.confirmed[0], *rooted.as_good])
+    assert "are not told apart: windows of the same settings differ by" in repr(rooted)
+    hasty = tuned(FakeLive(*MODELS["square root"]), budget_s=2.0, concurrency=8)
+    assert all(len(one.windows) == 1 for one in hasty.confirmed) and hasty.run.seconds < 3
 
 
 def test_what_makes_no_sense_is_refused() -> None:
@@ -228,3 +309,5 @@ def test_a_model_that_runs_is_tuned_and_left_as_it_was(lab: Lab) -> None:
     assert result.confirmed and result.run.found.tried  # how many depends on how busy the machine is
     result.apply()
     assert len(model.instances()) == result.best.settings.instances
+    result.undo()
+    assert model.config() == before and len(model.instances()) == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,9 +11,10 @@ import tritonlab
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.model_config import ModelConfig
-from tritonlab.core.status import InvalidArgumentError
+from tritonlab.core.status import InvalidArgumentError, UnavailableError
 from tritonlab.tuning.past import Past
 from tritonlab.tuning.settings import Settings
+from tritonlab.tuning.subject import Subject
 from tritonlab.tuning.what_if import WhatIf
 
 __all__ = ["lab"]
@@ -29,7 +31,12 @@ def served() -> tuple[ModelConfig, Past]:
 
 def asked(served: tuple[ModelConfig, Past], applied: list[Settings], **differing: int) -> WhatIf:
     config, past = served
-    return WhatIf("m", past, config, Settings.of(config).changed(**differing), applied.append)
+
+    def reload(settings: Settings) -> Callable[[], object]:
+        applied.append(settings)
+        return applied.pop
+
+    return WhatIf("m", past, config, Settings.of(config).changed(**differing), reload)
 
 
 def test_it_states_the_facts(served: tuple[ModelConfig, Past]) -> None:
@@ -62,6 +69,10 @@ def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Past]) -
     assert applied == []
     found.apply()
     assert [settings.delay_us for settings in applied] == [700]
+    found.undo()
+    assert applied == []
+    with pytest.raises(UnavailableError, match="nothing was applied that could be taken back"):
+        found.undo()
 
 
 def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
@@ -75,6 +86,8 @@ def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
     found.apply()
     assert len(model.instances()) == 2
     assert model.config()["dynamic_batching"]["max_queue_delay_microseconds"] == 100
+    found.undo()
+    assert "dynamic_batching" not in model.config() and len(model.instances()) == 1
 
 
 def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
@@ -91,6 +104,10 @@ def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
         assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
         workspace.tune("tuned", None)
         assert len(model.instances()) == 1
+        undo = Subject(model).reload(wanted)
+        assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
+        undo()
+        assert workspace.draft("tuned").settings is None and len(model.instances()) == 1
         workspace.tune("tuned", wanted)
         tritonlab.load("tuned", source + "\n", config="max_batch_size: 4", inputs=["X:FP32[1]"], outputs=["Y:FP32[1]"])
         assert workspace.draft("tuned").settings is None

@@ -46,13 +46,16 @@ class Subject:
         except ValueError as error:
             raise InvalidArgumentError(str(error)) from None
 
-    def reload(self, settings: Settings) -> None:
-        """Loads the model with settings. Raises what a load does; the version that serves goes on then."""
+    def reload(self, settings: Settings) -> Callable[[], object]:
+        """Loads the model with settings, and returns what loads it as it was. Raises what a load does; the version that
+        serves goes on then."""
+        former = self.restorer()
         written: Written | None = Tunable.written(self.model)
         if written is not None:
             written[1](settings)
         else:
             self.model.server.core.load(self.model.name, to_dict(settings.written(self.config)), None)
+        return former
 
     def restorer(self) -> Callable[[], object]:
         """Returns what loads the model as it is now."""

@@ -15,20 +15,27 @@ from ..core.model_config import ModelConfig
 from ..core.status import InvalidArgumentError, TritonError
 from ..ipc.interrupts import shielded
 from ..server.api.model import Model
+from .ablation import Bought, taken_back
+from .application import Reload
+from .confirmed import Confirmed, Noise, ranked
 from .live import Live, LiveModel, Measured
 from .offered_load import Load, Manner, loads_of
+from .replay import Numbers
 from .search import AGAIN, Calibration, Deadline, Found, Probed, Trial, predict, search, space
 from .service_times import ServiceTimes
 from .settings import Settings
 from .subject import Subject
-from .tune_result import Confirmed, Tuned, TuneResult
+from .tune_result import Tuned, TuneResult
 
 #: How many of the best are confirmed live, besides the present settings.
 CONFIRMED = 3
-#: Shares of the budget for the probes and for the search; the rest is for the confirmation.
-_PROBES, _SEARCH = 0.4, 0.25
-#: Seconds of a probe and of a confirmation, least and most.
-_PROBE, _CONFIRM = (0.1, 0.6), (0.3, 3.0)
+#: Shares of the budget for the probes and for the search, and for what each setting bought, at the end; the rest is for
+#: the confirmation.
+_PROBES, _SEARCH, _ABLATION = 0.4, 0.25, 0.15
+#: Seconds of a probe and of a window of the confirmation, least and most.
+_PROBE, _WINDOW = (0.1, 0.6), (0.3, 2.0)
+#: How many windows of candidates are measured, at most, to tell them apart.
+_WINDOWS = 4
 #: Microseconds for which a batch waits in a probe, so that the clients' next requests come together.
 _PROBE_DELAY_US = 500
 #: A replay is a little off, so that it must stay so far below the limit.
@@ -79,13 +86,12 @@ class _Work:
     calibration: Calibration | None = None
     found: Found = field(default_factory=lambda: Found({}))
     confirmed: list[Confirmed] = field(default_factory=list)
+    bought: list[Bought] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stopped: str = ""
 
 
-def tune(
-    live: Live, goal: Goal, reload: Callable[[Settings], None], clock: Callable[[], float] = time.monotonic
-) -> TuneResult:
+def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
     """Tunes a model, and leaves it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
     found until then."""
     config = live.config
@@ -98,11 +104,13 @@ def tune(
         until = deadline.within(goal.budget_s * _SEARCH)
         work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
         confirm(live, config, goal, work, deadline)
+        tell_apart(live, goal, work, deadline)
+        ablate(live, config, goal, work, deadline)
     except KeyboardInterrupt:
         work.stopped = "interrupted"
     finally:
         shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
-    told = tuple(work.confirmed), tuple(work.notes), clock() - began, work.stopped
+    told = tuple(work.confirmed), tuple(work.bought), tuple(work.notes), clock() - began, work.stopped
     found = Tuned(work.calibration, work.found, *told)
     return TuneResult(live.name, config, goal.p99_ms, found, reload)
 
@@ -186,9 +194,47 @@ def _measure(live: Live, chosen: Sequence[Trial], work: _Work, deadline: Deadlin
         if not deadline.left and work.confirmed:
             work.stopped = "the budget was used up"
             return
-        live.load(candidate.settings)
-        measured = live.measure(candidate.load, float(np.clip(each, *_CONFIRM)))
-        work.confirmed.append(Confirmed(candidate, replace(candidate, numbers=measured.numbers)))
+        window = _window(live, candidate, float(np.clip(each, *_WINDOW)))
+        work.confirmed.append(Confirmed(candidate, (window,)))
+
+
+def _window(live: Live, candidate: Trial, seconds: float) -> Numbers:
+    live.load(candidate.settings)
+    return live.measure(candidate.load, seconds).numbers
+
+
+def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline) -> None:
+    """Measures the best and those that may be better again, in turns, so that what else the machine does meets all of
+    them, until they differ for sure or the time is over."""
+    spare, cost = goal.budget_s * _ABLATION, 0.0
+    for _ in range(_WINDOWS - 1):
+        best, *others = ranked(work.confirmed, goal.p99_ms)
+        noise = Noise(work.confirmed, goal.p99_ms)
+        rivals = [one for one in others if noise.undecided(one, best)]
+        for one in [best, *rivals] if rivals else []:
+            before = deadline.left
+            if before < spare + cost:
+                return
+            again = one.and_also(_window(live, one.predicted, _WINDOW[1] / 2))
+            work.confirmed[work.confirmed.index(one)] = again
+            cost = max(cost, before - deadline.left)
+        if not rivals:
+            return
+
+
+def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
+    """Takes back one part of the best settings at a time, in a replay, and live as long as there is time."""
+    known, best = work.calibration, ranked(work.confirmed, goal.p99_ms)[0].predicted
+    assert known is not None
+    whole = predict(best.settings, best.load, config, known, AGAIN, seed=2)
+    cost = 0.0
+    for part, was, became, settings in taken_back(best.settings, Settings.of(config)):
+        without = predict(settings, best.load, config, known, AGAIN, seed=2)
+        before, measured = deadline.left, None
+        if before > cost:
+            measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
+            cost = max(cost, before - deadline.left)
+        work.bought.append(Bought(part, was, became, whole, without, measured))
 
 
 def tune_model(model: Model, options: Mapping[str, Any]) -> TuneResult:

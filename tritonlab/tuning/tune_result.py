@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from ..core.model_config import ModelConfig
 from ..core.status import UnavailableError
+from .ablation import Bought
+from .application import Application, Reload
+from .bought_figure import bought_figure
+from .confirmed import Confirmed, Noise, ranked
 from .front_figure import front_figure
 from .search import Calibration, Found, Trial
 from .settings import Settings
 
 _FRONT = 8
-_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "predicted/s", "predicted p99")
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """Holds what a replay predicted of settings, and what was then measured live."""
-
-    predicted: Trial
-    live: Trial
+_HEADS = ("settings", "load", "requests/s", "p50 ms", "p99 ms", "than the best", "predicted/s", "predicted p99")
+_BOUGHT_HEADS = ("what each setting bought", "", "replayed", "measured", "p99 ms without it")
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """Holds what a run has found. `notes`: what one has to know of it, in sentences. `stopped`: why it ended before its
-    time, else empty."""
+    """Holds what a run has found. `bought`: what each part of the best settings does for them. `notes`: what one has to
+    know of it, in sentences. `stopped`: why it ended before its time, else empty."""
 
     calibration: Calibration | None
     found: Found
     confirmed: tuple[Confirmed, ...]
+    bought: tuple[Bought, ...]
     notes: tuple[str, ...]
     seconds: float
     stopped: str = ""
@@ -41,20 +39,19 @@ class Tuned:
 
 class TuneResult:
     """Holds the result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was
-    stopped before that, of those predicted; None if it was stopped before any. `reload`: loads the model with settings.
+    stopped before that, of those predicted; None if it was stopped before any. `noise` says which of those measured are
+    not told apart.
     """
 
-    def __init__(
-        self, name: str, config: ModelConfig, p99_ms: float | None, run: Tuned, reload: Callable[[Settings], None]
-    ) -> None:
+    def __init__(self, name: str, config: ModelConfig, p99_ms: float | None, run: Tuned, reload: Reload) -> None:
         self.name = name
         self.p99_ms = p99_ms
         self.run = run
         self.present = Settings.of(config)
         self._config = config
-        self._reload = reload
-        live = sorted(run.confirmed, key=lambda one: one.live.rank(p99_ms), reverse=True)
-        self.confirmed = live
+        self._application = Application(reload)
+        self.confirmed = live = ranked(run.confirmed, p99_ms)
+        self.noise = Noise(live, p99_ms)
         self.best: Trial | None = live[0].live if live else next(iter(run.found.best(p99_ms)), None)
 
     @property
@@ -65,7 +62,17 @@ class TuneResult:
     def apply(self) -> None:
         """Loads the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
         what a load does, and UnavailableError if the run was stopped before it found any."""
-        self._reload(self._winner().settings)
+        self._application.apply(self._winner().settings)
+
+    def undo(self) -> None:
+        """Loads the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
+        applied."""
+        self._application.undo()
+
+    @property
+    def as_good(self) -> list[Confirmed]:
+        """Returns those that were measured, without the best, and are not told apart from it."""
+        return [one for one in self.confirmed[1:] if not self.noise.apart(one, self.confirmed[0])]
 
     def _winner(self) -> Trial:
         if self.best is None:
@@ -83,14 +90,11 @@ class TuneResult:
         lines.append(f"  best  {best.settings}" + (" (as it is now)" if best.settings == self.present else ""))
         if not best.rank(self.p99_ms)[0]:
             lines.append(f"  no settings keep p99 within {self.p99_ms:g} ms; these come nearest")
-        rows = [_HEADS, *(self._cells(one) for one in self.confirmed)]
-        widths = [max(len(row[n]) for row in rows) for n in range(len(_HEADS))]
-        for row in rows:
-            first, *numbers = (
-                cell.ljust(width) if n < 2 else cell.rjust(width)
-                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append("  " + "  ".join([first, *numbers]).rstrip())
+        lines += _table([_HEADS, *(self._cells(one) for one in self.confirmed)])
+        if self.as_good:
+            lines.append(f"  {self._not_told_apart()}")
+        if run.bought:
+            lines += _table([_BOUGHT_HEADS, *map(self._bought_cells, run.bought)])
         lines += [f"  {said}" for said in self._times()]
         lines += [f"  {note}" for note in run.notes]
         lines.append("  front, predicted (p99 ms: requests/s): " + ", ".join(self._front()))
@@ -105,8 +109,37 @@ class TuneResult:
             f"{live.rate:,.0f}",
             f"{live.p50 / 1e6:.3g}",
             f"{live.p99 / 1e6:.3g}",
+            self._compared(one),
             f"{foreseen.rate:,.0f}",
             f"{foreseen.p99 / 1e6:.3g}",
+        )
+
+    def _compared(self, one: Confirmed) -> str:
+        best = self.confirmed[0]
+        if one is best:
+            return "best"
+        if not self.noise.apart(one, best):
+            return "within noise"
+        if one.live.load.closed and one.live.rank(self.p99_ms)[0]:
+            return f"{one.live.numbers.rate / best.live.numbers.rate - 1:+.0%}"
+        return f"p99 {one.live.numbers.p99 / best.live.numbers.p99 - 1:+.0%}"
+
+    def _not_told_apart(self) -> str:
+        windows = sum(len(one.windows) for one in self.confirmed)
+        return (
+            f"{len(self.as_good) + 1} are not told apart: windows of the same settings differ by "
+            f"{self.noise.share:.1%}, and {windows} were measured"
+        )
+
+    def _bought_cells(self, one: Bought) -> tuple[str, ...]:
+        live = one.live_gain(self.confirmed[0].live)
+        what = "requests/s" if one.with_it.load.closed else "off the p99"
+        return (
+            f"{one.part} {one.was} -> {one.became}",
+            what,
+            f"{one.gain:+.0%}",
+            "" if live is None else f"{live:+.0%}",
+            f"{(one.live or one.without).numbers.p99 / 1e6:.3g}",
         )
 
     def _times(self) -> list[str]:
@@ -133,7 +166,17 @@ class TuneResult:
             "now": self.present.to_dict(),
             "best": _dict(self.best) if self.best is not None else None,
             "config": self.config if self.best is not None else None,
-            "confirmed": [{"live": _dict(one.live), "predicted": _dict(one.predicted)} for one in self.confirmed],
+            "confirmed": [
+                {
+                    "live": _dict(one.live),
+                    "predicted": _dict(one.predicted),
+                    "windows": len(one.windows),
+                    "within_noise_of_best": not self.noise.apart(one, self.confirmed[0]),
+                }
+                for one in self.confirmed
+            ],
+            "noise_percent": self.noise.share * 100,
+            "bought": [self._bought_dict(one) for one in run.bought],
             "front": [_dict(one) for one in run.found.front()],
             "tried": run.found.tried,
             "notes": list(run.notes),
@@ -141,23 +184,58 @@ class TuneResult:
             "stopped": run.stopped,
         }
 
+    def _bought_dict(self, one: Bought) -> dict[str, Any]:
+        live = one.live_gain(self.confirmed[0].live)
+        return {
+            "setting": one.part,
+            "was": one.was,
+            "became": one.became,
+            "gain_percent": one.gain * 100,
+            "live_gain_percent": None if live is None else live * 100,
+            "without": _dict(one.without),
+            "without_live": None if one.live is None else _dict(one.live),
+        }
+
     def html(self) -> str:
         lines = self.text().split("\n")
-        shown = [line.strip() for line in lines[1:] if line.startswith(("  best", "  no ", "  execution"))]
-        said = "".join(f"<div>{escape(line)}</div>" for line in shown)
-        head = "".join(f"<th>{escape(name)}</th>" for name in _HEADS)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in self._cells(one))}</tr>" for one in self.confirmed
-        )
-        table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        config = f"<pre class='tl-lines'>{escape(self.config)}</pre>" if self.best is not None else ""
-        return f"<div class='tl-panel'><b>{escape(lines[0])}</b>{said}{table}{self.figure()}{config}</div>"
+        begins = ("  best", "  no ", "  execution", f"  {len(self.as_good) + 1} are")
+        said = "".join(f"<div>{escape(line.strip())}</div>" for line in lines[1:] if line.startswith(begins))
+        bought = ""
+        if self.run.bought:
+            bought = _html_table(_BOUGHT_HEADS, [self._bought_cells(one) for one in self.run.bought])
+            bought += bought_figure(self.run.bought, self.confirmed[0].live)
+        parts = [
+            _html_table(_HEADS, [self._cells(one) for one in self.confirmed]),
+            self.figure(),
+            bought,
+            f"<pre class='tl-lines'>{escape(self.config)}</pre>" if self.best is not None else "",
+        ]
+        return f"<div class='tl-panel'><b>{escape(lines[0])}</b>{said}{''.join(parts)}</div>"
 
     def _repr_html_(self) -> str:
         return self.html()
 
     def __repr__(self) -> str:
         return self.text()
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns lines with columns: words stand left, numbers right."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if n < 2 else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _dict(one: Trial) -> dict[str, Any]:

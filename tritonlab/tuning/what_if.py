@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from html import escape
 from typing import Any
 
 from ..core.model_config import ModelConfig
+from .application import Application, Reload
 from .past import Past
 from .replay import Ghosts, Numbers
 from .settings import Settings
@@ -17,18 +17,16 @@ from .what_if_figure import what_if_figure
 class WhatIf:
     """Holds what was recorded, and the replay of it with `settings`. `before` and `after` are their numbers.
 
-    `config`: that of the model, normalised. `reload`: loads the model with settings.
+    `config`: that of the model, normalised.
     """
 
-    def __init__(
-        self, name: str, past: Past, config: ModelConfig, settings: Settings, reload: Callable[[Settings], None]
-    ) -> None:
+    def __init__(self, name: str, past: Past, config: ModelConfig, settings: Settings, reload: Reload) -> None:
         self.name = name
         self.past = past
         self.settings = settings
         self.present = Settings.of(config)
         self._config = config
-        self._reload = reload
+        self._application = Application(reload)
         self.ghosts: Ghosts = past.replay(config, settings)
         self.before, self.after = past.numbers, self.ghosts.numbers()
 
@@ -40,7 +38,12 @@ class WhatIf:
     def apply(self) -> None:
         """Loads the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
         a load does; the version that serves goes on then."""
-        self._reload(self.settings)
+        self._application.apply(self.settings)
+
+    def undo(self) -> None:
+        """Loads the model as it was before `apply`. Raises what a load does, and UnavailableError if nothing was
+        applied."""
+        self._application.undo()
 
     def text(self) -> str:
         """Returns the facts in words."""
@@ -62,6 +65,7 @@ class WhatIf:
             "settings": self.settings.to_dict(),
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
+            "refused_before": len(self.past.rejected),
             "refused": self.ghosts.refused,
             "execution_error_percent": error if math.isfinite(error) else None,
             "notes": notes(self.past, self.present, self.settings, self.ghosts),
@@ -103,8 +107,10 @@ def notes(past: Past, present: Settings, settings: Settings, ghosts: Ghosts) -> 
         seen = f"{known[0]} to {known[-1]}" if len(known) > 1 else f"{known[0]} alone"
         said = f"{min(beyond)} to {max(beyond)}" if len(beyond) > 1 else f"{beyond[0]}"
         found.append(f"How long batches of {said} take is guessed: sizes {seen} were recorded often enough.")
-    if ghosts.refused:
-        found.append(f"{ghosts.refused:,} requests would have been refused, or their time would have been up.")
+    before = len(past.rejected)
+    if ghosts.refused or before:
+        said = f"{ghosts.refused:,} requests would have been refused, cancelled, or their time would have been up"
+        found.append(f"{said}; {before:,} were.")
     return found
 
 

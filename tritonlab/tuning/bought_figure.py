@@ -1,0 +1,43 @@
+"""This module draws what each part of the best settings bought, as SVG text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from .ablation import Bought
+from .search import Trial
+
+_WIDTH, _LEFT, _ROW, _BAR, _TOP = 640, 250, 34, 11, 6
+_REPLAYED, _LIVE = "#8e5bd0", "#1976d2"
+
+
+def bought_figure(bought: Sequence[Bought], best: Trial) -> str:
+    """Draws for each part a bar of what was replayed, and one of what was measured, from a line that stands for no
+    gain. `best`: the best settings as they were measured."""
+    gains = [(one.gain, one.live_gain(best)) for one in bought]
+    known = [0.0, *(gain for pair in gains for gain in pair if gain is not None)]
+    scale = (_WIDTH - _LEFT - 60) / max(max(known) - min(known), 0.01)
+    zero = _LEFT - min(known) * scale
+    parts = []
+    for number, (one, (gain, live)) in enumerate(zip(bought, gains, strict=True)):
+        top = _TOP + number * _ROW
+        said = escape(f"{one.part} {one.was} → {one.became}")
+        parts.append(f"<text x='{_LEFT - 8}' y='{top + 15}' text-anchor='end'>{said}</text>")
+        parts.append(_bar(zero, gain * scale, top, gain, _REPLAYED))
+        if live is not None:
+            parts.append(_bar(zero, live * scale, top + _BAR + 2, live, _LIVE))
+    height = _TOP + _ROW * len(bought)
+    parts.append(f"<path d='M{zero:.1f} 0V{height}' stroke='currentColor' opacity='.4'/>")
+    title = "what each setting bought: replayed above, measured below"
+    style = "font:11px sans-serif;fill:currentColor;max-width:100%"
+    return (
+        f"<svg role='img' aria-label='{title}' viewBox='0 0 {_WIDTH} {height}' width='{_WIDTH}' style='{style}'>"
+        f"<title>{title}</title>{''.join(parts)}</svg>"
+    )
+
+
+def _bar(zero: float, length: float, top: float, gain: float, fill: str) -> str:
+    left, wide = min(zero, zero + length), max(abs(length), 1.0)
+    label = f"<text x='{left + wide + 4:.1f}' y='{top + 9:g}'>{gain:+.0%}</text>"
+    return f"<rect x='{left:.1f}' y='{top:g}' width='{wide:.1f}' height='{_BAR}' fill='{fill}'/>{label}"
