@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...profile.copy_facts import CopyFacts, copy_facts
 from ...server.api.model import Model
 from .array_facts import size_text
-from .load_panel import recorded
+from .record_view import recorded
 
 
 def copies_text(facts: CopyFacts | None) -> str:

@@ -17,7 +17,7 @@ from ...load.load_plan import ARRIVALS, REQUEST_RATE
 from ...load.load_result import LoadResult
 from ...load.load_run import LoadTest
 from ...load.load_text import HEADS, number_text, time_text
-from ...profile.recorder import Recorder
+from .record_view import recorded
 from .ticker import TICKER, Ticker
 from .widget import LiveView, in_kernel
 
@@ -179,13 +179,6 @@ def form_of(model: Loadable) -> dict[str, Any]:
         "golden": len(GoldenSet().cases(model.name)),
         "arrivals": f"{len(arrivals):,} in {arrivals[-1]:.3g} s" if len(arrivals) > 1 else "",
     }
-
-
-def recorded(model: Any) -> Any:
-    """Returns the recording of a model's server; None if nothing is recorded, and of a server elsewhere."""
-    server = getattr(model, "server", None)
-    listeners = server.instruments if server is not None else ()
-    return next((one.recording for one in listeners if isinstance(one, Recorder)), None)
 
 
 def told_of(progress: Mapping[str, Any]) -> dict[str, Any]:

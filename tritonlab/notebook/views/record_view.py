@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from ...profile.model_record import ModelRecord
+from ...profile.recorder import Recorder
 from ...profile.recording import Recording
 from .ticker import TICKER, Ticker
 from .widget import LiveView, in_kernel
@@ -215,3 +216,10 @@ def _renew_all(result: object) -> None:
         except Exception:
             _shown.remove(known)
             _log.exception("the static form of %r cannot be renewed any more", type(view).__name__)
+
+
+def recorded(model: Any) -> Any:
+    """Returns the recording of a model's server; None if nothing is recorded, and of a server elsewhere."""
+    server = getattr(model, "server", None)
+    listeners = server.instruments if server is not None else ()
+    return next((one.recording for one in listeners if isinstance(one, Recorder)), None)
