@@ -24,11 +24,24 @@ ASYNC_SCRIPTED = (
         os.rename(file.name, file.name[:-5])
 """
 )
+#: `execute` is a plain function that returns a coroutine, as decorators make of an `async def`.
+WRAPPED = (
+    ASYNC_SCRIPTED
+    + """
+
+def wrapped(execute):
+    return lambda self, requests: execute(self, requests)
+
+TritonPythonModel.execute = wrapped(TritonPythonModel.execute)
+"""
+)
 TWO = "instance_group { kind: KIND_CPU count: 2 }"
 
 MODELS = {
     "async_run": model(ASYNC_SCRIPTED, config(*TENSORS)),
     "async_flow": model(ASYNC_SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
+    "wrapped_run": model(WRAPPED, config(*TENSORS)),
+    "wrapped_flow": model(WRAPPED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
     "helper": model(SCRIPTED, config(*TENSORS, TWO)),
 }
 
@@ -36,6 +49,13 @@ MODELS = {
 @rule("3.8.1")
 def test_a_coroutine_is_run_to_its_end_and_answers(client: Client) -> None:
     assert run(client, "async_run", "await asyncio.sleep(0)\nreturn told(5)") == 5
+
+
+@rule("3.8.1")
+def test_what_counts_is_the_coroutine_that_is_returned(client: Client) -> None:
+    assert run(client, "wrapped_run", "await asyncio.sleep(0)\nreturn told(5)") == 5
+    answers = client.stream("wrapped_flow", script("await asyncio.sleep(0)\nsender().send(number(7), 1)"))
+    assert [a.outputs["OUT"].tolist() for a in answers] == [[7]]
 
 
 @rule("3.8.1", "3.8.3")

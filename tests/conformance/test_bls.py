@@ -173,6 +173,22 @@ def test_an_iterator_has_a_failure_as_its_only_item(client: Client) -> None:
 
 
 @rule("4.3.2")
+@pytest.mark.parametrize("model", ["callee", "nobody"])
+def test_an_input_that_is_there_twice_is_refused(client: Client, model: str) -> None:
+    body = (
+        "inputs = ask(model, five).inputs()\n"
+        "twice = pb_utils.InferenceRequest('r', inputs=inputs * 2, requested_output_names=[], model_name=model)\n"
+        "return told(got(twice.exec()))"
+    )
+    told = call(client, body, five=FIVE, model=model)
+    if model == "callee":
+        start = "Model callee - Error when running inference: "
+        assert told == start + "[request id: r] input 'CODE' already exists in request"
+    else:
+        assert "already exists" not in told  # that there is no such model is found first
+
+
+@rule("4.3.2")
 def test_an_output_that_was_not_produced_is_missing(client: Client) -> None:
     assert call(client, "return told(got(ask('callee', five, ['TEXT']).exec()))", five=FIVE) == {}
 

@@ -183,3 +183,16 @@ def test_texts_of_any_size_are_cut_before_they_travel(client: Client) -> None:
     assert client.logged(big)
     assert run(client, "raises", f"print('y' * {size})\nreturn told(1)") == 1
     assert "y" * 65536 + f" … [{size - 65536} bytes cut]" in client.log().splitlines()
+
+
+@rule("2.5.2", "3.5.1")
+def test_frames_on_both_sides_of_pb_utils_are_told(client: Client) -> None:
+    """Triton also names its own frame between them."""
+    body = (
+        "class Odd:\n    def __str__(self): raise ValueError('no text')\n"
+        "def tensor(): return T('TEXT', np.array([Odd()], dtype=object))\n"
+        "tensor()"
+    )
+    error = client.infer("raises", script(body)).error
+    told = [line.split(": ")[1] for line in error.partition("At:\n")[2].splitlines() if "_utils.py" not in line]
+    assert told == ["__str__", "tensor", "script", "execute"]

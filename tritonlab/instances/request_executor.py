@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ..core.clock import Clock
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.infer_response import InferenceResponse
-from ..core.status import Code, InternalError, TritonError
+from ..core.status import Code, InternalError, InvalidArgumentError, TritonError
 from ..ipc.block_reader import BlockReader
 from ..ipc.stub_link import Infer, SharedMemoryError, StubLink
 from .blocked_calls import NO_WAIT, BlockedCalls, BlsCall, Callee
@@ -74,19 +74,11 @@ class RequestExecutor:
         )
         if asked.trace is not None and self._adopt is not None:
             self._adopt(request, asked.trace.number)
-        text = self._begin(caller, link, ident, request, infer.decoupled, infer.wait)
+        text = self._begin(caller, link, ident, request, infer)
         if text:
             link.fail(ident, True, int(Code.INTERNAL), text)
 
-    def _begin(
-        self,
-        caller: ModelInstance,
-        link: StubLink,
-        ident: int,
-        request: InferenceRequest,
-        allows_decoupled: bool,
-        waits: int,
-    ) -> str:
+    def _begin(self, caller: ModelInstance, link: StubLink, ident: int, request: InferenceRequest, infer: Infer) -> str:
         """Starts the request. Returns why it is refused; empty if it has started."""
         name = request.model_name
         if caller.state is not InstanceState.READY and (caller.stub is None or caller.stub.link is not link):
@@ -94,10 +86,13 @@ class RequestExecutor:
         caller.called.add(name)
         try:
             callee = self._find(name, request.model_version)
-            if not allows_decoupled and callee.rules.decoupled:
+            if not infer.decoupled and callee.rules.decoupled:
                 raise TritonError.of(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
+            if len(request.inputs) < len(infer.tensors):
+                raise _named_twice(request, [row[0] for row in infer.tensors])
         except TritonError as error:
             return _refused(name, error)
+        waits = infer.wait
         call = BlsCall(caller, link, ident, callee, request, waits)
         request.on_response = lambda _, response: self._answer(call, response)
         with self._lock:
@@ -183,6 +178,11 @@ class RequestExecutor:
             link.respond(call.ident, response.final, response.outputs, response.parameters)
         except SharedMemoryError as failure:
             link.fail(call.ident, response.final, int(Code.INTERNAL), str(failure))
+
+
+def _named_twice(request: InferenceRequest, names: Sequence[str]) -> InvalidArgumentError:
+    name = next(name for place, name in enumerate(names) if name in names[:place])
+    return InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
 
 
 def _refused(model: str, error: TritonError) -> str:

@@ -207,7 +207,6 @@ def test_readiness(load: Load, definition: str) -> None:  # rules 2.7.1, 2.7.2
 def test_coroutines_run_on_one_loop_in_a_daemon_thread(load: Load) -> None:  # rules 3.8.1, 3.8.3
     context = load("class TritonPythonModel:\n    async def execute(self, requests): pass")
     context.initialize({})
-    assert context.is_async
 
     async def where() -> tuple[Any, threading.Thread]:
         return asyncio.get_running_loop(), threading.current_thread()

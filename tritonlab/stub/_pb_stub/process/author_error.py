@@ -13,6 +13,8 @@ from ..wire.serialization import MAX_TEXT, bounded
 
 #: `tritonlab/stub`: everything of ours that runs in a stub.
 STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+#: What calls the author's code, in contrast to what that calls.
+_PROCESS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: How many frames of one exception are reported, the innermost; Python raises RecursionError after a thousand.
 _MAX_FRAMES = 4096
 
@@ -53,8 +55,8 @@ def _frames(error: BaseException) -> str:
         code = frame.f_code
         if not _is_ours(code.co_filename):
             lines.append("  %s(%d): %s\n" % (code.co_filename, line, code.co_name))
-        elif lines:
-            break  # frames of ours below the author's called the model; those above were called by it
+        elif lines and code.co_filename.startswith(_PROCESS):
+            break  # these frames called the model; those of pb_utils were called by it, and may call it in turn
         frame = frame.f_back
         line = frame.f_lineno if frame is not None else 0
     return "".join(lines)

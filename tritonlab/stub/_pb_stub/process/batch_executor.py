@@ -115,7 +115,8 @@ class BatchExecutor:
             bridge.running.requests = requests
             try:
                 returned = self._context.execute(given)
-                if self._context.is_async:
+                # not whether it is an `async def`: a decorated one often is not
+                if returned.__class__ is not list and returned is not None and asyncio.iscoroutine(returned):
                     returned = self._run(returned, requests)
             finally:
                 bridge.running.requests = None

@@ -40,7 +40,6 @@ class ModelContext:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._loop_thread: Optional[threading.Thread] = None
         self.model_path = ""
-        self.is_async = False
 
     def load(self, module: str, paths: List[str], model_path: str) -> None:
         """Imports the model's module (`1.model`, or `model` of a Python-based backend) with Triton's sys.path (rules
@@ -100,8 +99,6 @@ class ModelContext:
         self._bridge.phase = "initialize"
         if hasattr(self._model, "initialize"):
             self._model.initialize(args)
-        execute = getattr(self._model, "execute", None)
-        self.is_async = inspect.iscoroutinefunction(execute)
         self._bridge.phase = "execute"
 
     def execute(self, requests: List[Any]) -> Any:
