@@ -69,7 +69,7 @@ def test_the_figure_is_enough_and_not_much_more(tmp_path: Path) -> None:
             model = ours.load(name)
             for size in sizes:
                 model(IN=np.zeros(size // 4, np.float32))
-            said[name] = shm_size(memory_use([ours.core.find(name)]))
+            said[name] = shm_size(memory_use([ours.core.find(name)], ours.core.gpus))
     with ReferenceServer(tmp_path / "real", tmp_path) as real:
         before = 0
         for name, sizes in LOADS.items():

@@ -13,6 +13,7 @@ from tests.serving import Lab
 from tritonlab import Options, Server
 from tritonlab.core.status import InvalidArgumentError, ModelLoadError
 from tritonlab.server.api.model import Model
+from tritonlab.testing import RecordingInstrument
 
 #: Writes down what each instance was told.
 TELLING = """
@@ -102,6 +103,18 @@ def test_a_reload_moves_instances_to_another_gpu(gpus: Lab) -> None:
     first, second = placed("0, 1")
     assert first == both and second[0] == 1
     assert placed("1") == [second]
+
+
+def test_instances_of_one_name_are_told_apart_by_their_gpu(gpus: Lab) -> None:
+    load(gpus, "twins", "")
+    seen = RecordingInstrument()
+    gpus.server.instruments.add(seen)
+    model = gpus.server.model("twins")
+    list(model.infer(inputs={}, raise_on_error=False))
+    gpus.server.instruments.remove(seen)
+    assert set(model.stacks()) == {"twins_0 on simulated GPU 0", "twins_0 on simulated GPU 1"}
+    ((instance, *_),) = seen.named("execute_started")
+    assert instance in model.stacks()
 
 
 @rule("5.13.1")

@@ -42,11 +42,15 @@ class InstancePlan:
     warmup: Warmup | None = None
     #: whether it gets no requests
     passive: bool = False
+    #: whether its GPU is none
+    simulated: bool = False
 
     @property
     def label(self) -> str:
         """Returns what views and listeners call the instance: those of one group on several GPUs share the name."""
-        return f"{self.name} on GPU {self.device_id}" if self.kind == "GPU" else self.name
+        if self.kind != "GPU":
+            return self.name
+        return f"{self.name} on {'simulated ' * self.simulated}GPU {self.device_id}"
 
 
 @dataclass

@@ -1,12 +1,13 @@
 """This module measures what the processes of a model's instances take: shared memory in both directions, and the
-resident bytes of each.
+resident bytes of each, and their memory of GPUs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ..ipc.visible_gpus import VisibleGpus
 from ..server.models.model_lifecycle import ModelVersion
 from ..server.observe.idle_memory import resident
 
@@ -16,7 +17,7 @@ _STEP = 1 << 20
 
 class InstanceMemory(NamedTuple):
     """Holds the bytes of one instance. A region only grows, so its size is its peak; `inputs_used` is what is in it
-    now.
+    now. `gpus`: by ordinal, what the process has of each, as far as that can be seen.
     """
 
     instance: str
@@ -24,9 +25,10 @@ class InstanceMemory(NamedTuple):
     inputs_used: int
     outputs: int
     resident: int
+    gpus: Mapping[int, int] = {}
 
 
-def memory_use(versions: Iterable[ModelVersion]) -> list[InstanceMemory]:
+def memory_use(versions: Iterable[ModelVersion], gpus: VisibleGpus) -> list[InstanceMemory]:
     found = []
     for version in versions:
         for instance in version.instances:
@@ -34,8 +36,9 @@ def memory_use(versions: Iterable[ModelVersion]) -> list[InstanceMemory]:
             if stub is None or stub.link.lost:
                 continue
             region = stub.link.region
-            there = resident(stub.process.pid)
-            found.append(InstanceMemory(instance.name, region.size, region.used, stub.link.stub_region.size, there))
+            pid, outputs = stub.process.pid, stub.link.stub_region.size
+            there = resident(pid), gpus.held(pid)
+            found.append(InstanceMemory(instance.name, region.size, region.used, outputs, *there))
     return found
 
 

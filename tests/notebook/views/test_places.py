@@ -91,6 +91,10 @@ def test_a_model_on_another_gpu_than_it_was_told_is_warned_of(simulated: Workspa
     assert expected in [record.text for record in model.logs()]
     (instance,) = overview(simulated)["models"][0]["instances"]
     assert (instance["place"], instance["holds"]) == ("simulated GPU 1", "4 MiB of simulated GPU 0")
+    view = model.view("memory")
+    assert repr(view).endswith(" MiB; 4 MiB of simulated GPU 0")
+    message, _ = view.news()
+    assert message is not None and message["families"]["gpu"] == ("bytes", "simulated memory of GPUs")
 
 
 def test_without_gpus_nothing_is_said_of_them(workspace: Workspace) -> None:

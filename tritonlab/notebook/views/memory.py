@@ -1,5 +1,5 @@
-"""This module shows the memory of a model's instances: shared memory by direction, resident bytes, and what Triton
-would need.
+"""This module shows the memory of a model's instances: shared memory by direction, resident bytes, memory of GPUs, and
+what Triton would need.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from ...profile.memory_use import InstanceMemory, memory_use, shm_size
+from ...profile.memory_use import InstanceMemory, shm_size
 from ...profile.metric_record import MetricRecord
 from ...profile.recording import Recording
-from ...server.models.model_lifecycle import ModelVersion
+from ...server.observe.placement_check import gpu_memory_text
 from .metrics import Metrics
 from .metrics_figure import metrics_figure
 
@@ -25,15 +25,18 @@ _FAMILIES = {
 
 
 class Memory(Metrics):
-    """Shows memory, which is measured while a view is open and when the text is asked for. `versions` returns the
-    versions that serve.
+    """Shows memory, which is measured while a view is open and when the text is asked for. `measured` returns
+    what the instances take now, `simulated`: whether GPUs are.
     """
 
     LABEL = "Memory"
 
-    def __init__(self, recording: Recording, name: str, versions: Callable[[], list[ModelVersion]]) -> None:
+    def __init__(
+        self, recording: Recording, name: str, measured: Callable[[], list[InstanceMemory]], simulated: bool
+    ) -> None:
         super().__init__(Recording(), name, lambda: "")
-        self._versions = versions
+        self._measured = measured
+        self._simulated = simulated
         self.update(nothing="No instance of the model runs.")
         for family, about in _FAMILIES.items():
             self.recording.metrics.describe(family, "bytes", about)
@@ -42,14 +45,17 @@ class Memory(Metrics):
         self.measure(now)
 
     def stamp(self) -> object:
-        return [(one.instance, one.inputs, one.outputs) for one in memory_use(self._versions())]
+        return [(one.instance, one.inputs, one.outputs, one.gpus) for one in self._measured()]
 
     def measure(self, now: int) -> list[InstanceMemory]:
-        found = memory_use(self._versions())
+        found = self._measured()
         record: MetricRecord = self.recording.metrics
         for one in found:
             for family in _FAMILIES:
                 record.add(family, {"instance": one.instance}, getattr(one, family), now)
+            for gpu, held in sorted(one.gpus.items()):
+                record.describe("gpu", "bytes", f"{'simulated ' * self._simulated}memory of GPUs")
+                record.add("gpu", {"instance": one.instance, "gpu": str(gpu)}, held, now)
         self.update(said=_need(found) if found else "")
         return found
 
@@ -65,10 +71,14 @@ class Memory(Metrics):
             return f"Memory of {self.name}: no instance runs."
         lines = [
             f"  {one.instance}  shared {_mib(one.inputs)} for inputs ({_mib(one.inputs_used)} in use), "
-            f"{_mib(one.outputs)} for outputs; resident {_mib(one.resident)}"
+            f"{_mib(one.outputs)} for outputs; resident {_mib(one.resident)}{self._of_gpus(one)}"
             for one in found
         ]
         return "\n".join([f"Memory of {self.name}: {_need(found)}", *lines])
+
+    def _of_gpus(self, one: InstanceMemory) -> str:
+        held = [gpu_memory_text(size, gpu, self._simulated) for gpu, size in sorted(one.gpus.items())]
+        return "; " * bool(held) + ", ".join(held)
 
     def to_dict(self) -> dict[str, Any]:
         found = self.measure(time.monotonic_ns())

@@ -9,6 +9,7 @@ from pathlib import Path
 from ...core.ensemble_graph import EnsembleGraph
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...profile.live_state import live_state, occupancies, open_requests
+from ...profile.memory_use import memory_use
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
 from ...profile.tensor_peek import TensorPeek
@@ -78,7 +79,7 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
     if kind == "graph":
         return Graph(recording, name, lambda: _ensemble(versions()), lambda: occupancies(versions()))
     if kind == "memory":
-        return Memory(recording, name, versions)
+        return Memory(recording, name, lambda: memory_use(versions(), core.gpus), core.gpus.simulated)
     if kind == "metrics":
         return Metrics(recording, name, core.facts.metrics_text)
 

@@ -29,7 +29,9 @@ Signature = tuple[int, bytes]
 
 
 class ServingInstances:
-    """Starts, changes and ends a version's instances, and tells its scheduler of them. `directory`: the model's."""
+    """Starts, changes and ends a version's instances, and tells its scheduler of them. `directory`: the model's.
+    `simulated`: whether GPUs are.
+    """
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class ServingInstances:
         services: InstanceServices[ModelInstance],
         stats: InferStats,
         execution: ExecutionOptions,
+        simulated: bool,
     ) -> None:
         #: replaced whole, never changed
         self.serving: list[ModelInstance] = []
@@ -52,6 +55,7 @@ class ServingInstances:
         self._services = services
         self._stats = stats
         self._execution = execution
+        self._simulated = simulated
         self._signatures: dict[ModelInstance, Signature] = {}
         self._starting: list[ModelInstance] = []
 
@@ -122,6 +126,7 @@ class ServingInstances:
                 reshapes=OutputReshapes.of(config),
                 warmup=warmup if config.model_warmup else None,
                 passive=spec.passive,
+                simulated=self._simulated,
             )
             for spec in specs
         ]

@@ -158,7 +158,10 @@ class VersionLoad:
         timer, clock, instruments = self._services.timer, services.clock, services.instruments
         shared = SchedulerServices(clock, instruments, timer, self._stats, self._warn, execution.limiter)
         scheduler = make_scheduler(name, self._version, config, directory, shared)
-        self.instances = ServingInstances(source, directory, rules, scheduler, services, self._stats, execution)
+        simulated = self._services.gpus.simulated
+        self.instances = ServingInstances(
+            source, directory, rules, scheduler, services, self._stats, execution, simulated
+        )
         self.instances.start(config, first)
         return VersionParts(config, labels, rules, scheduler, first_response)
 
