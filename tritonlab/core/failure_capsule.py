@@ -176,6 +176,8 @@ def _keep(tensor: Tensor, room: int) -> KeptTensor:
     size = tensor.byte_size
     if size > room:
         return KeptTensor(tensor.datatype, tensor.shape, size, None, repr(tensor))
+    if tensor.memory_type:
+        return KeptTensor(tensor.datatype, tensor.shape, size, tensor.to_host())
     # a copy: the client may change its array, or the memory is shared with it
     return KeptTensor(tensor.datatype, tensor.shape, size, Tensor(tensor.datatype, tensor.shape, tensor.data.copy()))
 

@@ -94,6 +94,8 @@ class InferenceRequest:
 
     #: True in a NullRequest
     null: ClassVar[bool] = False
+    #: whether outputs stay where the model left them, on a device, also if all inputs come from the host
+    keeps_device: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -151,6 +153,13 @@ class InferenceRequest:
         """Moves the request to the state that follows on `event`. Raises KeyError if the event is illegal in its
         state."""
         self.state = TRANSITIONS[self.state, event]
+
+    def placed(self, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns outputs, some of which are in the memory of a GPU, where the sender wants them: it gets them there if
+        it has sent an input there, and else in host memory. Raises InternalError."""
+        if self.keeps_device or any(tensor.memory_type for tensor in self.inputs.values()):
+            return outputs
+        return {name: tensor.to_host() for name, tensor in outputs.items()}
 
     @property
     def prefix(self) -> str:
@@ -212,6 +221,15 @@ class NullRequest(InferenceRequest):
     null = True
 
 
+class ModelRequest(InferenceRequest):
+    """Is a request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers for
+    outputs; they arrive wherever the callee left them if that is None (rule 1.12.2)."""
+
+    __slots__ = ("memory",)
+    keeps_device = True
+    memory: Sequence[int] | None
+
+
 class StepRequest(InferenceRequest):
     """Is the request an ensemble makes of a composing model: its client's request with other inputs (rule 5.7.9).
 
@@ -220,6 +238,7 @@ class StepRequest(InferenceRequest):
     """
 
     __slots__ = ("on_executed", "parent", "step")
+    keeps_device = True
 
     def __init__(
         self,

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..stub._pb_stub.wire.serialization import decode_bytes_tensor, encode_bytes_tensor
+from ..stub._pb_stub.wire.serialization import MEMORY_GPU, decode_bytes_tensor, encode_bytes_tensor
 from .data_type import DataType
+from .device_array import DeviceArray, adopt, is_on_device
 from .plain_facts import plain
 from .status import InvalidArgumentError, UnsupportedError
 
-_DLPACK_CPU = 1
+_DLPACK_CPU, _DLPACK_CUDA = 1, 2
 #: How many elements a repr shows, and how many bytes of each.
 _SHOWN = 8
 #: The most bytes of a tensor whose elements are all told as JSON values.
@@ -27,6 +28,7 @@ class Tensor:
 
     `data` is C-contiguous: the elements for a fixed-size datatype (uint16 bit patterns for BF16), the wire form as a
     1-D uint8 array for BYTES (rule 1.6.1). `shape` is a tuple of ints. Reads of numeric data are views, never copies.
+    `data` of a tensor in the memory of a GPU is a DeviceArray.
     """
 
     __slots__ = ("_decoded", "data", "datatype", "device_id", "memory_type", "shape")
@@ -38,6 +40,21 @@ class Tensor:
         self.memory_type = 0  # TRITONSERVER_MEMORY_CPU in the C API's numbering
         self.device_id = 0
         self._decoded: NDArray[Any] | None = None
+
+    @staticmethod
+    def on_device(datatype: DataType, shape: tuple[int, ...], memory: DeviceArray) -> Tensor:
+        """Returns a tensor whose elements lie in the memory of a device."""
+        data: Any = memory
+        tensor = Tensor(datatype, shape, data)
+        tensor.memory_type, tensor.device_id = MEMORY_GPU, memory.device
+        return tensor
+
+    def to_host(self) -> Tensor:
+        """Returns the tensor in host memory: itself, or a copy of one in the memory of a GPU."""
+        if not self.memory_type:
+            return self
+        memory: Any = self.data
+        return Tensor(self.datatype, self.shape, memory.to_host().view(self.datatype.numpy).reshape(self.shape))
 
     @property
     def byte_size(self) -> int:
@@ -62,7 +79,8 @@ class Tensor:
 
     @staticmethod
     def from_any(value: Any, datatype: DataType = DataType.INVALID) -> Tensor:
-        """Returns a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text.
+        """Returns a tensor of a Tensor, an ndarray, a torch or CuPy tensor (DLPack), a list, a scalar or a text. What
+        is in the memory of a GPU stays there.
 
         `datatype` is what the model expects. It decides how Python lists and scalars are read (`[1, 2]` for an FP32
         input is FP32, `[1.5]` for an INT32 input is refused); an array keeps its own dtype, so that a mismatch is
@@ -77,8 +95,8 @@ class Tensor:
             return _from_torch(value, torch)
         if isinstance(value, np.generic):
             return Tensor.from_numpy(np.asarray(value))
-        if hasattr(value, "__dlpack__"):
-            return Tensor.from_numpy(_from_dlpack(value))
+        if hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__"):
+            return Tensor.on_device(*adopt(value)) if is_on_device(value) else Tensor.from_numpy(_from_dlpack(value))
         if datatype is DataType.BYTES:
             return Tensor.from_numpy(_object_array(value))
         return Tensor.from_numpy(_number_array(value, datatype))
@@ -111,6 +129,11 @@ class Tensor:
         return array.copy() if copy else array
 
     def __dlpack__(self, **kwargs: Any) -> Any:
+        if self.memory_type:
+            if kwargs.get("dl_device") == (_DLPACK_CPU, 0):
+                return self.to_host().__dlpack__(**kwargs)
+            memory: Any = self.data
+            return memory.capsule(self.datatype, self.shape, kwargs.get("stream"))
         if self.datatype is DataType.BF16:
             torch = sys.modules.get("torch")
             if torch is None:
@@ -121,7 +144,7 @@ class Tensor:
         return self.numpy().__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (_DLPACK_CPU, 0)
+        return (_DLPACK_CUDA, self.device_id) if self.memory_type else (_DLPACK_CPU, 0)
 
     def __repr__(self) -> str:
         return f"<Tensor {self.datatype.name} {list(self.shape)} {self._values()}>"
@@ -130,7 +153,7 @@ class Tensor:
         """Returns the tensor as JSON values. `values` are nested as the shape is; of a large tensor they are text, its
         first elements only.
         """
-        large = self.byte_size > _MOST_PLAIN
+        large = self.byte_size > _MOST_PLAIN or self.memory_type
         described = {"datatype": self.datatype.name, "shape": list(self.shape), "byte_size": self.byte_size}
         if large:
             return {**described, "values": self._values()}
@@ -141,6 +164,8 @@ class Tensor:
 
     def _values(self) -> str:
         """Returns the elements as text, only the first of many; the rest of the data is not read."""
+        if self.memory_type:
+            return f"in the memory of GPU {self.device_id}"
         if self.datatype is DataType.BYTES:
             return _listed(_first_elements(self.data, _SHOWN, _SHOWN_BYTES), math.prod(self.shape))
         flat = self.data.reshape(-1)
@@ -229,6 +254,8 @@ def _from_dlpack(value: Any) -> NDArray[Any]:
 
 
 def _from_torch(value: Any, torch: Any) -> Tensor:
+    if value.is_cuda:
+        return Tensor.on_device(*adopt(value.detach().contiguous()))
     try:
         value = value.detach().cpu().contiguous()
         if value.dtype is torch.bfloat16:

@@ -233,6 +233,7 @@ def _values(tensor: Tensor) -> list[str]:
     """Returns the elements as a C++ stream prints them, with three differences on purpose: bytes are numbers (Triton
     prints them raw), quotes in strings are escaped (they break Triton's JSON), and FP16 and BF16 are printed (Triton
     leaves them out)."""
+    tensor = tensor.to_host()
     if tensor.datatype is DataType.BF16:
         array = (tensor.data.reshape(-1).astype(np.uint32) << 16).view(np.float32)
     else:

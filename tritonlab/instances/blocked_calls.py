@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..core.infer_request import InferenceRequest, RequestState
+from ..core.infer_request import InferenceRequest, ModelRequest, RequestState
 from ..core.status import TritonError
 from ..ipc.stub_link import StubLink
 from .model_instance import ModelInstance
@@ -49,7 +49,7 @@ class BlsCall:
     link: StubLink
     ident: int
     callee: Callee
-    request: InferenceRequest
+    request: ModelRequest
     waits: int = NO_WAIT
     sent: int = 0
     batch: int = 0

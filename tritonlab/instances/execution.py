@@ -259,6 +259,8 @@ def _pack(requests: Sequence[InferenceRequest], link: StubLink) -> tuple[PackedB
         return link.pack(requests), None
     except SharedMemoryError as error:
         return None, ModelError(str(error))
+    except TritonError as error:  # no room on the GPU, or it failed
+        return None, error
     except Exception as error:
         return None, _unsent(error)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ..core.clock import Clock
-from ..core.infer_request import InferenceRequest, RequestState
+from ..core.infer_request import ModelRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.status import Code, InternalError, InvalidArgumentError, TritonError
 from ..ipc.block_reader import BlockReader
@@ -58,10 +58,8 @@ class RequestExecutor:
         reader = BlockReader(link, infer.block)
         inputs = reader.tensors(infer.tensors)
         reader.finish()
-        # the memory preference among them is not looked at: outputs travel in host memory. Where there is no GPU
-        # Triton answers an error of its allocator instead (rule 1.12.2).
         asked = infer.request
-        request = InferenceRequest(
+        request = ModelRequest(
             asked.model,
             inputs,
             model_version=asked.version,
@@ -72,13 +70,14 @@ class RequestExecutor:
             requested_outputs=tuple(sorted(asked.outputs)),
             parameters=parse_parameters(asked.parameters) if asked.parameters else None,
         )
+        request.memory = asked.memory
         if asked.trace is not None and self._adopt is not None:
             self._adopt(request, asked.trace.number)
         text = self._begin(caller, link, ident, request, infer)
         if text:
             link.fail(ident, True, int(Code.INTERNAL), text)
 
-    def _begin(self, caller: ModelInstance, link: StubLink, ident: int, request: InferenceRequest, infer: Infer) -> str:
+    def _begin(self, caller: ModelInstance, link: StubLink, ident: int, request: ModelRequest, infer: Infer) -> str:
         """Starts the request. Returns why it is refused; empty if it has started."""
         name = request.model_name
         if caller.state is not InstanceState.READY and (caller.stub is None or caller.stub.link is not link):
@@ -175,8 +174,11 @@ class RequestExecutor:
             link.fail(call.ident, response.final, int(response.error.code), response.error.message)
             return
         try:
-            link.respond(call.ident, response.final, response.outputs, response.parameters)
-        except SharedMemoryError as failure:
+            outputs = response.outputs
+            if call.request.memory is not None:
+                outputs = link.devices.preferred(outputs, call.request.memory)
+            link.respond(call.ident, response.final, outputs, response.parameters)
+        except (SharedMemoryError, TritonError) as failure:
             link.fail(call.ident, response.final, int(Code.INTERNAL), str(failure))
 
 

@@ -30,6 +30,12 @@ def build_response(
         return response
     if tensors:
         response.outputs = reader.tensors(tensors)
+        if reader.found_device:
+            try:
+                response.outputs = request.placed(response.outputs)
+            except TritonError as failure:
+                response.error, response.outputs = failure, {}
+                return response
     if reshapes is not None:
         reshapes.apply(response.outputs)
     if parameters:

@@ -13,6 +13,7 @@ from ..core.infer_request import InferenceRequest
 from ..core.metrics import MetricRegistry
 from ..core.status import InternalError, TritonError
 from ..ipc.stub_link import (
+    DeviceMemory,
     Infer,
     InferCancel,
     IsCancelled,
@@ -76,6 +77,7 @@ class StubCalls:
         }
         self._quick: dict[type[Any], Callable[[ModelInstance, StubLink, Any], Any]] = {
             IsCancelled: self._is_cancelled,
+            DeviceMemory: lambda instance, link, call: link.devices.grant(call),
             Resumed: lambda instance, link, call: debugger.resumed(link, call),
             MetricFamilyNew: self._new_family,
             MetricFamilyDel: self._delete_family,

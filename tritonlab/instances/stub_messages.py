@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.status import ModelError
 from ..ipc.block_reader import BlockReader
+from ..ipc.device_tensors import DeviceTensors
 from ..ipc.stub_link import Log, Raised, Response, StubLink
 from .failure_keeper import FailureKeeper
 from .inflight_requests import InflightRequests
@@ -47,6 +48,7 @@ class StubMessages:
 
     def hear(self, link: StubLink) -> None:
         """Handles messages over one link, of the stub or of a process that it forked."""
+        link.devices = DeviceTensors(self._services.gpu_buffers, inputs=self._plan.device_inputs)
         link.on_response(partial(self._on_response, link))
         link.on_log(self._on_log)
         link.on_raised(self._on_raised)

@@ -13,7 +13,7 @@ from ..stub._pb_stub.wire.message_bodies import Row
 from ..stub._pb_stub.wire.serialization import ELEMENT_DTYPES, WireError
 from ..stub._pb_stub.wire.shm_manager import Lease
 from ..stub._pb_stub.wire.tensor_block import check_header
-from .stub_connection import StubConnection
+from .stub_link import StubLink
 
 #: Outputs below this many bytes are copied, so that their block goes back at once; for larger ones the caller gets a
 #: view that holds the block. A copy of 16 KB takes about as long as building such a view.
@@ -25,11 +25,14 @@ _TYPES = {int(datatype): datatype for datatype in DataType}
 class BlockReader:
     """Reads the tensors of one block of the stub's region."""
 
-    def __init__(self, link: StubConnection, block: int | None) -> None:
+    def __init__(self, link: StubLink, block: int | None) -> None:
         self._region = link.stub_region
         self._freed = link.freed
         self._block = block
         self._lease: Lease | None = None
+        self._devices = link.devices
+        #: whether any of the tensors is in the memory of a GPU
+        self.found_device = False
 
     def tensors(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Returns the tensors that these headers describe, by name. Raises WireError or ValueError for invalid
@@ -37,18 +40,30 @@ class BlockReader:
         found = {}
         for row in rows:
             check_header(row)
-            name, number, shape, _, _, offset, nbytes = row
-            found[name] = self._tensor(number, shape, offset, nbytes)
+            name, number, shape, memory_type, device, offset, nbytes = row
+            if memory_type:
+                found[name] = self._on_device(number, shape, device, offset, nbytes)
+            else:
+                found[name] = self._tensor(number, shape, offset, nbytes)
         return found
+
+    def _on_device(self, number: int, shape: list[int], device: int, offset: int, nbytes: int) -> Tensor:
+        place = self._region.view(offset, nbytes)
+        self.found_device = True
+        return self._devices.received(_TYPES[number], shape, device, place, self._hold())
+
+    def _hold(self) -> Lease | None:
+        """Keeps the block until nobody holds what this returns."""
+        if self._lease is None and self._block is not None:
+            self._lease = Lease(self._freed, self._block, self._region)
+        return self._lease
 
     def _tensor(self, number: int, shape: list[int], offset: int, nbytes: int) -> Tensor:
         memory: Any
         if nbytes < COPY_BELOW:
             memory = bytearray(self._region.view(offset, nbytes))
         else:
-            if self._lease is None and self._block is not None:
-                self._lease = Lease(self._freed, self._block, self._region)
-            memory = self._region.array(offset, nbytes, self._lease)
+            memory = self._region.array(offset, nbytes, self._hold())
         dtype = ELEMENT_DTYPES[number]
         if dtype is None:
             if not all(type(dim) is int and dim >= 0 for dim in shape):

@@ -99,6 +99,7 @@ class ForkLinks:
         if regions is None:
             return
         link.close()
+        link.devices.close()
         for region in regions:
             region.close()
         self.on_end(link)

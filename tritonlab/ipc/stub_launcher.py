@@ -203,7 +203,9 @@ class StubProcess:
         The question tells the stub which blocks nobody reads any more, and its answer tells the kernel. Waits for
         `timeout` seconds at most.
         """
-        self.link.await_answer(self.link.give_back(), timeout)
+        answer = self.link.give_back()
+        if self.link.await_answer(answer, timeout) and answer.value is not None:
+            self.link.devices.given_back(answer.value)
         self._regions[0].give_back()
 
     def signal_stacks(self) -> bool:
@@ -270,6 +272,7 @@ class StubProcess:
         self.output.close()
         self.forks.close()
         self.link.close()
+        self.link.devices.close()
         self.monitor.close()
         os.close(self._life_write)
         for region in self._regions:

@@ -3,6 +3,7 @@ command numbers, message bodies or blocks."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +15,7 @@ from ..stub._pb_stub.wire.message_bodies import (
     RESCHEDULED,
     AutoComplete,
     Awake,
+    DeviceMemory,
     DumpStacks,
     Executed,
     Failed,
@@ -47,12 +49,16 @@ from ..stub._pb_stub.wire.message_bodies import (
     Wake,
 )
 from ..stub._pb_stub.wire.serialization import encode_parameters
-from ..stub._pb_stub.wire.shm_manager import SharedMemoryError
+from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..stub._pb_stub.wire.tensor_block import Wire, pack_tensors
+from .device_tensors import DeviceTensors
+from .gpu_buffers import GpuBuffers
+from .link_reader import LinkReader
 from .stub_connection import Answer, StubConnection
 
 __all__ = [
     "RESCHEDULED",
+    "DeviceMemory",
     "Executed",
     "Failed",
     "Failure",
@@ -97,6 +103,11 @@ class PackedBatch(NamedTuple):
 class StubLink(StubConnection):
     """Is the control link of a stub, or of a process that it forked."""
 
+    def __init__(self, sock: socket.socket, region: Region, stub_region: RegionReader, link_reader: LinkReader) -> None:
+        super().__init__(sock, region, stub_region, link_reader)
+        #: sends and receives tensors in the memory of GPUs; whoever takes the stub for a model says how
+        self.devices = DeviceTensors(GpuBuffers(), inputs=False)
+
     # -- life cycle: each waits with `await_answer`
 
     def import_model(
@@ -135,7 +146,8 @@ class StubLink(StubConnection):
         return self.ask(Finalize())
 
     def give_back(self) -> Answer:
-        """Asks the stub to return the memory it does not use."""
+        """Asks the stub to return the memory it does not use. The value is a GivenBack."""
+        self.devices.ask_back()
         return self.ask(GiveBack())
 
     # -- execution
@@ -143,8 +155,9 @@ class StubLink(StubConnection):
     def pack(self, requests: Sequence[InferenceRequest]) -> PackedBatch:
         """Puts the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if there is no
         room, and the error of any field that cannot be sent."""
+        place = self.devices.input
         wires: list[Wire] = [
-            (name, int(tensor.datatype), tensor.shape, tensor.data)
+            (name, int(tensor.datatype), tensor.shape, tensor.data if not tensor.memory_type else place(tensor))
             for request in requests
             for name, tensor in request.inputs.items()
         ]
@@ -201,7 +214,10 @@ class StubLink(StubConnection):
     def respond(self, infer: int, final: bool, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
         """Sends a response to an INFER. Raises SharedMemoryError if there is no room for the outputs; then nothing was
         sent."""
-        wires: list[Wire] = [(name, int(t.datatype), t.shape, t.data) for name, t in outputs.items()]
+        place = self.devices.output
+        wires: list[Wire] = [
+            (name, int(t.datatype), t.shape, t.data if not t.memory_type else place(t)) for name, t in outputs.items()
+        ]
         block, headers = pack_tensors(self.region, wires)
         response = [final, block, headers, None, encode_parameters(parameters)]  # the row of an InferResponse
         self.post(_INFER_RESPONSE, infer, response, packed=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,15 +75,21 @@ class TensorPeek(Instrument):
 
 
 def _first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns copies of the first elements; the shapes stay."""
-    return {
-        name: Tensor(tensor.datatype, tensor.shape, tensor.data.reshape(-1)[:_ELEMENTS].copy())
-        for name, tensor in tensors.items()
-    }
+    """Returns copies of the first elements; the shapes stay. Of a tensor on a GPU only that is told."""
+    return {name: _begin(tensor) for name, tensor in tensors.items()}
+
+
+def _begin(tensor: Tensor) -> Tensor:
+    data: Any = tensor.data
+    if tensor.memory_type:  # to look there would take longer than a look may
+        return Tensor.on_device(tensor.datatype, tensor.shape, data.described())
+    return Tensor(tensor.datatype, tensor.shape, data.reshape(-1)[:_ELEMENTS].copy())
 
 
 def _line(name: str, tensor: Tensor) -> str:
     """Returns `X = <Tensor FP32 [4] [1., 2., 3., 4.]>, 1.0 to 4.0`: the range only of what is kept whole."""
+    if tensor.memory_type:
+        return f"{name} = {tensor!r}"
     data = tensor.data
     whole = data.size == np.prod(tensor.shape) and tensor.datatype not in (DataType.BYTES, DataType.BF16, DataType.BOOL)
     span = f", {data.min()} to {data.max()}" if whole and data.size > 1 else ""

@@ -7,6 +7,7 @@ with requests of other clients.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.infer_stats import InferStats
 from ..core.instrument import Instruments
 from ..core.status import EnsembleError, TritonError, UnavailableError
+from ..core.tensor import Tensor
 from .ensemble_errors import deadlock, failed_step
 from .ensemble_progress import EnsembleProgress, EnsembleWork, Run
 from .scheduler import STOPPING
@@ -157,7 +159,7 @@ class EnsembleRun:
                 scheduler.name,
                 scheduler.version,
                 request.request_id,
-                outputs,
+                _placed(request, outputs),
                 _parameters(request) if outputs else {},
                 final=False,
             )
@@ -310,6 +312,14 @@ class EnsembleRun:
             0,
             scheduler.clock.wall() // 1_000_000,
         )
+
+
+def _placed(request: InferenceRequest, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns outputs where the client wants them. If a device cannot be read, whoever reads them hears of it."""
+    if any(tensor.memory_type for tensor in outputs.values()):
+        with contextlib.suppress(TritonError):
+            return request.placed(outputs)
+    return outputs
 
 
 def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:

@@ -253,7 +253,7 @@ def test_blocks_never_overlap_and_nothing_gets_lost(steps: list[tuple[bool, int]
         for block in out:
             region.free(block)
         region._release_recent()
-        assert region._free == [(0, region.size)]
+        assert list(region._free) == [(0, region.size)]
     finally:
         os.close(fd)
 

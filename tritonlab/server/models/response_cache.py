@@ -237,4 +237,7 @@ def request_key(request: InferenceRequest) -> bytes:
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: Tensor(t.datatype, t.shape, t.data.copy()) for name, t in tensors.items()}
+    return {
+        name: t.to_host() if t.memory_type else Tensor(t.datatype, t.shape, t.data.copy())
+        for name, t in tensors.items()
+    }

@@ -21,6 +21,7 @@ from ...instances.warmup import Warmup
 from ...schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
 from ...schedulers.scheduler import InstanceScheduler
 from .backend_config import check_stub_name
+from .backends import force_cpu_only
 from .execution_options import ExecutionOptions
 
 Instance = TypeVar("Instance")
@@ -127,6 +128,7 @@ class ServingInstances:
                 warmup=warmup if config.model_warmup else None,
                 passive=spec.passive,
                 simulated=self._simulated,
+                device_inputs=not force_cpu_only(config),
             )
             for spec in specs
         ]

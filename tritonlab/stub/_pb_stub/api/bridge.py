@@ -71,6 +71,11 @@ class Bridge:
         """Hears that the last object which could end a received request is gone; `answered`: after it has sent a
         response. Destructors call it, on any thread and at any moment: it must neither block nor send."""
 
+    def lend(self, imported: Any) -> Any:
+        """Copies another library's device memory, a `dlpack.Imported`, to where the server can read it, and returns a
+        Lent. Raises BridgeError or DriverError."""
+        self._refuse("sending a tensor in GPU memory")
+
     def infer(self, request: Any, decoupled: bool) -> Iterator[Any]:
         """Runs a BLS request; yields its responses as they come. The iterator has `cancel()`."""
         self._refuse("exec()")

@@ -19,6 +19,7 @@ from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
+from ..wire.serialization import ELEMENT_DTYPES
 from .errors import TritonModelException
 
 CPU = 1
@@ -206,6 +207,27 @@ def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> An
         tensor.code = _BOOL
     elif datatype == _BF16:
         tensor.code = _BFLOAT
+    return capsule
+
+
+class _DeviceMemory:
+    """Offers device memory to numpy, which passes the address on and never reads there."""
+
+    def __init__(self, pointer: int, nbytes: int, owner: Any) -> None:
+        self._owner = owner
+        self.__array_interface__ = {"data": (pointer, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+
+
+def export_device(pointer: int, device: int, datatype: int, shape: List[int], owner: Any) -> Any:
+    """Makes a capsule `dltensor` over C-contiguous device memory. `owner` lives as long as anyone uses the memory."""
+    dtype: Any = ELEMENT_DTYPES[datatype]
+    nbytes = dtype.itemsize
+    for dim in shape:
+        nbytes *= dim
+    data: np.ndarray[Any, Any] = np.asarray(_DeviceMemory(pointer, nbytes, owner)).view(dtype).reshape(shape)
+    capsule = export_tensor(datatype, data, owner)
+    tensor = _DLManagedTensor.from_address(_pointer_of(capsule, _FRESH)).tensor
+    tensor.device_type, tensor.device_id = CUDA, device
     return capsule
 
 

@@ -17,10 +17,15 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from ..wire.device_memory import Lent
+from ..wire.driver import DriverError
+from ..wire.gpus import driver_of
 from ..wire.serialization import ELEMENT_DTYPES, MEMORY_CPU, MEMORY_GPU, decode_bytes_tensor, encode_bytes_tensor
-from . import dlpack
+from . import bridge, dlpack
 from .argument_check import as_text, mismatch
+from .bridge import BridgeError
 from .errors import NativeObject, TritonModelException
+from .opened_memory import Borrowed, OpenedPlace
 
 _BYTES = 13
 _BF16 = 14
@@ -30,6 +35,10 @@ _DATATYPE: Dict[Any, int] = {
     dtype: code for code, dtype in enumerate(ELEMENT_DTYPES) if dtype is not None and code != _BF16
 }
 _DATATYPE[np.dtype(np.object_)] = _BYTES
+
+#: Streams that a consumer may name of which nothing has to wait: the default stream, on which memory is imported, and
+#: none.
+_ORDERED = (None, -1, 1)
 
 #: Bytes from which on a private copy is a copy-on-write mapping, which the lease makes.
 _LARGE = 1 << 20
@@ -107,10 +116,27 @@ class Tensor(NativeObject):
 
     def _wire(self) -> Tuple[int, List[int], Any]:
         """Returns datatype, shape and the bytes to send: of a received tensor the bytes it came with, not the author's
-        copy (rule 1.4.11). Raises TritonModelException for a GPU tensor."""
+        copy (rule 1.4.11). Of a tensor on a device the bytes are its place. Raises TritonModelException if that is
+        nothing that can be sent."""
         if self._memory_type == MEMORY_GPU:
-            raise _on_gpu(self, "sent")
+            return self._datatype, self._shape, self._lent()
         return self._datatype, self._shape, self._data
+
+    def _lent(self) -> Lent:
+        """Returns where the server finds the tensor's device memory: where it came from, or a copy of an imported
+        one."""
+        keep = self._keep
+        try:
+            if isinstance(keep, dlpack.Imported):
+                lent: Lent = bridge.current().lend(keep)
+                return lent
+            if type(keep) is OpenedPlace:
+                keep.synchronize()  # the author may have written to it
+        except (DriverError, BridgeError) as error:
+            raise TritonModelException(
+                "Tensor '%s' in the memory of GPU %d cannot be sent: %s" % (self._name, self._device_id, error)
+            ) from None
+        return Lent.of(self._data, self._device_id, keep)
 
     def name(self) -> str:
         """The tensor's name."""
@@ -205,8 +231,22 @@ class Tensor(NativeObject):
         if datatype == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
         if self._memory_type == MEMORY_GPU:
-            raise _on_gpu(self, "exported")  # nothing of ours exports device memory yet
+            return self._export_device()
         return dlpack.export_tensor(datatype, self._exportable(), self)
+
+    def _export_device(self) -> Any:
+        """Makes a capsule over the device memory. What is written to it is sent, if it is sent once the writing
+        library's tensor is gone or has been waited for."""
+        device, keep = self._device_id, self._keep
+        try:
+            if not isinstance(keep, (dlpack.Imported, OpenedPlace)):
+                keep = self._keep = OpenedPlace(device, self._data, keep)
+        except DriverError as error:
+            text = "Tensor '%s' in the memory of GPU %d cannot be read: %s"
+            raise TritonModelException(text % (self._name, device, error)) from None
+        pointer = keep.pointer
+        owner = Borrowed(driver_of(pointer), device, self)
+        return dlpack.export_device(pointer, device, self._datatype, self._shape, owner)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
         """Returns the bytes to send as an array that a consumer may write to, as it can with Triton; what it writes is
@@ -226,7 +266,10 @@ class Tensor(NativeObject):
         return array
 
     def __dlpack__(self, stream: Any = None) -> Any:
-        """Does what `to_dlpack` does. `stream` matters for device memory only and is ignored."""
+        """Does what `to_dlpack` does. `stream` matters only for imported device memory, whose producer may still write
+        it: what was received is complete."""
+        if stream not in _ORDERED and self._memory_type == MEMORY_GPU and isinstance(self._keep, dlpack.Imported):
+            driver_of(self._keep.pointer).synchronize(self._device_id)
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> Tuple[int, int]:
@@ -241,8 +284,3 @@ def _checked_arguments(name: Any, ndarray: Any) -> str:
     if text is None or not isinstance(ndarray, _ndarray):
         raise mismatch("__init__", "c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)", (name, ndarray))
     return text
-
-
-def _on_gpu(tensor: Tensor, what: str) -> TritonModelException:
-    text = "Tensor '%s' is in the memory of GPU %d and cannot be %s. Copy it to host memory first."
-    return TritonModelException(text % (tensor._name, tensor._device_id, what))

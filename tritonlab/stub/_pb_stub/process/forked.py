@@ -19,9 +19,11 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional
 
 from ..api import bridge
 from ..api.bridge import Bridge, BridgeError
+from ..api.dlpack import Imported
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..wire.connection import Connection
+from ..wire.device_memory import Lent
 from ..wire.fork_bodies import ForkLink, Knock
 from ..wire.ipc_message import ROW
 from ..wire.serialization import decode_body, encode_body
@@ -94,6 +96,9 @@ class ForkedBridge(Bridge):
 
     def send_response(self, handle: int, response: Optional[InferenceResponse], flags: int) -> None:
         self.linked().send_response(handle, response, flags)
+
+    def lend(self, imported: Imported) -> Lent:
+        return self.linked().lend(imported)
 
     def infer(self, request: InferenceRequest, decoupled: bool) -> Iterator[InferenceResponse]:
         return self.linked().infer(request, decoupled)

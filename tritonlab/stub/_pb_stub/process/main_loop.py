@@ -6,9 +6,10 @@ import os
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Type
 
+from ..api.opened_memory import OPENED
 from ..wire.connection import Connection
 from ..wire.ipc_message import BY_NUMBER, NUMBER
-from ..wire.message_bodies import AutoComplete, Finalize, GiveBack, Import, Initialize
+from ..wire.message_bodies import AutoComplete, Finalize, GiveBack, GivenBack, Import, Initialize
 from ..wire.shm_manager import trim_heap
 from .author_call import result_of
 from .batch_executor import BatchExecutor
@@ -88,6 +89,8 @@ class MainLoop:
         self._running = False
         self._context.finalize()
 
-    def _give_back(self, body: GiveBack) -> None:
+    def _give_back(self, body: GiveBack) -> GivenBack:
         self._bridge.region.give_back()
         trim_heap()
+        returned = self._bridge.arena.give_back()
+        return GivenBack([handle.hex() for handle in OPENED.give_back()], returned)

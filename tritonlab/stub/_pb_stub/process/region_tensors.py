@@ -32,7 +32,8 @@ def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int
     view = reader.view
     received = Tensor._received
     return [
-        received(name, datatype, shape, view(offset, size), lease) for name, datatype, shape, _, _, offset, size in rows
+        received(name, datatype, shape, view(offset, size), lease, memory_type, device)
+        for name, datatype, shape, memory_type, device, offset, size in rows
     ]
 
 

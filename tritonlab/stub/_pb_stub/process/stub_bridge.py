@@ -10,14 +10,18 @@ import threading
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
 from ..api.bridge import Bridge, BridgeError, stderr_line
+from ..api.dlpack import Imported
 from ..api.errors import TritonError, code_of
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
 from ..api.pb_tensor import Tensor
 from ..wire.connection import Connection, LinkClosed
-from ..wire.ipc_message import NUMBER_OF, ROW
+from ..wire.device_memory import Lent
+from ..wire.gpus import driver_of
+from ..wire.ipc_message import NUMBER_OF, ROW, read_answer
 from ..wire.message_bodies import (
     UNCHECKED,
+    DeviceMemory,
     Infer,
     InferCancel,
     InferResponse,
@@ -31,6 +35,7 @@ from ..wire.message_bodies import (
 from ..wire.serialization import bounded
 from ..wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..wire.tensor_block import Wire, pack_tensors
+from .device_arena import DeviceArena
 from .errands import Errands
 from .inbox import Inbox
 from .postmortem import LastError
@@ -61,6 +66,7 @@ class StubBridge(Bridge):
         #: whether this is the copy of a parent's bridge in a process that was forked
         self.abandoned = False
         self.errands = Errands()
+        self.arena = DeviceArena(lambda wanted: read_answer(ROW[DeviceMemory], self.call(wanted)))
         self.inbox = Inbox(connection)
         self.running = RunningExecute()
         self.ids = itertools.count(1)
@@ -92,6 +98,9 @@ class StubBridge(Bridge):
 
     def is_cancelled(self, handle: int) -> bool:
         return bool(self.call(IsCancelled(handle)))
+
+    def lend(self, imported: Imported) -> Lent:
+        return self.arena.lend(driver_of(imported.pointer), imported.device[1], imported.pointer, imported.nbytes)
 
     def log(self, level: int, message: str, file: str, line: int) -> None:
         if self.phase in ("import", "auto_complete", "construct"):

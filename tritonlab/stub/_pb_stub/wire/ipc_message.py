@@ -83,6 +83,8 @@ _READERS: Dict[Type[Any], Read] = {
     bodies.Result: _reader(bodies.Result, failure=_failure),
     bodies.Reply: _reader(bodies.Reply, failure=_failure),
     bodies.Failed: _reader(bodies.Failed, failure=_failure, frames=_each(_reader(bodies.FrameState))),
+    bodies.DeviceGrant: _reader(bodies.DeviceGrant),
+    bodies.GivenBack: _reader(bodies.GivenBack, returned=_each(_reader(bodies.DeviceGrant))),
     bodies.Needs: _reader(bodies.Needs, calls=_each(_reader(bodies.NeededCall))),
     fork_bodies.Grow: _reader(fork_bodies.Grow, steps=_each(_reader(fork_bodies.ImportStep))),
 }
@@ -126,7 +128,7 @@ COMMANDS = (
     _row(6, "DUMP_STACKS", TO_STUB, MONITOR, bodies.DumpStacks, str),
     _row(7, "WAKE", TO_STUB, MONITOR, bodies.Wake, Nothing),
     _row(8, "WAITS", TO_STUB, MONITOR, bodies.Waits, bodies.Needs),
-    _row(9, "GIVE_BACK", TO_STUB, CONTROL, bodies.GiveBack, Nothing),
+    _row(9, "GIVE_BACK", TO_STUB, CONTROL, bodies.GiveBack, bodies.GivenBack),
     _row(13, "POSTMORTEM", TO_STUB, MONITOR, debugger_bodies.Postmortem, Optional[float]),  # None: there is none
     _row(14, "ATTACH", TO_STUB, MONITOR, debugger_bodies.Attach, int),
     # execution
@@ -157,6 +159,7 @@ COMMANDS = (
     # None: nobody can type a line, and the model is to go on
     _row(58, "PROMPT", TO_KERNEL, CONTROL, debugger_bodies.Prompt, Optional[str]),
     _row(59, "RESUMED", TO_KERNEL, CONTROL, debugger_bodies.Resumed, Nothing),
+    _row(60, "DEVICE_MEMORY", TO_KERNEL, CONTROL, bodies.DeviceMemory, bodies.DeviceGrant),
     # the door: with descriptors
     _row(64, "KNOCK", TO_KERNEL, DOOR, fork_bodies.Knock, fork_bodies.ForkLink),
     _row(65, "FORK_LINK", TO_STUB, DOOR, fork_bodies.ForkLink),

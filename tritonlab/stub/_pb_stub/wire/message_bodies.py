@@ -106,6 +106,23 @@ class BlsRequest(NamedTuple):
     trace: Optional[TraceRef]
 
 
+class DeviceGrant(NamedTuple):
+    """Device memory of the kernel that a stub may use for what it sends: `nbytes` at `offset` of the allocation that
+    `handle`, as hex text, stands for."""
+
+    handle: str
+    offset: int
+    nbytes: int
+
+
+class GivenBack(NamedTuple):
+    """Which device memory of the kernel a stub still has mapped, as handles in hex text, and what of it the stub has
+    returned."""
+
+    mapped: List[str]
+    returned: List[DeviceGrant]
+
+
 class NeededCall(NamedTuple):
     """A call that `execute` needs the answer of: the id of its INFER, and how many responses it has had."""
 
@@ -331,6 +348,13 @@ class IsModelReady(NamedTuple):
 
     name: str
     version: str
+
+
+class DeviceMemory(NamedTuple):
+    """Lend at least `nbytes` of memory of that device, until GIVE_BACK returns it or the stub ends."""
+
+    device: int
+    nbytes: int
 
 
 class Infer(NamedTuple):

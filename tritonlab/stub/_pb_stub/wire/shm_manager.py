@@ -15,8 +15,7 @@ import mmap
 import os
 import tempfile
 import threading
-from bisect import insort
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 
@@ -25,6 +24,7 @@ try:
 except ImportError:  # a Python that was built without it
     ctypes = None  # type: ignore[assignment]
 
+from .free_space import FreeSpace
 from .serialization import WireError
 
 #: Where views of another size class start to matter: blocks from here on are page aligned, so that a reader can map
@@ -73,9 +73,10 @@ class Region:
         self._growth = growth
         self._limit = limit
         self._lock = threading.Lock()  # guards everything below
-        self._free: List[Tuple[int, int]] = []  # (offset, size), sorted, never adjacent
+        self._free = FreeSpace()
         self._blocks: Dict[int, int] = {}  # offset -> size of blocks in use
         self._held: Dict[int, bool] = {}  # blocks that we read ourselves -> whether the reader has returned them
+        self._kept: Dict[int, Any] = {}  # block -> what lives until it is free
         self._recent: Dict[int, List[int]] = {}  # size -> freed small blocks, kept whole for the next one of their size
         #: held blocks that nobody holds any more; destructors append
         self._let_go: List[int] = []
@@ -101,15 +102,15 @@ class Region:
                 self._blocks[kept] = need
                 self.used += need
                 return kept
-            offset = self._take(need, align)
+            offset = self._free.take(need, align)
             if offset is None and self._recent:
                 self._release_recent()
-                offset = self._take(need, align)
+                offset = self._free.take(need, align)
             grown = offset is None
             if offset is None:
                 missing = need + align
                 self._grow_to(self.size + self._growth * (missing // self._growth + 1))
-                offset = self._take(need, align)
+                offset = self._free.take(need, align)
                 assert offset is not None
             self._blocks[offset] = need
             self.used += need
@@ -134,18 +135,25 @@ class Region:
         if size is None:
             raise WireError("block %d was freed twice or never allocated" % offset)
         self.used -= size
+        if self._kept:
+            self._kept.pop(offset, None)
         if size <= _SMALL:
             recent = self._recent.setdefault(size, [])
             if len(recent) < _KEPT:
                 recent.append(offset)
                 return
-        self._insert(offset, size)
+        self._free.add(offset, size)
 
     def hold(self, offset: int) -> "Hold":
         """Keeps a block as it is until the returned object is gone, also when the reader has returned it."""
         with self._lock:
             self._held[offset] = False
         return Hold(self._let_go, offset)
+
+    def keep(self, offset: int, things: Any) -> None:
+        """Keeps `things` alive until the block is free. Their destructors may run with the region's lock held."""
+        with self._lock:
+            self._kept[offset] = things
 
     def _drop_holds(self) -> None:
         with self._lock:
@@ -157,7 +165,7 @@ class Region:
     def _release_recent(self) -> None:
         for size, offsets in self._recent.items():
             for offset in offsets:
-                self._insert(offset, size)
+                self._free.add(offset, size)
         self._recent.clear()
 
     def give_back(self) -> None:
@@ -173,30 +181,6 @@ class Region:
                     with contextlib.suppress(OSError):  # a file system that cannot
                         self._map.madvise(_REMOVE, start, end - start)
 
-    def _take(self, need: int, align: int) -> Optional[int]:
-        for index, (offset, size) in enumerate(self._free):
-            start = (offset + align - 1) & -align
-            if offset + size - start < need:
-                continue
-            rest = []
-            if start > offset:
-                rest.append((offset, start - offset))
-            if offset + size > start + need:
-                rest.append((start + need, offset + size - start - need))
-            self._free[index : index + 1] = rest
-            return start
-        return None
-
-    def _insert(self, offset: int, size: int) -> None:
-        insort(self._free, (offset, size))
-        index = self._free.index((offset, size))
-        if index + 1 < len(self._free) and offset + size == self._free[index + 1][0]:
-            size += self._free.pop(index + 1)[1]
-            self._free[index] = (offset, size)
-        if index > 0 and sum(self._free[index - 1]) == offset:
-            before = self._free[index - 1][0]
-            self._free[index - 1 : index + 1] = [(before, offset - before + size)]
-
     def _grow_to(self, size: int) -> None:
         try:
             if self._limit is not None and size > self._limit:
@@ -210,7 +194,7 @@ class Region:
                 "use '--shm-size' flag to control the shared memory region size. Error: %s" % (size, error)
             ) from error
         self.buffer = memoryview(self._map)
-        self._insert(self.size, size - self.size)
+        self._free.add(self.size, size - self.size)
         self.size = size
 
     def close(self) -> None:
@@ -220,6 +204,7 @@ class Region:
             self._fd = -1
             self._free.clear()
             self._recent.clear()
+            self._kept.clear()
             # a map holds a descriptor of its own, and this object may live on in a cycle
             del self._map
             self.buffer = memoryview(b"")

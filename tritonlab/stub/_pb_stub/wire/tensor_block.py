@@ -7,24 +7,30 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from .device_memory import Lent
 from .message_bodies import Row
-from .serialization import MEMORY_CPU, WireError
+from .serialization import MEMORY_CPU, MEMORY_GPU, WireError
 from .shm_manager import Region, RegionReader
 
-#: (name, datatype, shape as a sequence of int, C-contiguous ndarray or bytes)
+#: (name, datatype, shape as a sequence of int, C-contiguous ndarray or bytes; a Lent of a tensor on a device)
 Wire = Tuple[str, int, Any, Any]
 
 
 def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], List[Row]]:
-    """Copies the tensors into one new block. Returns the block's offset (None if the tensors have no bytes) and a
-    header for each tensor.
+    """Copies the tensors into one new block; of those on a device their places. Returns the block's offset (None if
+    the tensors have no bytes) and a header for each tensor.
 
     Raises SharedMemoryError if the region cannot grow.
     """
     total = 0
     sizes = []
+    lent = False
     for _, _, _, data in wires:
-        size = data.nbytes if isinstance(data, (np.ndarray, memoryview)) else len(data)
+        if isinstance(data, (np.ndarray, memoryview)):
+            size = data.nbytes
+        else:
+            size = len(data)
+            lent = lent or type(data) is Lent
         sizes.append(size)
         total += (size + 63) & -64
     block = region.allocate(total) if total else None
@@ -40,7 +46,20 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
         if block is not None:
             region.free(block)
         raise
+    if lent:
+        _mark_lent(region, block, wires, headers)
     return block, headers
+
+
+def _mark_lent(region: Region, block: Optional[int], wires: Sequence[Wire], headers: Sequence[Row]) -> None:
+    """Has the headers say which tensors are on a device, and the block keep their memory."""
+    assert block is not None
+    kept = []
+    for (_, _, _, data), header in zip(wires, headers):
+        if type(data) is Lent:
+            header[3:5] = MEMORY_GPU, data.device
+            kept.append(data)
+    region.keep(block, kept)
 
 
 def check_header(row: Row) -> None:
@@ -56,10 +75,13 @@ def check_header(row: Row) -> None:
         or type(offset) is not int
         or type(size) is not int
         or not 0 < datatype < 15
-        or memory_type != MEMORY_CPU
-        or device_id != 0
+        or ((memory_type != MEMORY_CPU or device_id != 0) and not _is_device(memory_type, device_id))
     ):
         raise WireError("tensor header %.200r" % (row,))
+
+
+def _is_device(memory_type: Any, device_id: Any) -> bool:
+    return memory_type == MEMORY_GPU and type(device_id) is int and device_id >= 0
 
 
 def map_block(reader: RegionReader, rows: Sequence[Row]) -> None:

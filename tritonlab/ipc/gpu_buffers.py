@@ -1,0 +1,168 @@
+"""`GpuBuffers` owns the device memory in which tensors cross between the kernel and its stubs: a pool for each device,
+and a further allocation where that is full.
+
+A caching allocator's memory cannot cross as it is: a handle stands for a whole allocation, whose other parts belong to
+other tensors. So the kernel copies such a tensor, on the device, to the pool, which stubs map once; a stub copies its
+outputs to what it was lent of the pool. One copy each way, on the device. What lies in the pool is handed on without any:
+from model to model, and to a model that returns it.
+
+Everything is reference counting: a `GpuLease` is memory in use, and returns to its `GpuChunk` when nobody holds it; a
+chunk is freed when no lease, no stub that may have mapped it, and no pool holds it. A stub that dies holds nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+
+from ..core.device_array import DeviceArray, device_errors
+from ..core.status import UnavailableError
+from ..core.tensor import Tensor
+from ..stub._pb_stub.wire.device_memory import Place, packed
+from ..stub._pb_stub.wire.driver import Driver, DriverError
+from ..stub._pb_stub.wire.free_space import FreeSpace
+from ..stub._pb_stub.wire.gpus import CUDA
+
+#: Bytes of a device's pool where nothing else is said, as in Triton.
+POOL_BYTES = 64 << 20
+_ALIGN = 512
+#: What a further allocation is a multiple of, as the driver gives no less.
+_STEP = 2 << 20
+
+
+class GpuChunk:
+    """Is one allocation on a device, with what is free in it. `let_go` gets the leases that have ended."""
+
+    __slots__ = ("__weakref__", "base", "device", "driver", "handle", "nbytes", "space")
+
+    def __init__(self, driver: Driver, device: int, nbytes: int) -> None:
+        self.driver = driver
+        self.device = device
+        self.nbytes = nbytes
+        self.base = driver.allocate(device, nbytes)
+        self.handle = driver.export(device, self.base)
+        self.space = FreeSpace()
+        self.space.add(0, nbytes)
+
+    @property
+    def empty(self) -> bool:
+        return list(self.space) == [(0, self.nbytes)]
+
+    def __del__(self) -> None:
+        if hasattr(self, "base"):
+            with contextlib.suppress(DriverError):  # the driver has ended before us
+                self.driver.free(self.device, self.base)
+
+
+class GpuLease:
+    """Is memory of a chunk that somebody uses; it ends with this object. Nothing is locked then, as that may be at any
+    moment."""
+
+    __slots__ = ("_let_go", "chunk", "offset", "size")
+
+    def __init__(self, let_go: list[tuple[GpuChunk, int, int]], chunk: GpuChunk, offset: int, size: int) -> None:
+        self._let_go = let_go
+        self.chunk = chunk
+        self.offset = offset
+        self.size = size
+
+    def array(self, nbytes: int) -> DeviceArray:
+        """Returns the first `nbytes` as memory of a tensor, where stubs find it."""
+        chunk = self.chunk
+        place = packed(Place(chunk.handle, self.offset, nbytes))
+        return DeviceArray(chunk.driver, chunk.device, chunk.base + self.offset, nbytes, (self, None), place)
+
+    def __del__(self) -> None:
+        self._let_go.append((self.chunk, self.offset, self.size))
+
+
+class GpuBuffers:
+    """Lends device memory of one server. `pools` says how large the pool of a device is, `POOL_BYTES` if it says
+    nothing. Nothing is allocated, and no driver is loaded, before the first tensor on a device."""
+
+    def __init__(self, driver: Driver = CUDA, pools: Mapping[int, int] | None = None) -> None:
+        self.driver = driver
+        self._pools = pools or {}
+        self._lock = threading.Lock()  # guards the next two
+        self._chunks: dict[int, list[GpuChunk]] = {}
+        self._let_go: list[tuple[GpuChunk, int, int]] = []  # destructors append
+
+    def lend(self, device: int, nbytes: int) -> GpuLease:
+        """Returns a lease of at least `nbytes`. Raises UnavailableError if the device has no room, or cannot be
+        used."""
+        need = max((nbytes + _ALIGN - 1) & -_ALIGN, _ALIGN)
+        with self._lock:
+            self._collect()
+            chunks = self._chunks.setdefault(device, [])
+            for chunk in chunks:
+                offset = chunk.space.take(need, _ALIGN)
+                if offset is not None:
+                    return GpuLease(self._let_go, chunk, offset, need)
+            chunk = self._allocate(device, need, first=not chunks)
+            chunks.append(chunk)
+            chunk.space.take(need, _ALIGN)
+            return GpuLease(self._let_go, chunk, 0, need)
+
+    def _allocate(self, device: int, need: int, first: bool) -> GpuChunk:
+        pool = self._pools.get(device, POOL_BYTES)
+        if first and need <= pool:
+            with contextlib.suppress(DriverError):  # there may be room for less
+                return GpuChunk(self.driver, device, pool)
+        try:
+            return GpuChunk(self.driver, device, (need + _STEP - 1) & -_STEP)
+        except DriverError as error:
+            used = "" if first else f", {self._used(device)} bytes of whose pool are in use"
+            raise UnavailableError(f"no memory for a tensor on GPU {device}{used}: {error}") from None
+
+    def _collect(self) -> None:
+        while self._let_go:
+            chunk, offset, size = self._let_go.pop()
+            chunk.space.add(offset, size)
+
+    def _used(self, device: int) -> int:
+        chunks = self._chunks.get(device, ())
+        return sum(chunk.nbytes - sum(size for _, size in chunk.space) for chunk in chunks)
+
+    def use(self, device: int) -> tuple[int, int]:
+        """Returns how many bytes of the device are in use, and how many are allocated for them."""
+        with self._lock:
+            self._collect()
+            return self._used(device), sum(chunk.nbytes for chunk in self._chunks.get(device, ()))
+
+    def give_back(self) -> None:
+        """Lets go of further allocations that nobody uses; the pools stay."""
+        with self._lock:
+            self._collect()
+            for chunks in self._chunks.values():
+                chunks[1:] = [chunk for chunk in chunks[1:] if not chunk.empty]
+
+    # -- tensors
+
+    def shared(self, array: DeviceArray) -> DeviceArray:
+        """Returns device memory where stubs find it: the same, or a copy on the device. Raises UnavailableError,
+        InternalError."""
+        if array.place is not None:
+            if array.exposed:
+                with device_errors():
+                    array.driver.synchronize(array.device)  # whoever has the address may be writing there
+            return array
+        if array.driver is not self.driver:
+            simulated = "simulated GPU: start the server with Options(simulated_gpus=…)"
+            real = "real GPU, and the server was started with simulated ones"
+            raise UnavailableError(f"the tensor is on a {simulated if array.driver.simulated else real}")
+        found = self.lend(array.device, array.nbytes).array(array.nbytes)
+        if array.nbytes:
+            with device_errors():
+                self.driver.copy(array.device, found.address, array.address, array.nbytes)
+                self.driver.synchronize(array.device)
+        return found
+
+    def on_device(self, tensor: Tensor, device: int) -> Tensor:
+        """Returns a copy of a tensor in host memory on the device. Raises UnavailableError, InternalError."""
+        found = self.lend(device, tensor.byte_size).array(tensor.byte_size)
+        if tensor.byte_size:
+            with device_errors():
+                self.driver.copy_in(device, found.address, tensor.data.reshape(-1))
+                self.driver.synchronize(device)
+        return Tensor.on_device(tensor.datatype, tensor.shape, found)

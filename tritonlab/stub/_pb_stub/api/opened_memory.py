@@ -1,0 +1,92 @@
+"""This module maps device memory of the kernel into this process, when the author first asks for it. A tensor that a
+model only hands on is never mapped, and needs no context in the model's process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, Dict, List
+from weakref import WeakValueDictionary
+
+from ..wire.device_memory import Place
+from ..wire.driver import Driver, DriverError
+from ..wire.gpus import driver_of
+from ..wire.serialization import Buffer
+
+
+class OpenedMemory:
+    """An allocation of the kernel that is mapped here until nobody needs it."""
+
+    __slots__ = ("__weakref__", "_device", "_driver", "address")
+
+    def __init__(self, device: int, handle: bytes) -> None:
+        self._device = device
+        self._driver = driver_of(handle)
+        self.address = self._driver.open(device, handle)
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            with contextlib.suppress(DriverError):  # the process is ending, or the kernel has ended
+                self._driver.close(self._device, self.address)
+
+
+class OpenedHandles:
+    """What is mapped, by handle. Mapping takes long, so what was mapped stays until memory is given back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the next two
+        self._kept: Dict[bytes, OpenedMemory] = {}
+        self._live: "WeakValueDictionary[bytes, OpenedMemory]" = WeakValueDictionary()
+
+    def open(self, device: int, handle: bytes) -> OpenedMemory:
+        """Returns the allocation, mapped. Raises DriverError."""
+        with self._lock:
+            found = self._live.get(handle)
+            if found is None:
+                found = self._live[handle] = OpenedMemory(device, handle)
+            self._kept[handle] = found
+            return found
+
+    def give_back(self) -> List[bytes]:
+        """Unmaps what nobody uses, and returns the handles of the rest."""
+        with self._lock:
+            self._kept.clear()
+            return list(self._live.keys())
+
+
+#: Those of this process.
+OPENED = OpenedHandles()
+
+
+class OpenedPlace:
+    """Device memory of a received tensor, mapped. `lease` is what keeps the memory as it is."""
+
+    __slots__ = ("_device", "_driver", "_lease", "_opened", "pointer")
+
+    def __init__(self, device: int, data: Buffer, lease: Any) -> None:
+        place = Place.read(data)
+        self._device = device
+        self._driver = driver_of(place.handle)
+        self._opened = OPENED.open(device, place.handle)
+        self._lease = lease
+        self.pointer: int = self._opened.address + place.offset
+
+    def synchronize(self) -> None:
+        """Waits until nothing that this process has asked of the device still reads or writes the memory."""
+        self._driver.synchronize(self._device)
+
+
+class Borrowed:
+    """Holds `owner` for whoever uses device memory of it. Whoever lets go may still have work under way that reads the
+    memory, so this waits for the device before the owner can go."""
+
+    __slots__ = ("_device", "_driver", "_owner")
+
+    def __init__(self, driver: Driver, device: int, owner: Any) -> None:
+        self._driver = driver
+        self._device = device
+        self._owner = owner
+
+    def __del__(self) -> None:
+        with contextlib.suppress(DriverError):  # its work has failed, which the author's library has told
+            self._driver.synchronize(self._device)

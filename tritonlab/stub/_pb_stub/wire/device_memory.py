@@ -1,0 +1,50 @@
+"""This module says in a block where a tensor's device memory is: what lies in the block is not the tensor's bytes but
+their place, `Place`.
+
+All memory that crosses is the kernel's: from its pool, or lent to a stub for its outputs. So a stub that dies takes no
+memory with it that somebody still reads, and leaves none behind. Whoever sends a place keeps the memory as it is until
+the block comes back, as with the bytes of other tensors.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from .driver import HANDLE_SIZE
+from .serialization import Buffer
+
+_PLACE = struct.Struct("<%dsQQ" % HANDLE_SIZE)
+
+
+class Place(NamedTuple):
+    """`nbytes` of device memory, `offset` bytes from where the allocation begins that `handle` stands for."""
+
+    handle: bytes
+    offset: int
+    nbytes: int
+
+    @staticmethod
+    def read(data: Buffer) -> "Place":
+        """Reads what a Lent holds. Raises struct.error for data of another size."""
+        return Place(*_PLACE.unpack(data))
+
+
+class Lent(bytes):
+    """A place as it is sent. `keep` lives until the block comes back in which it was sent."""
+
+    device: int
+    keep: Any
+
+    @staticmethod
+    def of(data: Buffer, device: int, keep: Any) -> "Lent":
+        """Makes one of a place's bytes."""
+        self = Lent(data)
+        self.device = device
+        self.keep = keep
+        return self
+
+
+def packed(place: Place) -> bytes:
+    """Returns the bytes of a place."""
+    return _PLACE.pack(*place)
