@@ -152,7 +152,7 @@ class ForeignArray:
         self.can_copy = can_copy
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (2, 0)
+        return (10, 0)  # kDLROCM
 
     def __dlpack__(self, *, dl_device: tuple[int, int] | None = None, **options: Any) -> Any:
         if dl_device != (1, 0) or not self.can_copy:

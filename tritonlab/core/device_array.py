@@ -22,8 +22,8 @@ _ORDERED = (None, -1, 1)
 
 
 class DeviceArray:
-    """Is `nbytes` of memory of a device, C-contiguous. `keep` is what the memory belongs to. `place` is where stubs find
-    it, None for memory of the caller's own, which is copied to where they do.
+    """Is `nbytes` of memory of a device, C-contiguous. `keep` is what the memory belongs to. `place` is where stubs
+    find it, None for memory of the caller's own, which is copied to where they do.
 
     Whoever takes it for an array of the host gets an error that says what to do.
     """

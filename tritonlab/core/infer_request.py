@@ -222,8 +222,8 @@ class NullRequest(InferenceRequest):
 
 
 class ModelRequest(InferenceRequest):
-    """Is a request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers for
-    outputs; they arrive wherever the callee left them if that is None (rule 1.12.2)."""
+    """Is a request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers
+    for outputs; they arrive wherever the callee left them if that is None (rule 1.12.2)."""
 
     __slots__ = ("memory",)
     keeps_device = True

@@ -4,7 +4,7 @@ whom."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,6 @@ from ..core.failure_capsule import FailureBook
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
 from ..core.output_reshape import OutputReshapes
-from ..ipc.gpu_buffers import GpuBuffers
 from ..ipc.spin import SpinBudget
 from ..ipc.stub_link import StubLink
 from ..ipc.stub_log import LogBook
@@ -73,7 +72,6 @@ class InstanceServices(Generic[InstanceT]):
     later: Callable[[int, Callable[[], None]], None]
     failures: FailureBook
     debugger: Debugger
-    gpu_buffers: GpuBuffers = field(default_factory=GpuBuffers)
 
 
 @dataclass

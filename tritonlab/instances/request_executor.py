@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ..core.clock import Clock
-from ..core.infer_request import ModelRequest, RequestState
+from ..core.infer_request import InferenceRequest, ModelRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.status import Code, InternalError, InvalidArgumentError, TritonError
 from ..ipc.block_reader import BlockReader

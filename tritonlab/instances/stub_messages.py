@@ -48,7 +48,7 @@ class StubMessages:
 
     def hear(self, link: StubLink) -> None:
         """Handles messages over one link, of the stub or of a process that it forked."""
-        link.devices = DeviceTensors(self._services.gpu_buffers, inputs=self._plan.device_inputs)
+        link.devices = DeviceTensors(self._services.pool.gpu_buffers, inputs=self._plan.device_inputs)
         link.on_response(partial(self._on_response, link))
         link.on_log(self._on_log)
         link.on_raised(self._on_raised)

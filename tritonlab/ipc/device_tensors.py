@@ -5,6 +5,7 @@ A stub may name what was sent to it, and what it was lent for its outputs; any o
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -14,15 +15,15 @@ from ..core.data_type import DataType
 from ..core.device_array import DeviceArray
 from ..core.status import TritonError
 from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.device_memory import Lent, Place
+from ..stub._pb_stub.wire.device_memory import DevicePlace, Lent
 from ..stub._pb_stub.wire.message_bodies import DeviceGrant, DeviceMemory, GivenBack
 from ..stub._pb_stub.wire.serialization import WireError
 from .gpu_buffers import GpuBuffers, GpuChunk, GpuLease
 
 
 class DeviceTensors:
-    """Is the device side of one link. `inputs`: whether inputs arrive on the device (FORCE_CPU_ONLY_INPUT_TENSORS "no");
-    otherwise the model gets them in host memory."""
+    """Is the device side of one link. `inputs`: whether the model gets inputs on the device
+    (FORCE_CPU_ONLY_INPUT_TENSORS "no"), not in host memory."""
 
     def __init__(self, buffers: GpuBuffers, inputs: bool) -> None:
         self._buffers = buffers
@@ -76,7 +77,10 @@ class DeviceTensors:
         known = self._lent.get(data)
         if known is not None:
             return known
-        place = Place.read(data)
+        try:
+            place = DevicePlace.read(data)
+        except struct.error as error:
+            raise WireError(f"no place of device memory: {error}") from None
         for grant in self._granted.values():
             chunk = grant.chunk
             if chunk.handle == place.handle and 0 <= place.offset - grant.offset <= grant.size - place.nbytes:
@@ -106,8 +110,8 @@ class DeviceTensors:
 
     def given_back(self, said: GivenBack) -> None:
         """Takes back what the stub has returned, and lets go of what it had mapped and has not any more."""
-        for handle, offset, _ in said.returned:
-            self._granted.pop((bytes.fromhex(handle), offset), None)
+        for grant in said.returned:
+            self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)
         for text in said.mapped:
             handle = bytes.fromhex(text)
             if handle in self._asked:

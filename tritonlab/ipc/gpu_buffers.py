@@ -3,8 +3,8 @@ and a further allocation where that is full.
 
 A caching allocator's memory cannot cross as it is: a handle stands for a whole allocation, whose other parts belong to
 other tensors. So the kernel copies such a tensor, on the device, to the pool, which stubs map once; a stub copies its
-outputs to what it was lent of the pool. One copy each way, on the device. What lies in the pool is handed on without any:
-from model to model, and to a model that returns it.
+outputs to what it was lent of the pool. One copy each way, on the device. What lies in the pool is handed on without
+any: from model to model, and to a model that returns it.
 
 Everything is reference counting: a `GpuLease` is memory in use, and returns to its `GpuChunk` when nobody holds it; a
 chunk is freed when no lease, no stub that may have mapped it, and no pool holds it. A stub that dies holds nothing.
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from ..core.device_array import DeviceArray, device_errors
 from ..core.status import UnavailableError
 from ..core.tensor import Tensor
-from ..stub._pb_stub.wire.device_memory import Place, packed
+from ..stub._pb_stub.wire.device_memory import DevicePlace, packed
 from ..stub._pb_stub.wire.driver import Driver, DriverError
 from ..stub._pb_stub.wire.free_space import FreeSpace
 from ..stub._pb_stub.wire.gpus import CUDA
@@ -32,12 +32,13 @@ _STEP = 2 << 20
 
 
 class GpuChunk:
-    """Is one allocation on a device, with what is free in it. `let_go` gets the leases that have ended."""
+    """Is one allocation on a device, with what is free in it. `pool`: whether it stays until the server ends."""
 
-    __slots__ = ("__weakref__", "base", "device", "driver", "handle", "nbytes", "space")
+    __slots__ = ("__weakref__", "base", "device", "driver", "handle", "nbytes", "pool", "space")
 
-    def __init__(self, driver: Driver, device: int, nbytes: int) -> None:
+    def __init__(self, driver: Driver, device: int, nbytes: int, pool: bool = False) -> None:
         self.driver = driver
+        self.pool = pool
         self.device = device
         self.nbytes = nbytes
         self.base = driver.allocate(device, nbytes)
@@ -70,7 +71,7 @@ class GpuLease:
     def array(self, nbytes: int) -> DeviceArray:
         """Returns the first `nbytes` as memory of a tensor, where stubs find it."""
         chunk = self.chunk
-        place = packed(Place(chunk.handle, self.offset, nbytes))
+        place = packed(DevicePlace(chunk.handle, self.offset, nbytes))
         return DeviceArray(chunk.driver, chunk.device, chunk.base + self.offset, nbytes, (self, None), place)
 
     def __del__(self) -> None:
@@ -87,6 +88,7 @@ class GpuBuffers:
         self._lock = threading.Lock()  # guards the next two
         self._chunks: dict[int, list[GpuChunk]] = {}
         self._let_go: list[tuple[GpuChunk, int, int]] = []  # destructors append
+        self._settled = 0
 
     def lend(self, device: int, nbytes: int) -> GpuLease:
         """Returns a lease of at least `nbytes`. Raises UnavailableError if the device has no room, or cannot be
@@ -99,21 +101,21 @@ class GpuBuffers:
                 offset = chunk.space.take(need, _ALIGN)
                 if offset is not None:
                     return GpuLease(self._let_go, chunk, offset, need)
-            chunk = self._allocate(device, need, first=not chunks)
+            chunk = self._allocate(device, need, any(chunk.pool for chunk in chunks))
             chunks.append(chunk)
             chunk.space.take(need, _ALIGN)
             return GpuLease(self._let_go, chunk, 0, need)
 
-    def _allocate(self, device: int, need: int, first: bool) -> GpuChunk:
+    def _allocate(self, device: int, need: int, has_pool: bool) -> GpuChunk:
         pool = self._pools.get(device, POOL_BYTES)
-        if first and need <= pool:
+        if not has_pool and need <= pool:
             with contextlib.suppress(DriverError):  # there may be room for less
-                return GpuChunk(self.driver, device, pool)
+                return GpuChunk(self.driver, device, pool, pool=True)
         try:
             return GpuChunk(self.driver, device, (need + _STEP - 1) & -_STEP)
         except DriverError as error:
-            used = "" if first else f", {self._used(device)} bytes of whose pool are in use"
-            raise UnavailableError(f"no memory for a tensor on GPU {device}{used}: {error}") from None
+            used = f"{self._used(device)} bytes are in use for tensors, of a pool of {pool}"
+            raise UnavailableError(f"no memory for a tensor on GPU {device}, where {used}: {error}") from None
 
     def _collect(self) -> None:
         while self._let_go:
@@ -130,12 +132,21 @@ class GpuBuffers:
             self._collect()
             return self._used(device), sum(chunk.nbytes for chunk in self._chunks.get(device, ()))
 
+    @property
+    def grown(self) -> bool:
+        """Tells whether there are further allocations since memory was given back last."""
+        return self._further() > self._settled
+
     def give_back(self) -> None:
         """Lets go of further allocations that nobody uses; the pools stay."""
         with self._lock:
             self._collect()
             for chunks in self._chunks.values():
-                chunks[1:] = [chunk for chunk in chunks[1:] if not chunk.empty]
+                chunks[:] = [chunk for chunk in chunks if chunk.pool or not chunk.empty]
+            self._settled = self._further()
+
+    def _further(self) -> int:
+        return sum(chunk.nbytes for chunks in self._chunks.values() for chunk in chunks if not chunk.pool)
 
     # -- tensors
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .child_subreaper import can_inherit
 from .first_imports import FirstImports, first_imports
+from .gpu_buffers import GpuBuffers
 from .interpreter import Interpreter
 from .link_reader import LinkReader
 from .remembered_imports import RememberedImports
@@ -20,9 +21,18 @@ _TRIES = 3
 
 class StubPool:
     """Provides the stubs of one server. `warm` is how many bytes zygotes may take: None means a quarter of the memory,
-    0 no zygotes. Guarantees: `acquire` and `close` may be called from any thread."""
+    0 no zygotes. `gpu_buffers` is the GPU memory that they share with the server. Guarantees: `acquire` and `close` may
+    be called from any thread."""
 
-    def __init__(self, link_reader: LinkReader, *, warm: int | None = None, shm: ShmSettings = DEFAULT_SHM) -> None:
+    def __init__(
+        self,
+        link_reader: LinkReader,
+        *,
+        warm: int | None = None,
+        shm: ShmSettings = DEFAULT_SHM,
+        gpu_buffers: GpuBuffers | None = None,
+    ) -> None:
+        self.gpu_buffers = gpu_buffers or GpuBuffers()
         self._link_reader = link_reader
         self._shm = shm
         self._zygotes = Zygotes(link_reader, warm) if warm != 0 and can_inherit() else None

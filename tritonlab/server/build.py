@@ -24,6 +24,7 @@ from ..instances.debugger import Debugger
 from ..instances.instance_plan import InstanceServices
 from ..instances.request_executor import RequestExecutor
 from ..instances.stub_calls import StubCalls
+from ..ipc.gpu_buffers import GpuBuffers
 from ..ipc.link_reader import LinkReader
 from ..ipc.spin import SpinBudget
 from ..ipc.stub_launcher import StubProcess
@@ -31,6 +32,7 @@ from ..ipc.stub_log import LogBook
 from ..ipc.stub_pool import StubPool
 from ..ipc.visible_gpus import VisibleGpus
 from ..schedulers.timer import Timer
+from ..stub._pb_stub.wire.gpus import CUDA, SIMULATED
 from .models.backend_config import shm_settings
 from .models.backends import Backends
 from .models.execution_options import ExecutionOptions
@@ -106,7 +108,7 @@ def build(
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
     server_metrics = ServerMetrics(_metrics_config(options, server, instruments), metrics, clock, gpus)
     spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
-    pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm)
+    pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
     infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
     patience = int(options.watchdog_seconds * 1e9)
@@ -128,7 +130,7 @@ def build(
     control = ModelControl(
         repository, services, mode, announcer.model_state, announcer.unloading_waits, options.drain_seconds
     )
-    idle_memory = IdleMemory(partial(_model_processes, control), pool.memory)
+    idle_memory = IdleMemory(partial(_model_processes, control), pool.memory, pool.gpu_buffers)
     watchdog = _watchdog(options, clock, timer, control, executor, announcer, idle_memory)
     return Parts(
         clock,
@@ -189,6 +191,10 @@ def _metrics_config(options: Options, server: Upward, instruments: Instruments) 
     if config.histogram_latencies:
         instruments.add(FirstResponses(server.find))
     return config
+
+
+def _buffers(options: Options, gpus: VisibleGpus) -> GpuBuffers:
+    return GpuBuffers(SIMULATED if gpus.simulated else CUDA, options.cuda_memory_pool_sizes)
 
 
 def _tracing(

@@ -70,6 +70,8 @@ class Options:
     #: whether the notebook's server records what it does from its start (`tritonlab.recording()`); if not, a view, the
     #: panel or that call begins it. Other servers are recorded from then on in any case
     recording: bool = True
+    #: bytes by device of the GPU memory in which tensors cross to models; 64 MB where nothing is said
+    cuda_memory_pool_sizes: Mapping[int, int] | None = None
     #: how many GPUs to simulate in the place of this machine's, so that models for GPUs load and their placement can be
     #: tried where there is none; 0 takes those of the machine
     simulated_gpus: int = 0

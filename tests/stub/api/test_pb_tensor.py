@@ -9,7 +9,10 @@ import pytest
 
 from tritonlab.stub._pb_stub.api.errors import TritonModelException
 from tritonlab.stub._pb_stub.api.pb_tensor import Tensor
+from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
 from tritonlab.stub._pb_stub.process.region_tensors import add_wires
+from tritonlab.stub._pb_stub.wire.device_memory import DevicePlace, packed
+from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
 from tritonlab.stub._pb_stub.wire.serialization import encode_bytes_tensor
 
 NUMERIC = {
@@ -222,8 +225,26 @@ def test_a_device_tensor_has_no_numpy_form_and_says_where_it_is() -> None:
     assert tensor.__dlpack_device__() == (2, 1)
     with pytest.raises(TritonModelException, match=r"^Tensor is stored in GPU and cannot be converted to NumPy\.$"):
         tensor.as_numpy()
-    with pytest.raises(TritonModelException, match="memory of GPU 1"):
-        tensor._wire()
+    own = Tensor.from_dlpack("b", SimulatedArray(np.ones(2, np.float32), 1))
+    with pytest.raises(TritonModelException, match=r"^Tensor 'b' in the memory of GPU 1 cannot be sent"):
+        own._wire()
+    place = packed(DevicePlace(SIMULATED.export(1, own._keep.pointer), 0, 8))
+    gone = Tensor._received("c", 11, [2], memoryview(place), None, 2, 1)
+    with pytest.raises(TritonModelException, match=r"^Tensor 'c' in the memory of GPU 1 cannot be read: opening"):
+        gone.to_dlpack()
+
+
+@pytest.mark.rule("1.5.8", "1.5.9", "1.5.10")
+def test_imported_device_memory_is_handed_on_and_let_go() -> None:
+    free = SIMULATED.free_bytes(1)
+    array = SimulatedArray(np.arange(3, dtype=np.float32), 1)
+    tensor = Tensor.from_dlpack("a", array)
+    assert (tensor.is_cpu(), tensor.shape(), tensor.__dlpack_device__()) == (False, [3], (2, 1))
+    capsule = tensor.__dlpack__(stream=7)
+    del tensor, array
+    assert SimulatedArray.from_dlpack(Tensor.from_dlpack("b", capsule)).numpy().tolist() == [0, 1, 2]
+    del capsule
+    assert SIMULATED.free_bytes(1) == free
 
 
 def sent(tensor: Tensor) -> tuple[Any, bool]:

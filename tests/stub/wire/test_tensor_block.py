@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tritonlab.stub._pb_stub.wire.device_memory import DevicePlace, Lent, packed
 from tritonlab.stub._pb_stub.wire.ipc_message import ROW
 from tritonlab.stub._pb_stub.wire.message_bodies import Response, TensorHeader
-from tritonlab.stub._pb_stub.wire.serialization import MEMORY_GPU, WireError
+from tritonlab.stub._pb_stub.wire.serialization import MEMORY_CPU_PINNED, MEMORY_GPU, WireError
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError, create_region_file
 from tritonlab.stub._pb_stub.wire.tensor_block import check_header, map_block, pack_tensors
 
@@ -109,10 +111,11 @@ def read_headers(rows: list[Any]) -> list[TensorHeader]:
 
 
 GOOD = TensorHeader("A", FP32, [1, 2], 0, 0, 64, 8)
+ON_GPU = TensorHeader("A", FP32, [1, 2], MEMORY_GPU, 3, 64, 80)
 
 
 def test_an_honest_header_passes() -> None:
-    honest = [GOOD, TensorHeader("", BYTES, [], 0, 0, 0, 0)]
+    honest = [GOOD, TensorHeader("", BYTES, [], 0, 0, 0, 0), ON_GPU]
     assert read_headers([list(header) for header in honest]) == honest
 
 
@@ -127,7 +130,7 @@ def test_an_honest_header_passes() -> None:
         (1, True),
         (2, (1, 2)),
         (2, None),
-        (3, MEMORY_GPU),
+        (3, MEMORY_CPU_PINNED),
         (3, "0"),
         (4, 1),
         (5, "64"),
@@ -141,6 +144,33 @@ def test_other_headers_are_refused(position: int, value: object) -> None:
     fields[position] = value
     with pytest.raises(WireError, match="tensor header"):
         read_headers([fields])
+
+
+@pytest.mark.parametrize("device", [-1, "0", None, True, 1.0])
+def test_other_devices_are_refused(device: object) -> None:
+    with pytest.raises(WireError, match="tensor header"):
+        read_headers([[*ON_GPU[:4], device, *ON_GPU[5:]]])
+
+
+def test_a_place_crosses_instead_of_the_bytes_and_is_kept_until_the_block_comes_back(shared: Shared) -> None:
+    class Memory:
+        pass
+
+    memory = Memory()
+    alive = weakref.ref(memory)
+    wires: list[Any] = [
+        ("A", FP32, [1, 2], Lent.of(packed(DevicePlace(b"h" * 64, 512, 8)), 3, memory)),
+        ("B", FP32, [2], np.ones(2, np.float32)),
+    ]
+    block, headers = pack_tensors(shared.region, wires)
+    first, second = read_headers(headers)
+    assert (first.memory_type, first.device_id, second.memory_type) == (MEMORY_GPU, 3, 0)
+    assert DevicePlace.read(shared.reader.view(first.offset, first.size)) == (b"h" * 64, 512, 8)
+    del wires, memory
+    assert alive() is not None
+    assert block is not None
+    shared.region.free(block)
+    assert alive() is None
 
 
 @pytest.mark.parametrize("header", [None, [], "header", list(GOOD[:6]), [*GOOD, 1], {"name": "A"}])

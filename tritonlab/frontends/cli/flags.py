@@ -338,8 +338,14 @@ GROUPS = (
         "Memory and devices",
         (
             _inert("pinned-memory-pool-byte-size", SIZE, "tensors cross in memory the model's process shares."),
-            _inert("cuda-memory-pool-byte-size", PAIRS, "the server holds no GPU memory of its own."),
-            _inert("cuda-virtual-address-size", PAIRS, "the server holds no GPU memory of its own."),
+            Flag(
+                "cuda-memory-pool-byte-size",
+                PAIRS,
+                "pools.cuda",
+                None,
+                "The GPU memory in which tensors cross to models, 64 MB each. May be repeated.",
+            ),
+            _inert("cuda-virtual-address-size", PAIRS, "states of sequences are in host memory."),
             _inert("min-supported-compute-capability", FLOAT, "which GPUs will do is up to the model."),
             _inert("buffer-manager-thread-count", INTEGER, "a tensor is copied by the thread that sends it."),
             _inert("host-policy", POLICY_SETTINGS, "model processes run where the system puts them."),

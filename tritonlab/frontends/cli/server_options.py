@@ -64,6 +64,7 @@ def read_options(arguments: Sequence[str]) -> ServerOptions:
     server["metrics_config"] = MetricsConfig.of(**{**metrics, "settings": dict(metrics["settings"])})
     server["cache_config"] = _cache(values["cache"])
     server["rate_limit_resource"] = _limits(values["resources"]["resources"])
+    server["cuda_memory_pool_sizes"] = dict(values["pools"]["cuda"])
     server["log_setting"] = LogSetting(**values["log"])
     server["trace_setting"] = _trace(values["trace"])
     return ServerOptions(

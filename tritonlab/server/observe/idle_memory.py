@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from ...ipc.gpu_buffers import GpuBuffers
 from ...ipc.zygotes import WarmMemory
 from ...stub._pb_stub.wire.shm_manager import trim_heap
 
@@ -53,15 +54,19 @@ class MemoryUse(NamedTuple):
 
 
 class IdleMemory:
-    """Gives memory back. `processes` gives the stubs of all models, `warm` the processes they are forked from. Whoever
-    notices that there is nothing to do calls `look`.
+    """Gives memory back. `processes` gives the stubs of all models, `warm` the processes they are forked from,
+    `gpu_buffers` the GPU memory of the server. Whoever notices that there is nothing to do calls `look`.
     """
 
     def __init__(
-        self, processes: Callable[[], Iterable[ModelProcess]], warm: Callable[[], WarmMemory | None] = lambda: None
+        self,
+        processes: Callable[[], Iterable[ModelProcess]],
+        warm: Callable[[], WarmMemory | None] = lambda: None,
+        gpu_buffers: GpuBuffers | None = None,
     ) -> None:
         self._processes = processes
         self._warm = warm
+        self._gpu_buffers = gpu_buffers or GpuBuffers()
         self._lock = threading.Lock()  # held by the one thread that gives back
         #: process id -> its resident bytes when it last gave back
         self._settled: dict[int, int] = {}
@@ -70,7 +75,7 @@ class IdleMemory:
     def look(self) -> None:
         """Returns at once; the work is done on a thread of its own."""
         stubs = list(self._processes())
-        if any(self._has_grown(pid) for pid in (os.getpid(), *(stub.pid for stub in stubs))):
+        if self._gpu_buffers.grown or any(self._has_grown(pid) for pid in (os.getpid(), *(s.pid for s in stubs))):
             threading.Thread(target=self.give_back, args=(stubs,), name="idle memory", daemon=True).start()
 
     def give_back(self, stubs: Iterable[ModelProcess]) -> None:
@@ -80,8 +85,9 @@ class IdleMemory:
         try:
             before = self.use()
             for stub in stubs:
-                if self._has_grown(stub.pid):
+                if self._gpu_buffers.grown or self._has_grown(stub.pid):
                     stub.give_back(_PATIENCE)
+            self._gpu_buffers.give_back()
             trim_heap()
             pids = [os.getpid(), *(stub.pid for stub in self._processes())]
             self._settled = {pid: resident(pid) for pid in pids}

@@ -113,6 +113,7 @@ class Options:
             cache_config=self._cache(),
             rate_limit="execution_count" if self.rate_limiter_mode is RateLimitMode.EXEC_COUNT else "off",
             rate_limit_resource=self._resources(),
+            cuda_memory_pool_sizes=dict(self.cuda_memory_pool_sizes),
             log_setting=self._log_setting(),
             metrics_config=MetricsConfig.of(
                 _merged(self.metrics_configuration, *self.metrics_configuration),

@@ -8,7 +8,7 @@ import threading
 from typing import Any, Dict, List
 from weakref import WeakValueDictionary
 
-from ..wire.device_memory import Place
+from ..wire.device_memory import DevicePlace
 from ..wire.driver import Driver, DriverError
 from ..wire.gpus import driver_of
 from ..wire.serialization import Buffer
@@ -64,7 +64,7 @@ class OpenedPlace:
     __slots__ = ("_device", "_driver", "_lease", "_opened", "pointer")
 
     def __init__(self, device: int, data: Buffer, lease: Any) -> None:
-        place = Place.read(data)
+        place = DevicePlace.read(data)
         self._device = device
         self._driver = driver_of(place.handle)
         self._opened = OPENED.open(device, place.handle)

@@ -17,15 +17,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from ..wire.device_memory import Lent
-from ..wire.driver import DriverError
-from ..wire.gpus import driver_of
 from ..wire.serialization import ELEMENT_DTYPES, MEMORY_CPU, MEMORY_GPU, decode_bytes_tensor, encode_bytes_tensor
-from . import bridge, dlpack
+from . import device_tensor, dlpack
 from .argument_check import as_text, mismatch
-from .bridge import BridgeError
 from .errors import NativeObject, TritonModelException
-from .opened_memory import Borrowed, OpenedPlace
 
 _BYTES = 13
 _BF16 = 14
@@ -119,24 +114,8 @@ class Tensor(NativeObject):
         copy (rule 1.4.11). Of a tensor on a device the bytes are its place. Raises TritonModelException if that is
         nothing that can be sent."""
         if self._memory_type == MEMORY_GPU:
-            return self._datatype, self._shape, self._lent()
+            return self._datatype, self._shape, device_tensor.lent(self)
         return self._datatype, self._shape, self._data
-
-    def _lent(self) -> Lent:
-        """Returns where the server finds the tensor's device memory: where it came from, or a copy of an imported
-        one."""
-        keep = self._keep
-        try:
-            if isinstance(keep, dlpack.Imported):
-                lent: Lent = bridge.current().lend(keep)
-                return lent
-            if type(keep) is OpenedPlace:
-                keep.synchronize()  # the author may have written to it
-        except (DriverError, BridgeError) as error:
-            raise TritonModelException(
-                "Tensor '%s' in the memory of GPU %d cannot be sent: %s" % (self._name, self._device_id, error)
-            ) from None
-        return Lent.of(self._data, self._device_id, keep)
 
     def name(self) -> str:
         """The tensor's name."""
@@ -231,22 +210,8 @@ class Tensor(NativeObject):
         if datatype == _BYTES:
             raise TritonModelException("DLPack does not have support for string tensors.")
         if self._memory_type == MEMORY_GPU:
-            return self._export_device()
+            return device_tensor.capsule(self)
         return dlpack.export_tensor(datatype, self._exportable(), self)
-
-    def _export_device(self) -> Any:
-        """Makes a capsule over the device memory. What is written to it is sent, if it is sent once the writing
-        library's tensor is gone or has been waited for."""
-        device, keep = self._device_id, self._keep
-        try:
-            if not isinstance(keep, (dlpack.Imported, OpenedPlace)):
-                keep = self._keep = OpenedPlace(device, self._data, keep)
-        except DriverError as error:
-            text = "Tensor '%s' in the memory of GPU %d cannot be read: %s"
-            raise TritonModelException(text % (self._name, device, error)) from None
-        pointer = keep.pointer
-        owner = Borrowed(driver_of(pointer), device, self)
-        return dlpack.export_device(pointer, device, self._datatype, self._shape, owner)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
         """Returns the bytes to send as an array that a consumer may write to, as it can with Triton; what it writes is
@@ -268,8 +233,8 @@ class Tensor(NativeObject):
     def __dlpack__(self, stream: Any = None) -> Any:
         """Does what `to_dlpack` does. `stream` matters only for imported device memory, whose producer may still write
         it: what was received is complete."""
-        if stream not in _ORDERED and self._memory_type == MEMORY_GPU and isinstance(self._keep, dlpack.Imported):
-            driver_of(self._keep.pointer).synchronize(self._device_id)
+        if stream not in _ORDERED and self._memory_type == MEMORY_GPU:
+            device_tensor.await_producer(self)
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> Tuple[int, int]:

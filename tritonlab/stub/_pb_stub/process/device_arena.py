@@ -8,7 +8,7 @@ import threading
 from typing import Any, Callable, Dict, List, Tuple
 
 from ..api.opened_memory import OPENED
-from ..wire.device_memory import Lent, Place, packed
+from ..wire.device_memory import DevicePlace, Lent, packed
 from ..wire.driver import Driver
 from ..wire.free_space import FreeSpace
 from ..wire.message_bodies import DeviceGrant, DeviceMemory
@@ -60,7 +60,7 @@ class DeviceArena:
         """Copies device memory of this process into the arena, and returns its place there, for the kernel. Raises
         DriverError, and BridgeError if the kernel has no memory to lend."""
         part = self._take(device, max((nbytes + _ALIGN - 1) & -_ALIGN, _ALIGN))
-        place = Place(part.grant.handle, part.grant.said.offset + part.offset, nbytes)
+        place = DevicePlace(part.grant.handle, part.grant.said.offset + part.offset, nbytes)
         if nbytes:
             mapped = OPENED.open(device, place.handle)
             driver.copy(device, mapped.address + place.offset, address, nbytes)

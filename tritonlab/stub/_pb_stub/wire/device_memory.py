@@ -1,5 +1,5 @@
 """This module says in a block where a tensor's device memory is: what lies in the block is not the tensor's bytes but
-their place, `Place`.
+their place, `DevicePlace`.
 
 All memory that crosses is the kernel's: from its pool, or lent to a stub for its outputs. So a stub that dies takes no
 memory with it that somebody still reads, and leaves none behind. Whoever sends a place keeps the memory as it is until
@@ -17,7 +17,7 @@ from .serialization import Buffer
 _PLACE = struct.Struct("<%dsQQ" % HANDLE_SIZE)
 
 
-class Place(NamedTuple):
+class DevicePlace(NamedTuple):
     """`nbytes` of device memory, `offset` bytes from where the allocation begins that `handle` stands for."""
 
     handle: bytes
@@ -25,9 +25,9 @@ class Place(NamedTuple):
     nbytes: int
 
     @staticmethod
-    def read(data: Buffer) -> "Place":
+    def read(data: Buffer) -> "DevicePlace":
         """Reads what a Lent holds. Raises struct.error for data of another size."""
-        return Place(*_PLACE.unpack(data))
+        return DevicePlace(*_PLACE.unpack(data))
 
 
 class Lent(bytes):
@@ -45,6 +45,6 @@ class Lent(bytes):
         return self
 
 
-def packed(place: Place) -> bytes:
+def packed(place: DevicePlace) -> bytes:
     """Returns the bytes of a place."""
     return _PLACE.pack(*place)

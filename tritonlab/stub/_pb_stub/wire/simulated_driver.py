@@ -75,7 +75,7 @@ class SimulatedDriver(Driver):
 
     simulated = True
 
-    def __init__(self, count: int = 16, total_bytes: int = 16 << 30) -> None:
+    def __init__(self, count: int = 64, total_bytes: int = 16 << 30) -> None:
         self._count = count
         self._total = total_bytes
         self._lock = threading.RLock()  # guards all below
