@@ -27,7 +27,7 @@ from tritonlab.server.api.response_iterator import ResponseIterator
 from tritonlab.server.api.server import Server
 
 #: Longest a test waits for what should happen at once.
-SOON = 10.0
+SOON = 30.0
 
 #: Runs the Python text it is sent: the body of `execute(self, requests)`. `X` and `Y` are inputs it may get.
 SCRIPTED = """

@@ -3,10 +3,11 @@ network."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,16 +19,21 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 import pytest
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.test_makefile import QUIET
 
 CHROMIUM = next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
+#: Longest that a test waits for a page, in seconds: CI runs other tests beside these.
+PATIENCE = 60.0
 _THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 @dataclass
@@ -49,7 +55,8 @@ class JupyterServer:
         (folder / "themes.jupyterlab-settings").write_text(json.dumps({"theme": _THEMES[name]}))
 
 
-@pytest.fixture(scope="session")
+# Not for the session: the tests of other folders would run beside its kernels.
+@pytest.fixture(scope="package")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     if CHROMIUM is None:
         # in CI a browser test that does not run proves nothing
@@ -61,20 +68,16 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]
 @contextmanager
 def serving(base: Path, prefix: str = "") -> Iterator[JupyterServer]:
     """Runs a JupyterLab of its own, with all its files below `base` and its addresses below `prefix`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     folders = ("CONFIG", "DATA", "RUNTIME")
     environment |= {f"JUPYTER_{name}_DIR": str(base / name.lower()) for name in folders}
     environment |= {f"JUPYTERLAB_{name}_DIR": str(base / name.lower()) for name in ("SETTINGS", "WORKSPACES")}
     environment["IPYTHONDIR"] = str(base / "ipython")
-    server = JupyterServer(f"http://127.0.0.1:{port}{prefix}", base / "notebooks", base / "settings")
-    server.notebooks.mkdir()
-    server.theme("light")
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}", "--port-retries=0"]
+    notebooks, settings = base / "notebooks", base / "settings"
+    notebooks.mkdir()
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0"]
     command += ["--ip=127.0.0.1", "--IdentityProvider.token=", "--LabApp.expose_app_in_browser=True"]
-    command += [f"--ServerApp.root_dir={server.notebooks}", f"--ServerApp.base_url={prefix or '/'}"]
+    command += [f"--ServerApp.root_dir={notebooks}", f"--ServerApp.base_url={prefix or '/'}"]
     (base / "app_settings").mkdir()
     (base / "app_settings" / "overrides.json").write_text(json.dumps(QUIET))
     command += [f"--LabApp.app_settings_dir={base / 'app_settings'}"]
@@ -83,26 +86,41 @@ def serving(base: Path, prefix: str = "") -> Iterator[JupyterServer]:
     (base / "labextensions" / "tritonlab").symlink_to(ROOT / "tritonlab" / "labextension")
     command += [f"--LabApp.extra_labextensions_path={base / 'labextensions'}"]
     with open(base / "server.log", "wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=server.notebooks)
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=notebooks)
     try:
-        _wait_until_up(server.url, process, base / "server.log")
+        port = _port_once_up(base / "runtime" / f"jpserver-{process.pid}.json", prefix, process, base / "server.log")
+        server = JupyterServer(f"http://127.0.0.1:{port}{prefix}", notebooks, settings)
+        server.theme("light")
         yield server
     finally:
-        process.terminate()
-        process.wait(20)
+        _end(process)
 
 
-def _wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
+def _port_once_up(found: Path, prefix: str, process: subprocess.Popen[bytes], log: Path) -> int:
+    """Waits until the server answers and returns the port that it has chosen, which it writes to a file."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(url + "/api", timeout=2):
-                return
-        except OSError:
+            port = int(json.loads(found.read_text())["port"])
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{prefix}/api", timeout=PATIENCE):
+                return port
+        except (OSError, ValueError):  # not there, half written, or not listening yet
             time.sleep(0.1)
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends a server with its kernels, which it waits for as long as they like."""
+    kernels = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        for kernel in kernels:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                kernel.kill()
 
 
 # Not for the session: Playwright keeps an event loop running in this thread, where other tests call asyncio.run().
@@ -148,26 +166,38 @@ class Lab:
                 const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
                 return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
             }""",
-            timeout=60_000,
+            timeout=PATIENCE * 1000,
         )
 
     def start(self, index: int) -> Any:
         """Starts the cell, and does not wait."""
         cell = self.cell(index)
-        cell.locator(".cm-content").click()
-        self.page.keyboard.press("Control+Enter")
+        editor = cell.locator(".cm-content").first
+        editor.click()
+        # the number of an earlier run is not this one's
+        cell.locator(".jp-InputArea-prompt").evaluate("prompt => (prompt.textContent = '')")
+        editor.press("Control+Enter")
         return cell
 
-    def run(self, index: int, timeout: float = 60.0) -> Any:
+    def run(self, index: int, timeout: float = PATIENCE) -> Any:
         """Runs the cell, waits for its end, and returns its output area."""
         cell = self.start(index)
-        prompt = cell.locator(".jp-InputArea-prompt")
-        self.page.wait_for_function(
-            r"element => /\[\d+\]/.test(element.textContent)",
-            arg=prompt.element_handle(),
-            timeout=timeout * 1000,
-        )
+        expect(cell.locator(".jp-InputArea-prompt")).to_have_text(re.compile(r"\[\d+\]"), timeout=timeout * 1000)
         return cell.locator(".jp-OutputArea").first
+
+    def until(self, locator: Any, condition: str) -> None:
+        """Waits until JavaScript finds that it holds for the element, which may be drawn anew meanwhile."""
+        deadline = time.monotonic() + PATIENCE
+        while not locator.evaluate(condition):
+            assert time.monotonic() < deadline, (
+                f"{condition} did not come true of {locator.evaluate('e => e.outerHTML')}"
+            )
+            self.page.wait_for_timeout(50)
+
+    def save(self) -> None:
+        """Saves the notebook and waits until it is written."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        self.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
 
     def wait_text(self, locator: Any, text: str) -> None:
         """Waits until the element's text contains `text`; the element may be drawn anew meanwhile."""
@@ -214,7 +244,7 @@ def view_of(lab: Lab, theme: str) -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def lab(jupyter: JupyterServer, chromium: Any) -> Iterator[Lab]:
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(60_000)  # CI runs other tests beside these
+    context.set_default_timeout(PATIENCE * 1000)
     opened = Lab(jupyter, context.new_page())
     yield opened
     for page in context.pages:
@@ -227,7 +257,7 @@ def _end_kernels(jupyter: JupyterServer, context: Any) -> None:
     """Ends what the test has started: eighty kernels and their stubs would take all memory by the end of the run."""
     sessions = f"{jupyter.url}/api/sessions"
     cookies = {cookie["name"]: cookie["value"] for cookie in context.cookies(jupyter.url)}
-    for session in context.request.get(sessions).json():
+    for session in context.request.get(sessions, timeout=PATIENCE * 1000).json():
         token = {"X-XSRFToken": cookies["_xsrf"]}
-        answer = context.request.delete(f"{sessions}/{session['id']}", headers=token)
-        assert answer.ok, answer.text()
+        answer = context.request.delete(f"{sessions}/{session['id']}", headers=token, timeout=PATIENCE * 1000)
+        assert answer.ok or answer.status == 404, answer.text()  # 404: it has ended meanwhile

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Lab, serving
+from tests.browser.conftest import PATIENCE, Lab, serving
 from tests.browser.narrow_proxy import NarrowProxy
 from tests.browser.test_extension import CALL, ECHO, LOAD, WAITS, accept, marked, panel, toolbar
 from tests.browser.test_notebook_in_lab import button
@@ -21,7 +21,7 @@ def behind(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with serving(tmp_path_factory.mktemp("prefixed"), "/hub/user/ada") as jupyter, NarrowProxy(jupyter.url) as proxy:
         jupyter.url = proxy.url
         context = chromium.new_context(viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(PATIENCE * 1000)
         yield Lab(jupyter, context.new_page()), proxy
         context.close()
 
@@ -41,7 +41,7 @@ def test_a_prefix_and_a_narrow_gateway(behind: tuple[Lab, NarrowProxy]) -> None:
     button(output, "Send").click()
     output.locator(".tl-value").wait_for()
     canvas = lab.cell(2).locator(".tl-view canvas")
-    lab.page.wait_for_function("c => +c.dataset.kept > 0", arg=canvas.element_handle())
+    lab.until(canvas, "c => +c.dataset.kept > 0")
 
     shown = panel(lab)
     lab.wait_text(shown.locator("[data-model=echo]"), "1 answered")

@@ -4,12 +4,11 @@ notebook (jupyter/notebook#3516): an interrupt, cleared outputs and the cell run
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import JupyterServer, Lab, serving
+from tests.browser.conftest import Lab
 from tests.serving import ASK_STOPS, STOPS
 
 pytestmark = pytest.mark.timeout(300)
@@ -18,13 +17,6 @@ LOAD = "%load_ext tritonlab"
 AFTER = "6 * 7"
 #: seconds in which the notebook has to be usable again: 10 on a machine that does nothing else, which CI's is not
 CLEAN = 60.0
-
-
-@pytest.fixture(scope="module")
-def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
-    """A JupyterLab without the kernels and tabs of other tests: what waits for a line must be the only thing."""
-    with serving(tmp_path_factory.mktemp("debugged")) as server:
-        yield server
 
 
 def paused(lab: Lab, name: str, send: str = ASK_STOPS) -> Any:
@@ -115,8 +107,7 @@ def test_no_way_to_leave_a_prompt_locks_the_notebook(lab: Lab) -> None:
 def test_a_page_that_is_closed_leaves_the_debugger(lab: Lab) -> None:
     ended = lab.jupyter.notebooks / "ended.txt"
     paused(lab, "closed", f"try: print({ASK_STOPS})\nfinally: open({ended.name!r}, 'w').close()")
-    lab.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    lab.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    lab.save()
     assert not ended.exists()
     context, began = lab.page.context, time.monotonic()
     lab.page.close()

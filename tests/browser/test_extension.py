@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psutil
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.conftest import Lab
+from tests.browser.conftest import PATIENCE, Lab
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -94,25 +96,25 @@ def test_the_mark_follows_the_model_and_its_cell(lab: Any) -> None:
     open_notebook(lab, "marks", [LOAD, ECHO, BROKEN, SLOW, "%triton unload echo"])
     for index in range(3):
         lab.run(index)
-    assert marked(lab, 1, "ready").inner_text() == "READY"
+    expect(marked(lab, 1, "ready")).to_have_text("READY", use_inner_text=True)
     failed = marked(lab, 2, "failed")
-    assert failed.inner_text() == "failed\nline 4"
-    assert "KeyError: 'nope'" in failed.get_attribute("title")
-    lab.cell(3).locator(".cm-content").click()
-    lab.page.keyboard.press("Control+Enter")
+    expect(failed).to_have_text(re.compile(r"^failed\nline 4$"), use_inner_text=True)
+    expect(failed).to_have_attribute("title", re.compile("KeyError: 'nope'"))
+    lab.start(3)
     marked(lab, 3, "loading")
     failed.click()  # to the line that is to blame, while another cell runs
-    assert "Ln 4" in lab.page.locator("#jp-main-statusbar").inner_text()
+    expect(lab.page.locator("#jp-main-statusbar")).to_contain_text("Ln 4")
     lab.shot("ext_marks_failed")
     marked(lab, 3, "ready")
 
-    lab.cell(1).locator(".cm-content").click()
-    lab.page.keyboard.press("Control+End")
-    lab.page.keyboard.type("# edited")
+    editor = lab.cell(1).locator(".cm-content")
+    editor.click()
+    editor.press("Control+End")
+    editor.press_sequentially("# edited")
     marked(lab, 1, "stale")
     lab.shot("ext_marks_stale")
     for _ in "# edited":
-        lab.page.keyboard.press("Backspace")
+        editor.press("Backspace")
     marked(lab, 1, "ready")
     lab.run(4)
     marked(lab, 1, "off")
@@ -127,7 +129,7 @@ def test_export_of_a_cell_shows_what_it_would_replace(lab: Any) -> None:
     model.parent.mkdir(parents=True)
     model.write_text("# by hand\n")
     lab.shot("ext_cell_toolbar")
-    assert cell_button(lab, 1).is_visible()  # where the line below it is not too long
+    expect(cell_button(lab, 1)).to_be_visible()  # where the line below it is not too long
     lab.cell(1).locator(".tritonlab-mark-export").click()
     dialog = lab.page.locator(".tritonlab-export")
     lab.wait_text(dialog.locator("[data-kind=changed]"), "1/model.py")
@@ -140,15 +142,15 @@ def test_export_of_a_cell_shows_what_it_would_replace(lab: Any) -> None:
     dialog.wait_for(state="detached")
     # another cell is no model that could be exported
     lab.cell(0).locator(".cm-content").click()
-    assert not cell_button(lab, 0).is_visible()
+    expect(cell_button(lab, 0)).not_to_be_visible()
 
 
 def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
     open_notebook(lab, "without", [ECHO])
     toolbar(lab).click()
     toast = lab.page.locator(".Toastify__toast", has_text="has not loaded tritonlab")
-    toast.wait_for()
-    assert "pip install 'tritonlab[lab]'" in toast.inner_text()
+    toast.hover()  # it stays while the mouse is there, else for ten seconds
+    expect(toast).to_contain_text("pip install 'tritonlab[lab]'")
     lab.shot("ext_without")
     toast.locator("button", has_text="%load_ext tritonlab").click()
     lab.run(0)
@@ -172,8 +174,8 @@ def test_interrupt_restart_reload_and_another_window(lab: Any) -> None:
     # a restart leaves no process behind
     lab.page.evaluate(f"{KERNEL}.restart()")
     mark(lab, 1).wait_for(state="detached")
-    psutil.wait_procs(list(before), timeout=20)
-    assert [process for process in before if process.is_running()] == []
+    _, left = psutil.wait_procs(list(before), timeout=PATIENCE)
+    assert left == []
     lab.run(0)
     lab.run(1)
     marked(lab, 1, "ready")
@@ -181,13 +183,12 @@ def test_interrupt_restart_reload_and_another_window(lab: Any) -> None:
     # after a reload of the page the view is live again, with what it showed
     canvas = lab.run(4).locator(".tl-view canvas")
     lab.page.evaluate(f"{KERNEL}.requestExecute({{ code: 'echo(IN=[1.0])' }}).done.then(() => null)")
-    lab.page.wait_for_function(KEPT, arg=canvas.element_handle())
-    lab.page.keyboard.press("Control+s")
-    lab.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    lab.until(canvas, KEPT)
+    lab.save()
     lab.page.reload()
     marked(lab, 1, "ready")
     canvas.wait_for()
-    lab.page.wait_for_function(KEPT, arg=canvas.element_handle())
+    lab.until(canvas, KEPT)
 
     # another window of the same notebook and kernel, and in it another notebook with a kernel of its own
     other = lab.page.context.new_page()
@@ -264,8 +265,7 @@ def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any
     lab.wait_text(shown.locator("[role=log]"), "mind the gap")
 
     # a cell that waits for an answer: the panel is served meanwhile, and ends it
-    lab.cell(3).locator(".cm-content").click()
-    lab.page.keyboard.press("Control+Enter")
+    lab.start(3)
     lab.wait_text(shown.locator("[data-serial]"), "executing")
     lab.wait_text(shown.locator("[role=log]"), "waiting")
     assert lab.cell(3).locator(".jp-InputArea-prompt").inner_text() == "[*]:"
@@ -274,11 +274,10 @@ def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any
     lab.wait_text(lab.cell(3).locator(".jp-OutputArea"), "gone")
 
     # one that loads what never ends
-    lab.cell(4).locator(".cm-content").click()
-    lab.page.keyboard.press("Control+Enter")
+    lab.start(4)
     shown.get_by_role("button", name="Stop loading forever").click()
     lab.page.wait_for_function(IDLE)
-    assert marked(lab, 4, "failed").is_visible()
+    marked(lab, 4, "failed")
 
     shown.get_by_label("Level").select_option("WARNING")
     shown.locator("[role=log]", has_text="waiting").wait_for(state="detached")
@@ -306,11 +305,10 @@ dynamic_batching { max_queue_delay_microseconds: 500 }
 def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> None:
     open_notebook(lab, f"colours_{theme}", [ECHO, CONFIG, LOAD], theme)
     line = lab.cell(0).locator(".tritonlab-line")
-    assert line.locator(".tritonlab-word-name").inner_text() == "echo"
-    assert "".join(line.locator(".tritonlab-word-option").all_inner_texts()) == "--input--output"
+    expect(line.locator(".tritonlab-word-name")).to_have_text("echo")
+    expect(line.locator(".tritonlab-word-option")).to_have_text(["--input", "--output"])
     code = "window.jupyterapp.shell.currentWidget.content.widgets.map(c => c.model.mimeType)"
-    lab.page.wait_for_function(f"() => {code}[1] === 'text/x-pbtxt'")
-    assert lab.page.evaluate(code)[0] == "text/x-ipython"
+    lab.page.wait_for_function(f"() => {code}[1] === 'text/x-pbtxt' && {code}[0] === 'text/x-ipython'")
 
     def colour(words: str) -> Any:
         script = "element => getComputedStyle(element).color"
@@ -322,16 +320,16 @@ def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> 
     # what Triton would refuse is underlined as one types, and a field says what it is for; the kernel knows both
     lab.run(2)
     lab.cell(1).locator(".cm-line", has_text="dynamic_batching").click()
-    lab.page.keyboard.press("Control+End")
-    lab.page.keyboard.type("max_batchsize: 9 ")
+    editor = lab.cell(1).locator(".cm-content")
+    editor.press("Control+End")
+    editor.press_sequentially("max_batchsize: 9 ")
     refused = lab.cell(1).locator(".cm-lintRange-error")
-    assert refused.inner_text() == "max_batchsize"
+    expect(refused).to_have_text("max_batchsize")  # as it is typed other words are refused
     refused.hover()
     lab.wait_text(lab.page.locator(".cm-tooltip"), "Did you mean max_batch_size?")
     lab.shot(f"ext_config_refused_{theme}")
-    lab.page.keyboard.press("Control+Backspace")
-    lab.page.keyboard.press("Control+Backspace")
-    lab.page.keyboard.press("Control+Backspace")
+    for _ in range(3):
+        editor.press("Control+Backspace")
     refused.wait_for(state="detached")
     lab.cell(1).locator(".cm-line span", has_text="max_queue_delay_microseconds").hover()
     lab.wait_text(lab.page.locator(".tritonlab-help"), "may wait for others")

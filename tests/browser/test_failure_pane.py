@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,21 +44,20 @@ def test_fail_mend_replay(lab: Any, theme: str) -> None:
     pane = output.locator(".tl-live .tl-failure")
     lab.wait_text(pane, "ZeroDivisionError: all values are the same")
     first = pane.locator(".tl-frame").first
-    assert "Cell In[2], line 19, in spread" in first.inner_text()
-    assert "raise ZeroDivisionError" in first.locator("b").inner_text()
-    assert ["low", "7.0"] in [row.split("\t") for row in first.locator("tr").all_inner_texts()]
-    assert "[7., 7., 7., 7.]" in pane.inner_text()
+    expect(first).to_contain_text("Cell In[2], line 19, in spread")
+    expect(first.locator("b")).to_contain_text("raise ZeroDivisionError")
+    expect(first.locator("tr", has_text="low")).to_have_text("low\t7.0", use_inner_text=True)
+    expect(pane).to_contain_text("[7., 7., 7., 7.]")
     lab.shot(f"failure_{theme}", pane)
     pane.get_by_role("button", name="Replay").click()
     lab.wait_text(pane, "It fails the same: ZeroDivisionError")
     pane.get_by_role("button", name="Copy as pytest").click()
     lab.wait_text(pane.locator(".tl-program"), "def test_halve_failure():")
-    assert pane.locator("a.tl-file").all_inner_texts() == ["test_halve_failure.py", "test_halve_failure.npz"]
+    expect(pane.locator("a.tl-file")).to_have_text(["test_halve_failure.py", "test_halve_failure.npz"])
     lab.run(3)
-    pane.get_by_role("button", name="Replay").focus()
-    lab.page.keyboard.press("Enter")
+    pane.get_by_role("button", name="Replay").press("Enter")
     lab.wait_text(pane, "Answered in")
-    assert "Y FP32 [4] [7., 7., 7., 7.]" in pane.locator(".tl-said").inner_text()
+    expect(pane.locator(".tl-said")).to_contain_text("Y FP32 [4] [7., 7., 7., 7.]")
     lab.shot(f"failure_mended_{theme}", pane)
     assert "Error displaying widget" not in output.inner_text()
     assert (lab.foreign, lab.errors) == ([], [])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -66,11 +68,11 @@ def test_calls_and_slots_are_seen(lab: Any, theme: str, view_of: Any) -> None:
     view = view_of("graph", MODELS, "search.view('graph')", SEQUENCES)
     graph = view.locator(".tl-graph")
     lab.wait_text(view.locator(".tl-summary"), "q2 took")
-    assert graph.get_attribute("data-boxes") == "6"  # the request, three steps, five calls as one, the answer
+    expect(graph).to_have_attribute("data-boxes", "6")  # the request, three steps, five calls as one, the answer
     graph.focus()
     graph.press("ArrowLeft")
     lab.wait_text(view.locator(".tl-summary"), "q1 took")
-    assert "TEXT FP32 [2]" in graph.inner_text()
+    expect(graph).to_contain_text("TEXT FP32 [2]")
     for _ in range(2):
         graph.press("ArrowDown")
     lab.wait_text(view.locator(".tl-detail"), "q1 on clean_0")
@@ -78,10 +80,10 @@ def test_calls_and_slots_are_seen(lab: Any, theme: str, view_of: Any) -> None:
     lab.wait_text(view.locator(".tl-twin"), "step 2 · rank")
     lab.shot(f"graph_{theme}", view)
     view.locator("[data-do=slowest]").click()
-    lab.page.wait_for_function("g => g.dataset.following === 'false'", arg=graph.element_handle())
-    assert "Graph of search. q" in graph.get_attribute("aria-label")
+    expect(graph).to_have_attribute("data-following", "false")
+    expect(graph).to_have_attribute("aria-label", re.compile("Graph of search. q"))
 
     slots = lab.run(3).locator(".tl-view .tl-graph")
     lab.wait_text(slots, "1 sequence without a slot")
-    assert "3 of 3 slots taken" in slots.inner_text()
+    expect(slots).to_contain_text("3 of 3 slots taken")
     lab.shot(f"graph_slots_{theme}", slots)

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_card_in_lab import wait_saved_form
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,7 +48,8 @@ class Counter(LiveView):
 view = Counter(count=0)
 view
 """
-BUSY = "import time; time.sleep(4)"
+#: Runs until a file comes.
+BUSY = "import os, time\nwhile not os.path.exists('go_on'): time.sleep(0.01)"
 
 
 @pytest.fixture
@@ -68,15 +72,16 @@ def test_a_view_answers_while_a_cell_runs(lab: Any, cell: str) -> None:
     lab.open("live.ipynb")
     lab.run(0)
     lab.wait_text(live(lab, 0).locator(".count"), "live 0")
-    assert not still(lab, 0).is_visible()
-    lab.cell(1).locator(".cm-content").click()
-    lab.page.keyboard.press("Control+Enter")
-    lab.page.wait_for_timeout(300)
+    expect(still(lab, 0)).not_to_be_visible()
+    prompt = lab.start(1).locator(".jp-InputArea-prompt")
+    expect(prompt).to_have_text("[*]:")
     live(lab, 0).locator("button").click()
-    live(lab, 0).locator(".count", has_text="live 1").wait_for(timeout=2000)
+    lab.wait_text(live(lab, 0).locator(".count"), "live 1")
     live(lab, 0).locator("button").click()
-    live(lab, 0).locator(".count", has_text="live 2").wait_for(timeout=2000)
-    assert lab.cell(1).locator(".jp-InputArea-prompt").inner_text() == "[*]:"  # it was served meanwhile
+    lab.wait_text(live(lab, 0).locator(".count"), "live 2")
+    assert prompt.inner_text() == "[*]:"  # it was served meanwhile
+    (lab.jupyter.notebooks / "go_on").touch()
+    expect(prompt).to_have_text("[2]:")
     assert lab.foreign == []
 
 
@@ -86,19 +91,19 @@ def test_without_a_kernel_its_static_form_is_seen(lab: Any, cell: str) -> None:
     lab.run(0)
     live(lab, 0).locator("button").click()
     lab.wait_text(live(lab, 0).locator(".count"), "live 1")
-    lab.page.keyboard.press("Control+s")
-    lab.page.wait_for_timeout(1000)
+    wait_saved_form(lab, "was at 1")
+    lab.save()
 
     # a restart in the same page, then the saved notebook in another one, whose kernel has run nothing
     lab.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     still(lab, 0).filter(has_text="was at 1").wait_for()
     live(lab, 0).wait_for(state="hidden")
-    assert "Error" not in lab.cell(0).inner_text()
+    expect(lab.cell(0)).not_to_contain_text("Error", use_inner_text=True)
     shutil.copy(lab.jupyter.notebooks / "still.ipynb", lab.jupyter.notebooks / "again.ipynb")
     lab.open("again.ipynb")
     still(lab, 0).filter(has_text="was at 1").wait_for()
     lab.page.wait_for_timeout(1500)  # the line comes when the widgets of the kernel are known
-    assert "displaying widget" not in lab.cell(0).locator(".jp-OutputArea").inner_text()
+    expect(lab.cell(0).locator(".jp-OutputArea").first).not_to_contain_text("displaying widget", use_inner_text=True)
     lab.shot("live_view_without_kernel")
 
 
@@ -109,8 +114,8 @@ def test_nbconvert_shows_the_static_form(lab: Any, cell: str) -> None:
     lab.open("page.ipynb")
     lab.run(0)
     live(lab, 0).wait_for()
-    lab.page.keyboard.press("Control+s")
-    lab.page.wait_for_timeout(1000)
+    wait_saved_form(lab, "was at 0")
+    lab.save()
     html, _ = HTMLExporter().from_filename(str(lab.jupyter.notebooks / "page.ipynb"))
     lab.page.goto("about:blank")
     lab.page.set_content(html)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -26,9 +27,8 @@ def test_a_load_test_is_started_followed_and_stopped(lab: Any) -> None:
     lab.run(0)
     lab.run(1)
     panel = lab.run(2).locator(".tl-load")
-    wait = lab.page.wait_for_function
     shape, levels = panel.get_by_label("Shape of X"), panel.get_by_label("levels of load")
-    assert shape.input_value() == "1"  # any size, so the form has to say one
+    expect(shape).to_have_value("1")  # any size, so the form has to say one
     levels.fill("1, many")
     levels.press("Enter")  # starts the test; the cell does not run again
     lab.wait_text(panel.get_by_role("alert"), "'1, many' is no list of numbers")
@@ -36,24 +36,24 @@ def test_a_load_test_is_started_followed_and_stopped(lab: Any) -> None:
     shape.fill("8")
     panel.get_by_label("Seconds each").fill("0.6")
     panel.get_by_role("button", name="Start").click()
-    wait("e => e.dataset.state === 'running' && +e.dataset.looks >= 2", arg=panel.element_handle())
+    lab.until(panel, "e => e.dataset.state === 'running' && +e.dataset.looks >= 2")
     lab.wait_text(panel.locator(".tl-figures"), "inferences/s")
-    assert panel.get_by_role("button", name="Start").is_disabled()
+    expect(panel.get_by_role("button", name="Start")).to_be_disabled()
     lab.shot("load_test_running", panel)
-    wait("e => e.dataset.state === 'ended'", arg=panel.element_handle())
-    assert panel.locator("tbody tr").count() == 2
-    assert panel.locator("svg circle").count() == 4
+    lab.until(panel, "e => e.dataset.state === 'ended'")
+    expect(panel.locator("tbody tr")).to_have_count(2)
+    expect(panel.locator("svg circle")).to_have_count(4)
     lab.shot("load_test_ended", panel)
 
     panel.get_by_label("Seconds each").fill("30")
     panel.get_by_role("button", name="Start").click()
-    wait("e => e.dataset.state === 'running'", arg=panel.element_handle())
+    lab.until(panel, "e => e.dataset.state === 'running'")
     panel.get_by_role("button", name="Stop").click()
     lab.wait_text(panel, "(stopped)")
 
     cell = lab.start(3)  # the cell waits, so that only a subshell can hear of the button
     panel = cell.locator(".tl-load")
-    wait("e => +e.dataset.looks >= 2", arg=panel.element_handle())
+    lab.until(panel, "e => +e.dataset.looks >= 2")
     panel.get_by_role("button", name="Stop").click()
     lab.wait_text(cell.locator(".jp-OutputArea-executeResult"), "'stopped'")
     lab.wait_text(cell.locator(".jp-OutputArea"), "Load test of doubled, in this kernel: stopped after")

@@ -59,11 +59,11 @@ def test_a_full_timeline_goes_on_moving(lab: Any, jupyter: Any) -> None:
     lab.open("many.ipynb")
     lab.run(0)
     canvas = lab.run(1).locator(".tl-view canvas")
-    lab.page.wait_for_function("c => +c.dataset.kept >= 100_000", arg=canvas.element_handle())
-    near = lab.page.evaluate(FRAMES, canvas.element_handle())
+    lab.until(canvas, "c => +c.dataset.kept >= 100_000")
+    near = canvas.evaluate(FRAMES)
     for _ in range(6):
         canvas.press("-")  # 128 seconds in view: all that is kept
-    far = lab.page.evaluate(FRAMES, canvas.element_handle())
+    far = canvas.evaluate(FRAMES)
     lab.shot("timeline_many", canvas)
     open_, closed = json.loads(lab.run(2).inner_text())
     print(f"\n{near:.0f} frames/s of 2 s in view, {far:.0f} of all; kernel {open_:.1%} of a core, {closed:.1%} without")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,24 +48,25 @@ def test_metrics_move(lab: Any, theme: str, view_of: Any) -> None:
     view = view_of("metrics", MODEL, "%triton view scorer metrics", LOAD, "%triton view scorer memory")
     canvas = view.locator("canvas")
     lab.run(3)
-    lab.page.wait_for_function("c => +c.dataset.series >= 9 && +c.dataset.kept > 600", arg=canvas.element_handle())
+    lab.until(canvas, "c => +c.dataset.series >= 9 && +c.dataset.kept > 600")
     lab.wait_text(view.locator(".tl-facts"), "scored_rows_total {part=low}")
     canvas.focus()
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "nv_inference_exec_count")
     lab.shot(f"metrics_{theme}", view)
-    assert "score: 300 observed" in canvas.get_attribute("aria-label")
+    expect(canvas).to_have_attribute("aria-label", re.compile("score: 300 observed"))
     memory_of_the_same(lab, theme)
 
 
 def memory_of_the_same(lab: Any, theme: str) -> None:
     view = lab.run(4).locator(".tl-view")
     canvas = view.locator("canvas")
-    lab.page.wait_for_function("c => +c.dataset.series === 4 && +c.dataset.kept >= 8", arg=canvas.element_handle())
+    lab.until(canvas, "c => +c.dataset.series === 4 && +c.dataset.kept >= 8")
     canvas.focus()
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "resident")
     lab.wait_text(view.locator(".tl-twin"), "MiB")
-    assert "Memory of scorer. the same on Triton takes about --shm-size=3m." in canvas.get_attribute("aria-label")
+    said = re.compile(re.escape("Memory of scorer. the same on Triton takes about --shm-size=3m."))
+    expect(canvas).to_have_attribute("aria-label", said)
     lab.wait_text(view.locator(".tl-summary"), "--shm-size=3m")
     lab.shot(f"memory_{theme}", view)

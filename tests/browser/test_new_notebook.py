@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.test_extension import answer, marked
 
@@ -36,12 +37,12 @@ def test_from_the_launcher_to_a_timeline(lab: Any) -> None:
     form = lab.cell(3)
     form.get_by_role("button", name="Send", exact=True).click()
     form.locator(".tl-value").first.wait_for()
-    assert "%triton playground add" in form.inner_text()
+    expect(form).to_contain_text("%triton playground add")
 
     # the timeline of the only model, whatever cell is active
     tool(lab, "timeline").click()
     canvas = lab.cell(4).locator(".tl-view canvas")
-    lab.page.wait_for_function("c => +c.dataset.kept > 0", arg=canvas.element_handle())
+    lab.until(canvas, "c => +c.dataset.kept > 0")
     lab.shot("ext_toolbar")
 
     # as a program does it: the cell that is there is run again, and the answer is plain JSON

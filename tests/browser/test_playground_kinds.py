@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 import wave
 from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -124,8 +126,10 @@ def test_without_a_mouse(lab: Any, theme: str) -> None:
     snippet.wait_for()
     tab_to(lab, "Copy")
     keys.press("Enter")
-    copied = lab.page.wait_for_function("() => navigator.clipboard.readText()").json_value()
-    assert copied == snippet.input_value() and "3.0, 4.0" in copied
+    expect(snippet).to_have_value(re.compile("3.0, 4.0"))
+    lab.page.wait_for_function(
+        "text => navigator.clipboard.readText().then(copied => copied === text)", arg=snippet.input_value()
+    )
     lab.shot(f"keyboard_copy_{theme}", snippet)
     assert lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
     assert lab.errors == [] and lab.foreign == []
@@ -159,7 +163,7 @@ def drop(lab: Any, row: Any, name: str, content: bytes) -> None:
         [name, list(content)],
     )
     row.dispatch_event("dragover", {"dataTransfer": files})
-    assert "tl-drop" in row.get_attribute("class")
+    expect(row).to_have_class(re.compile("tl-drop"))
     row.dispatch_event("drop", {"dataTransfer": files})
 
 
@@ -179,18 +183,17 @@ def test_sounds_documents_and_a_hundred_inputs(lab: Any, theme: str) -> None:
     lab.page.keyboard.press("Control+Enter")
     player = output.locator("audio")
     player.wait_for()
-    lab.page.wait_for_function("player => player.duration > 0", arg=player.element_handle())
-    assert player.evaluate("player => player.duration") == pytest.approx(0.25, abs=0.01)
+    lab.until(player, "player => Math.abs(player.duration - 0.25) < 0.01")
     lab.wait_text(output, '"samples": 4000')
-    assert output.locator("svg.tl-curve").count() == 3  # of the file and of two outputs
+    expect(output.locator("svg.tl-curve")).to_have_count(3)  # of the file and of two outputs
     lab.shot(f"kinds_{theme}", output.locator("audio"))
 
     began = time.monotonic()
     output = lab.run(2)
     output.locator(".tl-form[data-keys=on] .tl-input").nth(9).wait_for()
     print(f"a form of 100 inputs, with its model: {time.monotonic() - began:.2f} s")
-    assert output.locator(".tl-input").count() == 10
-    assert not output.locator(".tl-static").is_visible()  # it stands there for when the kernel is gone
+    expect(output.locator(".tl-input")).to_have_count(10)
+    expect(output.locator(".tl-static")).not_to_be_visible()  # it stands there for when the kernel is gone
     output.get_by_label("find an input").fill("IN7")
     output.get_by_label("IN77 value").fill("5, 6")
     output.get_by_role("button", name="Send", exact=True).click()

@@ -44,7 +44,7 @@ def test_streams_are_seen_and_stopped(lab: Any, theme: str, view_of: Any) -> Non
     for _ in range(4):
         canvas.press("-")  # a busy machine is slow, and all four are to be in view
     lab.run(3)
-    lab.page.wait_for_function("c => +c.dataset.streams === 4 && +c.dataset.open >= 2", arg=canvas.element_handle())
+    lab.until(canvas, "c => +c.dataset.streams === 4 && +c.dataset.open >= 2")
     canvas.focus()
     for _ in range(3):
         canvas.press("ArrowDown")
@@ -56,7 +56,7 @@ def test_streams_are_seen_and_stopped(lab: Any, theme: str, view_of: Any) -> Non
     canvas.press("ArrowDown")
     view.locator("[data-do=cancel]").click()
     lab.wait_text(view.locator(".tl-detail"), "never polled: its model does not call is_cancelled()")
-    lab.page.wait_for_function("c => +c.dataset.open === 0", arg=canvas.element_handle())
+    lab.until(canvas, "c => +c.dataset.open === 0")
     canvas.press("0")
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "empty final")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,7 +35,7 @@ print(len(answers), "answered")"""
 
 
 def wait(lab: Any, canvas: Any, condition: str) -> None:
-    lab.page.wait_for_function(f"canvas => {condition}", arg=canvas.element_handle(), timeout=30_000)
+    lab.until(canvas, f"canvas => {condition}")
 
 
 def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> None:
@@ -62,7 +64,7 @@ def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> 
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "longest wait")
     lab.shot(f"timeline_selected_{theme}", view)
-    assert "Timeline of embed. " in canvas.get_attribute("aria-label")
+    expect(canvas).to_have_attribute("aria-label", re.compile("Timeline of embed. "))
     ghosts_of_sliders(lab, view, canvas, theme)
 
 
@@ -72,7 +74,7 @@ def ghosts_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
     panel = view.locator(".tl-whatif")
     wait(lab, canvas, "canvas.dataset.ghostPart === 'all' && canvas.dataset.ghostLanes === '2'")
     of_these_settings = int(canvas.get_attribute("data-ghosts"))
-    assert panel.locator("[data-do=reload]").is_disabled()
+    expect(panel.locator("[data-do=reload]")).to_be_disabled()
     delay = panel.locator("[data-field=max_queue_delay_microseconds]")
     delay.focus()
     delay.press("End")
@@ -87,4 +89,4 @@ def ghosts_of_sliders(lab: Any, view: Any, canvas: Any, theme: str) -> None:
     lab.shot(f"timeline_ghosts_{theme}", panel)
     panel.locator("[data-do=reload]").click()
     lab.wait_text(panel, "Loaded with 3 instances, batches up to 8, delay 0 us")
-    assert panel.locator("[data-do=reload]").is_disabled()
+    expect(panel.locator("[data-do=reload]")).to_be_disabled()

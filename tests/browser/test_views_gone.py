@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,7 +34,7 @@ def view(lab: Any, jupyter: Any, request: Any) -> Any:
     lab.open(name)
     lab.run(0)
     found = lab.run(1).locator(".tl-view")
-    lab.page.wait_for_function("c => +c.dataset.kept === 400", arg=found.locator("canvas").element_handle())
+    lab.until(found.locator("canvas"), "c => +c.dataset.kept === 400")
     return found
 
 
@@ -41,17 +42,15 @@ def test_a_view_that_is_closed_while_it_draws_leaves_its_figure(lab: Any, view: 
     lab.run(3)
     svg = lab.cell(1).locator(".tl-static svg")
     svg.wait_for()
-    assert view.count() == 0 or not view.is_visible()
-    assert "200 requests in 200 batches" in lab.cell(1).inner_text()
+    expect(view).not_to_be_visible()
+    expect(lab.cell(1)).to_contain_text("200 requests in 200 batches")
     assert lab.errors == []
 
 
 def test_a_kernel_that_restarts_under_an_open_view_leaves_its_figure(lab: Any, view: Any) -> None:
     lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     lab.cell(1).locator(".tl-static svg").wait_for()
-    lab.page.wait_for_function(
-        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'idle'"
-    )
+    lab.wait_until_idle()
     lab.run(2)
     assert lab.errors == []
 
@@ -72,8 +71,7 @@ def test_a_state_of_another_version_says_so(lab: Any) -> None:
 
 
 def test_a_saved_notebook_shows_the_last_figure(lab: Any, view: Any) -> None:
-    lab.page.keyboard.press("Control+s")
-    lab.page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    lab.save()
     saved = json.loads((lab.jupyter.notebooks / "test_a_saved_notebook_shows_the_last_figure.ipynb").read_text())
     (static, *_) = saved["cells"][1]["outputs"]
     assert "<svg role='img'" in "".join(static["data"]["text/html"])

@@ -122,9 +122,9 @@ def test_a_request_nobody_answers_waits_in_triton_and_fails_here(client: Client,
         assert not pending.answer.done()
         late = "kept = self.kept\ndel self.kept\nkept.get_response_sender().send(number(3), 1)\nreturn told(1)"
         assert run(client, "plain", late) == 1
-        assert pending.answer.result(10).outputs["OUT"].tolist() == [3]
+        assert pending.answer.result(60).outputs["OUT"].tolist() == [3]
         return
-    answer = pending.answer.result(10)
+    answer = pending.answer.result(60)
     assert (answer.code, answer.error) == (
         "INTERNAL",
         "Failed to process the request(s) for model 'plain_0_0', message: The execute function returned None for a "

@@ -76,7 +76,7 @@ def test_calls_of_a_default_model_follow_one_another(client: Client) -> None:
         "return told(log)"
     )
     pending = [client.submit("async_run", script(body)) for _ in range(3)]
-    longest = max((p.answer.result(10).outputs["TEXT"][0] for p in pending), key=len)
+    longest = max((p.answer.result(60).outputs["TEXT"][0] for p in pending), key=len)
     assert longest == repr(["in", "out"] * 3).encode()
 
 

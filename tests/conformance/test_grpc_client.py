@@ -125,7 +125,7 @@ def test_a_stream_of_the_client(api: triton.InferenceServerClient) -> None:
     answers: SimpleQueue[Any] = SimpleQueue()
     api.start_stream(lambda result, error: answers.put(error or result))
     api.async_stream_infer("nope", pair())
-    error = answers.get(timeout=10)
+    error = answers.get(timeout=60)
     assert isinstance(error, InferenceServerException)
     assert "Request for unknown model: 'nope' is not found" in str(error)
     api.stop_stream()
@@ -135,7 +135,7 @@ def test_a_stream_of_the_client(api: triton.InferenceServerClient) -> None:
         sent = inputs(IN=np.array([count], np.float32))
         api.async_stream_infer("decoupled", sent, request_id=str(count), enable_empty_final_response=True)
         for _ in range(count + 1):
-            reply = answers.get(timeout=10).get_response()
+            reply = answers.get(timeout=60).get_response()
             found[reply.id].append((len(reply.outputs), reply.parameters["triton_final_response"].bool_param))
     data, final = (1, False), (0, True)
     assert found == {"3": [data, data, data, final], "0": [final], "2": [data, data, final]}

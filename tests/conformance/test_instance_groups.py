@@ -67,7 +67,7 @@ def instances(client: Client, name: str) -> list[Any]:
 
 def ask(client: Client, name: str, count: int = 1) -> list[Any]:
     pending = [client.submit(name, {"IN": np.zeros((1, 2), np.int32)}) for _ in range(count)]
-    answers = [p.answer.result(10) for p in pending]
+    answers = [p.answer.result(60) for p in pending]
     assert [a.error for a in answers] == [""] * count
     assert all(a.outputs["ROWS"].tolist() == [[1]] for a in answers)
     return [json.loads(a.outputs["OUT"].flat[0]) for a in answers]

@@ -164,7 +164,7 @@ def test_a_coroutine_that_wants_to_end_the_process_ends_alone(client: Client, ki
         waiting = pool.submit(client.stream, "raises_async_flow", script(other))
         (answer,) = client.stream("raises_async_flow", script(f"await asyncio.sleep(0)\nraise {kind}('word-{kind}')"))
         assert f"message: {kind}: word-{kind}" in answer.error
-        assert [a.outputs["OUT"].tolist() for a in waiting.result(10)] == [[2]]
+        assert [a.outputs["OUT"].tolist() for a in waiting.result(60)] == [[2]]
     assert letters_with(client, f"word-{kind}") == ["E"]
 
 

@@ -165,7 +165,7 @@ def test_an_answer_through_a_sender_is_kept(client: Client) -> None:
 def test_hits_and_misses_are_counted(client: Client) -> None:
     before = counts(client, "batcher")
     asked = [client.submit("batcher", {"IN": np.array([[7]], np.int32)}) for _ in range(4)]
-    assert len({call(pending.answer.result(10)) for pending in asked}) == 1
+    assert len({call(pending.answer.result(60)) for pending in asked}) == 1
     ask(client, "batcher", [7])
     after = counts(client, "batcher")
     # of equal requests that are executed together only the one that was kept is a miss

@@ -438,7 +438,7 @@ def test_an_idle_sequence_loses_its_slot(client: Client, name: str) -> None:
     waiting = begin(client, name, 3, START | END)
     time.sleep(1.0)
     ask(client, name, 1)  # 2 is idle first
-    assert said(waiting.answer.result(5))[2][-1][0] == 3
+    assert said(waiting.answer.result(60))[2][-1][0] == 3
     assert refusal(begin(client, name, 2)) == no_start(name, 2)
     ask(client, name, 1, END)
 

@@ -274,13 +274,21 @@ def test_two_thousand_requests_leave_everything_as_it_was(lab: Lab) -> None:
     some(500)
     assert lab.server.core.pool.wait_warm()
     gc.collect()
-    before = [kernel.memory_info().rss, stub.memory_info().rss]
-    counts = [open_descriptors(), threading.active_count(), stub.num_fds(), stub.num_threads()]
-    some(2000)
-    gc.collect()
-    after = [kernel.memory_info().rss, stub.memory_info().rss]
-    assert [open_descriptors(), threading.active_count(), stub.num_fds(), stub.num_threads()] == counts
-    assert all(b - a < 5 << 20 for a, b in zip(before, after, strict=True))
+
+    def held() -> list[int]:
+        return [open_descriptors(), threading.active_count(), stub.num_fds(), stub.num_threads()]
+
+    def grown() -> int:
+        before = [kernel.memory_info().rss, stub.memory_info().rss]
+        some(2000)
+        gc.collect()
+        after = [kernel.memory_info().rss, stub.memory_info().rss]
+        return max(b - a for a, b in zip(before, after, strict=True))
+
+    counts = held()
+    # what leaks does so every time, what others in this process need does not
+    assert any(grown() < 5 << 20 for _ in range(3))
+    eventually(lambda: all(now <= then for now, then in zip(held(), counts, strict=True)))
     assert instance.inflight == {}
     assert instance.stub is not None
     assert instance.stub.link.region.used == 0
@@ -300,7 +308,7 @@ def test_loading_and_unloading_leave_nothing_behind(lab: Lab) -> None:
     for _ in range(3):
         cycle()
     assert lab.server.core.pool.wait_warm()
-    eventually(lambda: (open_descriptors(), threading.active_count()) <= before)
+    eventually(lambda: open_descriptors() <= before[0] and threading.active_count() <= before[1])
 
 
 # -- at once
@@ -352,12 +360,22 @@ class TritonPythonModel:
     lab.server.unload(model)
 
 
-def test_an_interrupted_caller_leaves_the_model_usable(script: Script) -> None:
-    for _ in range(3):
-        iterator = script.infer("time.sleep(0.1); return [answer(OUT=np.float32([1]))]")
-        threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGINT)).start()
+def test_an_interrupted_caller_leaves_the_model_usable(script: Script, tmp_path: Path) -> None:
+    for number in range(3):
+        begun, go, waits = tmp_path / f"begun{number}", tmp_path / f"go{number}", threading.Event()
+        wait = f"open({str(begun)!r}, 'w')\nwhile not os.path.exists({str(go)!r}): time.sleep(0.005)"
+        iterator = script.infer(f"{wait}\nreturn [answer(OUT=np.float32([1]))]")
+
+        def interrupt(begun: Path = begun, waits: threading.Event = waits) -> None:
+            waits.wait()
+            eventually(begun.exists)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
+            waits.set()
             next(iterator)
+        go.touch()
         assert next(iterator).outputs["OUT"].numpy() == [1]
         assert script.value("2") == 2
 

@@ -47,7 +47,7 @@ class FakeDesk:
     def read(self, session: DebugSession, prompt: Prompt) -> str | None:
         self.shown.append(prompt.text)
         self.threads.append(threading.current_thread())
-        line = self.lines.get(timeout=10)
+        line = self.lines.get(timeout=60)
         line = line() if callable(line) else line
         if isinstance(line, BaseException):
             raise line
@@ -159,7 +159,7 @@ def test_a_request_of_another_thread_is_typed_to_by_whoever_follows(lab: Lab, sc
     assert "%triton debug script" in sat.said[0]
     script.model.debug()
     assert session.ended
-    thread.join(10)
+    thread.join(60)
     assert found == [[2]]
 
 

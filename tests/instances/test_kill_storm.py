@@ -109,6 +109,6 @@ def test_a_stub_that_is_killed_in_finalize_does_not_hold_the_unload(lab: Lab) ->
     eventually(lambda: model.state == "UNLOADING")
     time.sleep(0.1)
     os.kill(pid, signal.SIGKILL)
-    unload.join(5)
+    unload.join(20)
     assert not unload.is_alive()
     assert model.state == "UNAVAILABLE"

@@ -243,7 +243,7 @@ def test_an_unload_does_not_wait_for_the_next_try(lab: Lab) -> None:
     instance = instances(model)[0]
     started = time.monotonic()
     lab.server.unload(model)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 9  # it is to come after more than 10 s
     assert instance.state is InstanceState.STOPPED
     assert instance.replacement.next_try is None
 
@@ -310,10 +310,12 @@ def test_who_waits_reads_the_answer(script: Script) -> None:
     assert threading.get_ident() in [reader() for _ in range(50)]
 
 
-def test_who_has_waited_in_vain_leaves_the_answer_to_others(script: Script) -> None:
-    request, threads = request_here(script, "time.sleep(0.2); return [answer(OUT=np.float32([1]))]")
+def test_who_has_waited_in_vain_leaves_the_answer_to_others(script: Script, tmp_path: Path) -> None:
+    wait = f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.005)"
+    request, threads = request_here(script, f"{wait}\nreturn [answer(OUT=np.float32([1]))]")
     script.model.server.core.infer_here(request)
     assert not threads
+    (tmp_path / "go").touch()
     eventually(lambda: bool(threads))
     assert threads != [threading.get_ident()]
 

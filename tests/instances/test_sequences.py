@@ -182,7 +182,7 @@ def test_an_unload_does_not_wait_for_idle_sequences(lab: Lab) -> None:
     reader = threading.Thread(target=lambda: done.append([next(waiting).outputs["OUT"].numpy()[0, 0]]))
     reader.start()
     lab.server.unload(model)  # sequence 1 could go on for a minute, but nothing more can come
-    reader.join(5)
+    reader.join(60)
     assert done == [[2]]
 
 

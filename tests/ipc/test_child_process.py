@@ -36,7 +36,7 @@ def start() -> Iterator[Callable[[str], ChildProcess]]:
 
 def test_a_process_that_ends_by_itself(start: Callable[[str], ChildProcess]) -> None:
     child = start("raise SystemExit(3)")
-    assert child.wait(10)
+    assert child.wait(60)
     assert (child.returncode, child.exit_reason(), child.exit_signal()) == (3, "exit status 3", "")
 
 
@@ -55,7 +55,7 @@ def test_a_killed_process_says_so(start: Callable[[str], ChildProcess]) -> None:
 def test_a_signal_without_a_name(start: Callable[[str], ChildProcess]) -> None:
     number = signal.SIGRTMIN + 3
     child = start(f"import os; os.kill(os.getpid(), {number})")
-    assert child.wait(10)
+    assert child.wait(60)
     assert (child.exit_reason(), child.exit_signal()) == (f"signal {number}", f"signal {number}")
 
 
@@ -68,7 +68,7 @@ def test_what_it_forked_is_terminated_and_killed_with_it(start: Callable[[str], 
     eventually(lambda: len(psutil.Process(child.pid).children()) == 1)
     (forked,) = psutil.Process(child.pid).children()
     child.terminate()
-    assert child.wait(10)
+    assert child.wait(60)
     eventually(lambda: not alive(forked.pid))
     assert child.exit_signal() == "SIGTERM"
 
@@ -78,7 +78,7 @@ def test_a_signal_goes_to_the_process_alone(start: Callable[[str], ChildProcess]
     eventually(lambda: len(psutil.Process(child.pid).children()) == 1)
     (forked,) = psutil.Process(child.pid).children()
     child.send_signal(signal.SIGTERM)
-    assert child.wait(10)
+    assert child.wait(60)
     assert alive(forked.pid)
     child.kill()
     eventually(lambda: not alive(forked.pid))
@@ -87,8 +87,8 @@ def test_a_signal_goes_to_the_process_alone(start: Callable[[str], ChildProcess]
 def test_a_closed_process_is_not_signalled(start: Callable[[str], ChildProcess]) -> None:
     before = open_descriptors()
     child = start("pass")
-    assert child.wait(10)
+    assert child.wait(60)
     child.close()
     child.close()
     child.send_signal(signal.SIGTERM)
-    assert open_descriptors() == before
+    eventually(lambda: open_descriptors() <= before)

@@ -107,7 +107,7 @@ def test_models_that_share_an_archive_wait_for_one_extraction(
     def slow(archive: Path, directory: Path) -> None:
         calls.append(directory)
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         extract(archive, directory)
 
     monkeypatch.setattr(execution_env, "extract", slow)
@@ -117,11 +117,11 @@ def test_models_that_share_an_archive_wait_for_one_extraction(
     ]
     for thread in threads:
         thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     assert found == []
     go_on.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert (len(calls), len(found), len(set(found))) == (1, 4, 1)
 
 

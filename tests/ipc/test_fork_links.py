@@ -118,7 +118,7 @@ def test_with_the_stub_all_links_end_and_none_is_given(kernel: Kernel) -> None:
     assert kernel.ended == kernel.links
     with pytest.raises(BridgeError, match="the server has ended"):
         kernel.child().linked()
-    assert child.connection.wait(timeout=5)
+    assert child.connection.wait(timeout=60)
 
 
 def _no_descriptor(door: socket.socket) -> None:

@@ -29,7 +29,7 @@ class Heard:
         self.count.release()
 
     def once_more(self) -> bool:
-        return self.count.acquire(timeout=5)
+        return self.count.acquire(timeout=60)
 
     def nothing(self) -> bool:
         return not self.count.acquire(timeout=0.05)

@@ -42,7 +42,7 @@ def test_a_question_gets_its_answer(stub: FakeStub) -> None:
     ident, body = stub.expect("FINALIZE")
     assert body == []
     stub.send("RESULT", ident, Result("done"))
-    assert stub.link.await_answer(answer, 5)
+    assert stub.link.await_answer(answer, 60)
     assert (answer.value, answer.failure, answer.lost) == ("done", None, False)
 
 
@@ -51,8 +51,8 @@ def test_answers_may_come_in_any_order(stub: FakeStub) -> None:
     idents = [stub.expect("IS_READY")[0], stub.expect("FINALIZE")[0]]
     stub.send("RESULT", idents[1], Result(None, Failure("two")))
     stub.send("RESULT", idents[0], Result(1))
-    assert stub.link.await_answer(first, 5)
-    assert stub.link.await_answer(second, 5)
+    assert stub.link.await_answer(first, 60)
+    assert stub.link.await_answer(second, 60)
     assert (first.value, second.failure) == (1, Failure("two"))
 
 
@@ -99,7 +99,7 @@ def test_a_leader_reads_on_its_own_thread(stub: FakeStub) -> None:
     released = threading.Event()
 
     def send() -> None:
-        released.wait(5)
+        released.wait(60)
         stub.send("LOG")
 
     sender = threading.Thread(target=send)
@@ -120,10 +120,10 @@ def test_only_one_thread_leads(stub: FakeStub) -> None:
 
     leader = threading.Thread(target=lambda: stub.link.lead(done))
     leader.start()
-    assert entered.wait(5)
+    assert entered.wait(60)
     assert not stub.link.lead(lambda: False)
     stub.send("LOG", 0, 1)
-    leader.join(5)
+    leader.join(60)
     assert not leader.is_alive()
 
 
@@ -168,7 +168,7 @@ def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub) -> N
     others: list[bool] = []
     other = threading.Thread(target=lambda: others.extend([stub.link.held, stub.link.hold(), stub.link.lead(bool)]))
     other.start()
-    other.join(5)
+    other.join(60)
     assert others == [False] * 3
     assert stub.link.lead(lambda: bool(threads))
     assert threads == [threading.current_thread()] and not stub.link.held
@@ -214,7 +214,7 @@ def test_a_leader_does_not_keep_the_rest_of_a_message_from_being_sent(stub: Fake
     leader.start()
     assert stub.receive()[:2] == (EXECUTE, 1)
     stub.send("RESPONSE", 7, "answer")
-    leader.join(5)
+    leader.join(60)
     assert heard == ["answer"]
 
 
@@ -231,10 +231,10 @@ def test_both_sides_may_send_more_than_the_socket_takes_at_once(stub: FakeStub) 
     sender.start()
     leader = threading.Thread(target=lambda: stub.link.lead(lambda: bool(heard)), daemon=True)
     leader.start()
-    sender.join(10)
+    sender.join(60)
     assert not sender.is_alive()
     assert stub.receive()[:2] == (EXECUTE, 1)
-    leader.join(5)
+    leader.join(60)
     assert heard == [LARGE]
 
 
@@ -299,13 +299,13 @@ def test_a_stub_that_lies_loses_its_link_and_nothing_else(stub: FakeStub, lie: s
         leader.start()
     stub.send_bytes(data)
     eventually(lambda: stub.link.lost)
-    assert answer.wait(5)
+    assert answer.wait(60)
     assert answer.lost
     eventually(lambda: lost)
     assert len(lost) == 1
     assert reason in stub.link.lost_reason
     if reader == "a leader":
-        leader.join(5)
+        leader.join(60)
         assert not leader.is_alive()
     stub.link.post(EXECUTE, 1, None)  # silent: the loss was reported
 
@@ -330,7 +330,7 @@ def test_a_handler_that_raises_loses_the_link_instead_of_an_answer(
     stub.link.handlers[LOG] = handler
     answer = stub.link.ask(Finalize())
     stub.send("LOG", 0, "x")
-    assert answer.wait(5)
+    assert answer.wait(60)
     assert answer.lost
     assert stub.link.lost_reason.startswith("LOG: ")
 
@@ -389,9 +389,9 @@ def test_closing_wakes_the_leader(stub: FakeStub) -> None:
 
     leader = threading.Thread(target=lambda: stub.link.lead(done), daemon=True)
     leader.start()
-    assert entered.wait(5)
+    assert entered.wait(60)
     stub.link.close()
-    leader.join(5)
+    leader.join(60)
     assert not leader.is_alive()
     assert not stub.link.lead(lambda: False)
 

@@ -84,14 +84,14 @@ def test_a_stub_that_ends_leaves_no_descriptor(descriptors: int, link_reader: Li
         end(stub)
         stub.kill()  # once more does no harm
         assert stub.child.returncode is not None
-    assert open_descriptors() <= before
+    eventually(lambda: open_descriptors() <= before)
 
 
 def test_a_program_that_is_not_there(descriptors: int, link_reader: LinkReader) -> None:
     before = open_descriptors()
     with pytest.raises(StubStartError, match="cannot start the stub with '/nonexistent/python'"):
         StubProcess(link_reader, interpreter=Interpreter("/nonexistent/python"))
-    assert open_descriptors() <= before
+    eventually(lambda: open_descriptors() <= before)
 
 
 def test_a_program_that_is_no_stub(descriptors: int, link_reader: LinkReader) -> None:
@@ -99,7 +99,7 @@ def test_a_program_that_is_no_stub(descriptors: int, link_reader: LinkReader) ->
     stub = StubProcess(link_reader, interpreter=Interpreter("/bin/true"))
     with pytest.raises((StubStartError, InterpreterError), match="/bin/true"):
         stub.await_hello()
-    assert open_descriptors() <= before
+    eventually(lambda: open_descriptors() <= before)
 
 
 def test_a_kernel_without_descriptors(descriptors: int, link_reader: LinkReader) -> None:
@@ -119,19 +119,19 @@ def test_a_kernel_without_descriptors(descriptors: int, link_reader: LinkReader)
                 break
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert open_descriptors() <= before, more
+            eventually(lambda: open_descriptors() <= before)
         else:
             raise AssertionError("there were never enough")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert psutil.Process().children() == children
+    eventually(lambda: set(psutil.Process().children()) <= set(children))
 
 
 def test_a_region_larger_than_its_limit(descriptors: int, link_reader: LinkReader) -> None:
     before = open_descriptors()
     with pytest.raises(StubStartError, match="Failed to increase the shared memory pool size to 2097152 bytes"):
         StubProcess(link_reader, shm=ShmSettings(2 << 20, 1 << 20, 1 << 20))
-    assert open_descriptors() <= before
+    eventually(lambda: open_descriptors() <= before)
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_no_stub_starts_once_the_server_stops() -> None:
     before = psutil.Process().children()
     with pytest.raises(StubStartError, match="no stub is started any more"):
         StubProcess(reader)
-    assert psutil.Process().children() == before
+    assert set(psutil.Process().children()) <= set(before)
 
 
 def test_a_region_may_be_limited(link_reader: LinkReader) -> None:
@@ -449,7 +449,7 @@ def test_no_stub_outlives_a_killed_kernel(kernel: Callable[[str], Kernel], busy:
     pids = process.hear()
     assert len(pids) >= 2  # the model's and a zygote
     os.kill(process.process.pid, signal.SIGKILL)
-    eventually(lambda: not any(alive(pid) for pid in pids), timeout=2.0)
+    eventually(lambda: not any(alive(pid) for pid in pids), timeout=10.0)
     assert shared_memory_files() <= before
 
 
@@ -458,14 +458,14 @@ def test_what_a_model_forked_does_not_outlive_the_kernel_either(kernel: Callable
     child = int(process.hear())
     assert alive(child)
     os.kill(process.process.pid, signal.SIGKILL)
-    eventually(lambda: not alive(child), timeout=2.0)
+    eventually(lambda: not alive(child), timeout=10.0)
 
 
 def test_a_fork_of_the_kernel_does_not_keep_stubs_alive(kernel: Callable[[str], Kernel]) -> None:
     process = kernel(PIDS + "say(os.fork() or __import__('time').sleep(600))\n" + SLEEP)
     pids, _ = process.hear(), process.hear()
     os.kill(process.process.pid, signal.SIGKILL)
-    eventually(lambda: not any(alive(pid) for pid in pids), timeout=2.0)
+    eventually(lambda: not any(alive(pid) for pid in pids), timeout=10.0)
 
 
 def test_a_fork_of_the_kernel_that_ends_changes_nothing(kernel: Callable[[str], Kernel]) -> None:
@@ -488,7 +488,7 @@ say([script.value("3").item(), script.instance.replacement.count])
     )
     assert process.hear() == "Request for unknown model: 'script' is not found"
     assert process.hear() == [3.0, 0]
-    assert process.process.wait(10) == 0
+    assert process.process.wait(60) == 0
 
 
 def test_a_server_can_stop_when_its_interpreter_ends(kernel: Callable[[str], Kernel]) -> None:
@@ -505,7 +505,7 @@ atexit.register(lambda: (server.stop(), say([len(pids), [os.path.exists(f"/proc/
 """
     )
     assert process.hear() == [2, [False, False]]
-    assert process.process.wait(10) == 0
+    assert process.process.wait(60) == 0
 
 
 def test_multiprocessing_by_fork_works_beside_stubs(kernel: Callable[[str], Kernel]) -> None:
@@ -518,7 +518,7 @@ say([squares, script.value("5").item(), script.instance.replacement.count])
 """
     )
     assert process.hear() == [[4, 3, 2, 1], 5.0, 0]
-    assert process.process.wait(10) == 0
+    assert process.process.wait(60) == 0
 
 
 def test_an_interrupt_of_the_kernel_does_not_reach_its_stubs(kernel: Callable[[str], Kernel]) -> None:
@@ -539,7 +539,7 @@ for attempt in range(3):
         os.killpg(process.process.pid, signal.SIGINT)
         assert process.hear() == 1.0
         assert process.hear() == [7.0, 0]
-    assert process.process.wait(10) == 0
+    assert process.process.wait(60) == 0
 
 
 def test_lines_on_the_way_are_not_lost_at_the_end(lab: Lab) -> None:
@@ -559,6 +559,6 @@ def test_many_stubs_start_and_end_at_once(descriptors: int, link_reader: LinkRea
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert not any(alive(stub.pid) for stub in stubs)
     eventually(lambda: open_descriptors() <= before)

@@ -152,14 +152,14 @@ def test_lines_that_another_thread_has_taken_are_waited_for(pipes: Pipes) -> Non
 
     def hand_on(stream: str, text: str) -> None:
         taken.set()
-        go_on.wait(5)
+        go_on.wait(60)
         pipes.lines.append((stream, text))
 
     pipes.output.retarget(hand_on)
     os.write(pipes.stdout, b"line\n")
     first = threading.Thread(target=pipes.output.drain_all)
     first.start()
-    assert taken.wait(5)
+    assert taken.wait(60)
     seen: list[list[str]] = []
 
     def drain_too() -> None:
@@ -171,8 +171,8 @@ def test_lines_that_another_thread_has_taken_are_waited_for(pipes: Pipes) -> Non
     second.join(0.05)
     assert seen == []
     go_on.set()
-    second.join(5)
-    first.join(5)
+    second.join(60)
+    first.join(60)
     assert seen == [["line"]]
 
 

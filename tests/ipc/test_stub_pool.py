@@ -120,7 +120,7 @@ def test_threads_that_acquire_at_once_share_a_zygote(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len({stub.pid for stub in taken}) == 8
     assert sorted(imported(pool).values()) == ["", "PIL"]
 
@@ -217,16 +217,19 @@ def test_many_stubs_leave_nothing(pool: StubPool, model: Callable[[str], str]) -
     def held() -> list[int]:
         return [open_descriptors(), len(kernel.children(recursive=True)), *(z.num_fds() for z in zygotes)]
 
-    before, memory = held(), [zygote.memory_info().rss for zygote in zygotes]
-    for number in range(60):
-        stub = pool.acquire(model=source)
-        if number % 3:
-            stub.await_hello()
-        (stub.kill, stub.finalize, stub.reap)[number % 2]()
+    def grown() -> int:
+        memory = [zygote.memory_info().rss for zygote in zygotes]
+        for number in range(60):
+            stub = pool.acquire(model=source)
+            if number % 3:
+                stub.await_hello()
+            (stub.kill, stub.finalize, stub.reap)[number % 2]()
+        return max(zygote.memory_info().rss - m for zygote, m in zip(zygotes, memory, strict=True))
+
+    before = held()
+    assert any(grown() < 2 << 20 for _ in range(3))  # what leaks does so every time
     # at most: something of the first one may not have ended before it was counted
     eventually(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
-    grown = [zygote.memory_info().rss - m for zygote, m in zip(zygotes, memory, strict=True)]
-    assert max(grown) < 2 << 20
 
 
 def test_the_kernel_inherits_nothing_else(pool: StubPool, taken: list[StubProcess]) -> None:
@@ -328,5 +331,5 @@ def test_a_pool_may_close_while_an_import_hangs(
     eventually(lambda: len(started()) == 2)
     assert not ended.is_set()
     pool.close()
-    assert ended.wait(10)
+    assert ended.wait(60)
     eventually(lambda: started() == [])

@@ -39,20 +39,20 @@ def test_a_process_that_is_forked_while_the_zygote_ends_is_known(
 
     def late(timeout: float) -> Any:
         forked.set()
-        assert ending.wait(10)
+        assert ending.wait(60)
         return receive(timeout)
 
     monkeypatch.setattr(zygote, "_receive", late)
     step = ImportStep("hangs", [], False, False)
     asking = threading.Thread(target=lambda: grown.append(zygote.grow([step], dict(os.environ), "")))
     asking.start()
-    assert forked.wait(10)
+    assert forked.wait(60)
     end = threading.Thread(target=zygote.end)
     end.start()
     eventually(lambda: not zygote.alive)
     ending.set()
-    asking.join(10)
-    end.join(10)
+    asking.join(60)
+    end.join(60)
     grown[0].end()
     eventually(lambda: set(psutil.Process().children(recursive=True)) < set(before))
 

@@ -22,7 +22,7 @@ def test_functions_are_called_in_the_order_of_their_time(timer: Timer) -> None:
     done = threading.Event()
     timer.call_at(now + 300_000_000, lambda: (called.append("late"), done.set()))
     timer.call_at(now + 1_000_000, lambda: called.append("soon"))  # nearer than what it waits for
-    assert done.wait(5)
+    assert done.wait(60)
     assert called == ["soon", "late"]
     assert SystemClock.now() >= now + 300_000_000
 
@@ -30,14 +30,14 @@ def test_functions_are_called_in_the_order_of_their_time(timer: Timer) -> None:
 def test_what_is_due_is_called_at_once(timer: Timer) -> None:
     done = threading.Event()
     timer.call_at(0, done.set)
-    assert done.wait(5)
+    assert done.wait(60)
 
 
 def test_a_function_that_raises_does_not_stop_the_others(timer: Timer, caplog: pytest.LogCaptureFixture) -> None:
     done = threading.Event()
     timer.call_at(0, lambda: 1 / 0)
     timer.call_at(1, done.set)
-    assert done.wait(5)
+    assert done.wait(60)
     assert "a timer's function raised" in caplog.text
 
 
@@ -48,6 +48,6 @@ def test_nothing_is_called_after_close() -> None:
     timer.close()
     timer.call_at(0, lambda: called.append(2))
     assert timer._thread is not None
-    timer._thread.join(5)
+    timer._thread.join(60)
     assert not timer._thread.is_alive()
     assert called == []

@@ -71,10 +71,10 @@ class StubSide:
 
     def expect(self, command: str, ident: int) -> Any:
         """The body of the stub's next message, which must be this one."""
-        message = self.kernel.receive(timeout=5)
+        message = self.kernel.receive(timeout=60)
         while message is not None and (name := BY_NUMBER[message[0]].name) in ("RAISED", "LOG") and name != command:
             (self.raised if name == "RAISED" else self.logged).append(tuple(message[2]))
-            message = self.kernel.receive(timeout=5)
+            message = self.kernel.receive(timeout=60)
         assert message is not None
         assert (BY_NUMBER[message[0]].name, message[1]) == (command, ident)
         return BY_NUMBER[message[0]].read(message[2])

@@ -117,7 +117,7 @@ def test_outputs_that_cannot_be_where_they_are_wanted(echo: Model, device: str, 
         list(iterator)
     responses: queue.SimpleQueue[Any] = queue.SimpleQueue()
     echo.infer(inputs={"IN_FP16": FP16}, output_memory_type=device, response_queue=responses)
-    assert isinstance(responses.get(timeout=10).error, InvalidArgumentError)
+    assert isinstance(responses.get(timeout=60).error, InvalidArgumentError)
 
 
 # -- requests
@@ -259,7 +259,7 @@ def test_a_queue_gets_the_responses_too(echo: Model, stream: Model) -> None:
     responses: queue.SimpleQueue[InferenceResponse] = queue.SimpleQueue()
     fields: dict[str, Any] = {"inputs": {"IN_FP16": FP16}, "response_queue": responses}
     iterators = [echo.infer(**fields), echo.infer(**fields), stream.infer(**fields)]
-    came = [responses.get(timeout=10) for _ in range(4)]
+    came = [responses.get(timeout=60) for _ in range(4)]
     assert sorted(response.final for response in came) == [False, True, True, True]
     assert [len(list(iterator)) for iterator in iterators] == [1, 1, 2]
     assert responses.empty()

@@ -33,7 +33,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = frontend.servers[0].sockets[0].getsockname()[1]
     yield f"http://127.0.0.1:{port}"
     frontend.should_exit = True
-    thread.join(10)
+    thread.join(60)
     server.stop()
 
 

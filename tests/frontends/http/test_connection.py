@@ -246,7 +246,7 @@ def test_requests_behind_one_that_is_answered_later_wait_for_it(
 
     monkeypatch.setattr(lab.server.core, "infer", hold)
     connection.socket.sendall(infer(document(1)))
-    assert held.wait(10)
+    assert held.wait(60)
     monkeypatch.undo()
     connection.socket.sendall(infer(document(2)) + infer(document(3)))
     infer_now(requests[0])
@@ -374,7 +374,7 @@ def test_a_connection_that_was_used_is_not_idle(lab: Lab) -> None:
         done = threading.Event()
         assert connections._loop is not None
         connections._loop.call_soon_threadsafe(lambda: (connections.close_idle(), done.set()))
-        assert done.wait(10)
+        assert done.wait(60)
 
     with closing(Connection(http)) as used, closing(Connection(http)) as idle:
         for connection in (used, idle):

@@ -174,7 +174,7 @@ def over_a_stream(asked: Asked) -> None:
     with tritonclient.grpc.InferenceServerClient(asked.endpoints.grpc) as client:
         client.start_stream(lambda result, error: answers.put(error))
         client.async_stream_infer("add_sub", client_inputs(tritonclient.grpc))
-        assert answers.get(timeout=10) is None
+        assert answers.get(timeout=60) is None
 
 
 def generated(asked: Asked) -> None:
@@ -207,7 +207,7 @@ def test_a_version_that_is_replaced_meanwhile_is_looked_up_again(lab: Lab) -> No
     tensors = {name: Tensor(DataType.FP32, (1,), np.full(1, 7, np.float32)) for name in ("INPUT0", "INPUT1")}
     request = InferenceRequest("swapped", tensors, on_response=lambda request, response: answers.put(response))
     exchange.submit(version, request)
-    assert answers.get(timeout=10).outputs["OUTPUT0"].numpy().tolist() == [70]
+    assert answers.get(timeout=60).outputs["OUTPUT0"].numpy().tolist() == [70]
 
 
 # -- outputs

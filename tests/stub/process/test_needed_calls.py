@@ -25,7 +25,7 @@ class World:
 
     def call(self, name: str) -> None:
         self.waiting[threading.get_ident()] = (ord(name), 0)
-        self.over.wait(10)
+        self.over.wait(60)
 
     def thread(self, *names: str) -> threading.Thread:
         """A thread that makes calls one after the other."""
@@ -60,12 +60,12 @@ def join_of_a_thread_that_joins(world: World) -> None:
 
 
 def join_with_a_limit(world: World) -> None:
-    world.thread("a").join(5)
+    world.thread("a").join(60)
 
 
 def not_joined(world: World) -> None:
     world.thread("a")
-    world.over.wait(5)
+    world.over.wait(60)
 
 
 def result(world: World) -> None:
@@ -75,7 +75,7 @@ def result(world: World) -> None:
 
 def result_with_a_limit(world: World) -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        pool.submit(world.call, "a").result(5)
+        pool.submit(world.call, "a").result(60)
 
 
 def mapped(world: World) -> None:
@@ -164,9 +164,9 @@ def test_the_coroutine_of_execute_needs_its_loop() -> None:
     while world.needed(main, awaited) != "b":
         time.sleep(0.002)
     world.over.set()
-    main.join(5)
+    main.join(60)
     loop.call_soon_threadsafe(loop.stop)
-    runner.join(5)
+    runner.join(60)
     loop.close()
 
 
@@ -183,5 +183,5 @@ def test_a_python_that_shows_less_finds_less(monkeypatch: pytest.MonkeyPatch) ->
         time.sleep(0.002)
     assert world.needed(main) == ""
     world.over.set()
-    main.join(5)
+    main.join(60)
     assert needed_calls_module.threads_awaited_by(object()) == set()

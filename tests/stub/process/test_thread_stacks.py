@@ -21,14 +21,14 @@ class Blocked:
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.work, name=name, daemon=True)
         self.thread.start()
-        assert self.there.wait(5)
+        assert self.there.wait(60)
 
     def work(self) -> None:
         self.deeper()
 
     def deeper(self) -> None:
         self.there.set()
-        self.over.wait(10)  # this line
+        self.over.wait(60)  # this line
 
 
 def part(text: str, title: str) -> list[str]:
@@ -43,7 +43,7 @@ def test_a_thread_is_shown_with_its_name_and_source_lines() -> None:
     blocked = Blocked("the author's")
     lines = part(all_stacks(), "Thread 'the author's' (most recent call last):")
     blocked.over.set()
-    assert [line.strip() for line in lines[:4]][1::2] == ["self.deeper()", "self.over.wait(10)  # this line"]
+    assert [line.strip() for line in lines[:4]][1::2] == ["self.deeper()", "self.over.wait(60)  # this line"]
     assert "in work" in lines[0]
     assert f'File "{__file__}"' in lines[0]  # the start of a thread is not shown
 
@@ -69,7 +69,7 @@ def test_the_main_thread_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str] = []
     asker = threading.Thread(target=lambda: found.append(all_stacks()))
     asker.start()
-    asker.join(10)
+    asker.join(60)
     blocked.over.set()
     assert found[0].startswith("Thread 'MainThread' (most recent call last):\n")
     assert "Thread 'other'" in found[0]
