@@ -1,7 +1,7 @@
 // One comm to one kernel, and what it has told.
 import { ISignal, Signal } from "@lumino/signaling";
 
-import { Calls, Heard, Model, PROTOCOL, TARGET } from "./protocol.js";
+import { Calls, Heard, InputBox, Model, PROTOCOL, TARGET } from "./protocol.js";
 
 /** The part of JupyterLab's kernel connection that a link uses. */
 export interface Kernel {
@@ -48,8 +48,8 @@ const GONE = ["restarting", "autorestarting", "terminating", "dead"];
 /** Guarantees: every question is answered or fails, also when the kernel goes; `models` is empty while it is not open. */
 export class KernelLink {
   models: Model[] = [];
-  /** Whether the window shows a box for a line of input to the kernel. */
-  asksForInput: () => boolean = () => false;
+  /** The box for a line of input to the kernel. */
+  inputBox: () => InputBox = () => ({ asked: false, shown: false });
   /** tritonlab's version in the kernel */
   version = "";
   private _state: LinkState = "closed";
@@ -138,7 +138,7 @@ export class KernelLink {
       this.models = heard.models;
       this._changed.emit();
     } else if ("typing" in heard) {
-      if (heard.typing) void this.ask("typing", { shown: this.asksForInput() }).catch(() => undefined);
+      if (heard.typing) void this.ask("typing", this.inputBox()).catch(() => undefined);
       else this.kernel.hasPendingInput = false; // otherwise JupyterLab runs no cell: the box for the line is gone
     } else if ("id" in heard) {
       const waiting = this._waiting.get(heard.id);

@@ -50,8 +50,11 @@ export class KernelLinks {
 
   private _add(kernel: Services.IKernelConnection): KernelLink {
     const link = new KernelLink(kernel as unknown as Kernel);
-    link.asksForInput = () =>
-      this.tracker.filter((panel) => panel.sessionContext.session?.kernel?.id === kernel.id).some(showsInputBox);
+    link.inputBox = () => {
+      const panels = this.tracker.filter((panel) => panel.sessionContext.session?.kernel?.id === kernel.id);
+      const areas = panels.flatMap(areasThatWait);
+      return { asked: areas.length > 0, shown: areas.some(showsInputBox) };
+    };
     this._links.set(kernel.id, link);
     link.changed.connect(() => this._changed.emit());
     kernel.disposed.connect(() => {
@@ -74,13 +77,15 @@ export class KernelLinks {
   }
 }
 
-/** Whether a cell that waits for a line of input shows a box for it. Clearing outputs takes the box away; the box of a
- *  cell that has ended stays. */
-function showsInputBox(panel: NotebookPanel): boolean {
-  return panel.content.widgets.some((cell) => {
-    const area = cell instanceof CodeCell ? cell.outputArea : null;
-    return area?.pendingInput && area.widgets.some((child) => child.hasClass(INPUT_BOX));
-  });
+/** The outputs of cells that wait for a line of input. */
+function areasThatWait(panel: NotebookPanel): CodeCell["outputArea"][] {
+  const areas = panel.content.widgets.map((cell) => (cell instanceof CodeCell ? cell.outputArea : null));
+  return areas.filter((area) => area !== null).filter((area) => area.pendingInput);
+}
+
+/** Whether the box for the line is there. Clearing outputs takes it away; the box of a cell that has ended stays. */
+function showsInputBox(area: CodeCell["outputArea"]): boolean {
+  return area.widgets.some((child) => child.hasClass(INPUT_BOX));
 }
 
 /** The texts of a notebook's code cells. */

@@ -104,13 +104,19 @@ export interface Calls {
   kill: { with: { name: string }; ok: { name: string; killed: unknown[] } };
   cancel: { with: { serial: number }; ok: { serial: number; cancelled: boolean } };
   overview: { with: Record<string, never>; ok: Overview };
-  /** Answers `typing`: whether the window shows a box for the line that a debugger in the kernel waits for. */
-  typing: { with: { shown: boolean }; ok: null };
+  /** Answers `typing`: whether the window was asked for the line that a debugger in the kernel waits for, and whether
+   *  it shows a box for it. */
+  typing: { with: InputBox; ok: null };
   logs: { with: { model?: string; level?: string; search?: string; limit?: number }; ok: Log };
   check: { with: { text: string; model?: string }; ok: Refused[] };
   /** What may stand at the end of `text`: what is `typed` of it, and the words that begin so. */
   complete: { with: { text: string }; ok: { typed: string; words: string[] } };
   explain: { with: { text: string }; ok: { field: string; type: string; says: string } };
+}
+
+export interface InputBox {
+  asked: boolean;
+  shown: boolean;
 }
 
 /** What the kernel sends: an answer, or something it tells. */

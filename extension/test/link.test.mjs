@@ -49,6 +49,19 @@ test("what is asked is answered, whatever the order", async () => {
   assert.equal(kernel.comms.length, 1);
 });
 
+test("a kernel that waits for a line hears of its box, also of one that has gone", async () => {
+  const kernel = new Kernel(HELLO);
+  const link = new KernelLink(kernel);
+  link.inputBox = () => ({ asked: true, shown: false });
+  await link.connect();
+  kernel.comms[0].hear({ typing: true });
+  await new Promise((resolve) => setTimeout(resolve));
+  assert.deepEqual(kernel.sent.map((sent) => [sent.do, sent.with]), [["typing", { asked: true, shown: false }]]);
+  kernel.hasPendingInput = true;
+  kernel.comms[0].hear({ typing: false });
+  assert.equal(kernel.hasPendingInput, false);
+});
+
 test("models are told, and gone with the kernel", async () => {
   const kernel = new Kernel(HELLO);
   const link = new KernelLink(kernel);

@@ -47,7 +47,7 @@ def mark(path, value=None):
     os.rename(path + ".part", path)
 
 def until(holds):
-    end = time.monotonic() + 8
+    end = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.002)

@@ -73,7 +73,7 @@ MODELS = {
     "ranked_late": batching(f"{LEVELS} preferred_batch_size: [ 4 ] max_queue_delay_microseconds: 500000"),
     "ranked_sizes": batching(
         policy("max_queue_size: 3", f"{LEVELS} preferred_batch_size: [ 1 ]")
-        + " priority_queue_policy { key: 1 value { max_queue_size: 1 " + refusing(150) + " } }"
+        + " priority_queue_policy { key: 1 value { max_queue_size: 1 " + refusing(1000) + " } }"
     ),
     "refusing": batching(policy(refusing(1000, "allow_timeout_override: true"))),
     "firm": batching(policy(refusing(2000))),
@@ -84,7 +84,7 @@ MODELS = {
     ),
     "impatient_unbatched": batching(policy("timeout_action: REJECT default_timeout_microseconds: 5"), batch=0),
     "delaying_at_once": batching(policy("timeout_action: DELAY default_timeout_microseconds: 1")),
-    "refusing_late": batching(policy(refusing(200), "max_queue_delay_microseconds: 1000000")),
+    "refusing_late": batching(policy(refusing(200), "max_queue_delay_microseconds: 10000000")),
     "delaying": batching(policy(delaying(150))),
     "delaying_levels": batching(
         policy("", LEVELS) + " priority_queue_policy { key: 1 value { " + delaying(100) + " } }"
@@ -92,7 +92,7 @@ MODELS = {
     "ordered": batching("preserve_ordering: true preferred_batch_size: [ 1 ]", batch=1, instances=TWO),
     "unordered": batching("preferred_batch_size: [ 1 ]", batch=1, instances=TWO),
     "ordered_refusing": batching(policy(refusing(150), "preserve_ordering: true"), batch=1, instances=TWO),
-    "unbatched": batching(policy(refusing(150, "max_queue_size: 2")), batch=0),
+    "unbatched": batching(policy(refusing(1000, "max_queue_size: 2")), batch=0),
     "cancelling": batching("max_queue_delay_microseconds: 1000000"),
 }  # fmt: skip
 EXPIRED = "UNAVAILABLE", "Request timeout expired"
@@ -167,7 +167,7 @@ def test_each_level_has_its_own_policy(client: Client) -> None:
     with hold(client, "ranked_sizes"):
         high = [send(client, "ranked_sizes", f"a{i}", priority=1) for i in range(3)]
         low = [send(client, "ranked_sizes", f"b{i}") for i in range(5)]
-        time.sleep(0.3)  # the time of the first is up
+        time.sleep(1.1)  # the time of the first is up
     assert [outcome(p) for p in high] == [EXPIRED, full("a1"), full("a2")]
     assert [outcome(p) for p in low] == [["b0"], ["b1"], ["b2"], full("b3"), full("b4")]
     assert rejected(client, "ranked_sizes") == counted + 1  # a full queue refuses without counting
@@ -236,7 +236,7 @@ def test_one_that_only_delays_or_does_not_count_does_not_end_it(
 def test_while_a_batch_waits_for_its_delay_timeouts_are_kept(client: Client) -> None:
     asked = time.monotonic()
     assert outcome(send(client, "refusing_late", "late")) == EXPIRED
-    assert 0.2 <= time.monotonic() - asked < 0.9
+    assert 0.2 <= time.monotonic() - asked < 9
 
 
 @rule("5.5.9")
@@ -268,7 +268,7 @@ def test_without_a_batch_dimension_policies_hold_too(client: Client) -> None:
         for ident in ("a", "b", "c", "d"):
             pending.append(send(client, "unbatched", ident))
             time.sleep(0.02)  # else they may come in another order
-        time.sleep(0.3)
+        time.sleep(1.1)
     outcomes = [outcome(p) for p in pending]
     assert outcomes[-1] == full("d")
     # Triton may have one that waits in the instance's own queue, where no policy reaches it.

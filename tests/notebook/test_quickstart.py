@@ -64,7 +64,7 @@ class Frontend:
 
     def wait_for(self, description: str) -> None:
         """Until there is a widget that a person would call so."""
-        for _ in range(200):
+        for _ in range(1000):
             if any(widget["description"] == description for widget in self.widgets().values()):
                 return
         raise AssertionError(f"there is no {description!r}")
@@ -72,7 +72,7 @@ class Frontend:
     def wait(self, condition: Callable[[str], bool]) -> None:
         """Until what the widgets show satisfies `condition`."""
         shown = ""
-        for _ in range(200):
+        for _ in range(1000):
             shown = "\n".join(widget["value"] for widget in self.widgets().values())
             if condition(shown):
                 return

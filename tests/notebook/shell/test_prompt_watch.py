@@ -36,6 +36,25 @@ def test_a_box_that_was_shown_and_is_not_any_more_is_gone(clock: Clock) -> None:
         assert not watch._nobody_sees_it(0)
 
 
+def test_a_box_that_went_before_it_was_seen_is_gone(clock: Clock) -> None:
+    watch = PromptWatch(lambda waits: 1)
+    with watch:
+        watch.seen(False, asked=False)  # the question for the line is still on its way
+        for _ in range(9):
+            clock.now += 0.5
+            watch.seen(False, asked=True)
+        assert watch._nobody_sees_it(1)
+
+
+def test_a_window_of_another_front_end_than_the_one_that_is_asked_ends_nothing(clock: Clock) -> None:
+    watch = PromptWatch(lambda waits: 1)
+    with watch:
+        for _ in range(99):
+            clock.now += 0.5
+            watch.seen(False, asked=False)
+        assert not watch._nobody_sees_it(1)
+
+
 def test_windows_that_have_not_answered_yet_may_only_be_slow(clock: Clock) -> None:
     watch = PromptWatch(lambda waits: 1)
     with watch:

@@ -181,8 +181,9 @@ def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch
     assert "This view has stopped: RuntimeError: nothing is recorded any more; open it again." in sent[-1]["text"]
 
 
-def test_a_request_that_executes_and_one_that_waits(lab: Lab) -> None:
-    source = ADD_SUB.replace("responses = []", "import time; time.sleep(0.3); responses = []")
+def test_a_request_that_executes_and_one_that_waits(lab: Lab, tmp_path: Path) -> None:
+    wait = f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.005)"
+    source = ADD_SUB.replace("responses = []", f"import os, time\n        {wait}\n        responses = []")
     model = lab.load("slow_view", source, ADD_SUB_CONFIG)
     ones = np.ones(4, np.float32)
     answers = [model.infer(inputs={"INPUT0": ones, "INPUT1": ones}) for _ in range(2)]
@@ -190,5 +191,6 @@ def test_a_request_that_executes_and_one_that_waits(lab: Lab) -> None:
     live = message["live"]
     assert (len(live["waiting"]), live["waiting_count"]) == (1, 1)
     assert [(one["instance"], one["size"], one["count"]) for one in live["running"]] == [("slow_view_0_0", 1, 1)]
+    (tmp_path / "go").touch()
     assert [len(list(answer)) for answer in answers] == [1, 1]
     lab.server.unload(model)

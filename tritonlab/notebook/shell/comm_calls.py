@@ -111,11 +111,11 @@ def _cancel(workspace: Workspace, serial: int) -> JsonAnswer:
     return {"serial": serial, "cancelled": workspace.server.cancel(serial)}
 
 
-def _typing(workspace: Workspace, shown: bool) -> None:
-    """Hears whether a window shows a box for the line that a debugger waits for."""
+def _typing(workspace: Workspace, shown: bool, asked: bool = False) -> None:
+    """Hears whether a window was asked for the line that a debugger waits for, and shows a box for it."""
     desk = workspace.server.debugger.desk
     if isinstance(desk, NotebookDesk):
-        desk.watch.seen(shown)
+        desk.watch.seen(shown, asked)
 
 
 #: name -> call(workspace, **what was given with it)

@@ -33,18 +33,20 @@ class PromptWatch:
         self._ask = ask
         self._lock = threading.Lock()  # guards the rest
         self._over = threading.Event()
-        #: whether a window of this kernel has ever shown a box
+        #: whether a window of this kernel has ever been asked for a line
         self._known = False
         self._shown = self._heard = 0.0
         self._answered = False  # whether a window has answered since the prompt began
 
-    def seen(self, shown: bool) -> None:
-        """Hears of a window whether it shows a box."""
+    def seen(self, shown: bool, asked: bool = False) -> None:
+        """Hears of a window whether it shows a box, and whether it was asked for this line: the box may have gone
+        before it could be seen."""
         with self._lock:
             self._heard = time.monotonic()
             self._answered = True
+            self._known = self._known or shown or asked
             if shown:
-                self._known, self._shown = True, self._heard
+                self._shown = self._heard
 
     def __enter__(self) -> None:
         self.gone = ""
@@ -67,10 +69,9 @@ class PromptWatch:
             with self._lock:
                 if not over.is_set() and self._nobody_sees_it(windows):
                     self.gone = "its output was cleared or its page closed"
+                    self._ask(False)  # before the cell ends: who sees that may run another one at once
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                     break
-        if self.gone:
-            self._ask(False)
 
     def _nobody_sees_it(self, windows: int) -> bool:
         """A window that answers, but shows no box, may belong to another front end than the one that is asked."""
