@@ -306,7 +306,8 @@ def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> 
     open_notebook(lab, f"colours_{theme}", [ECHO, CONFIG, LOAD], theme)
     line = lab.cell(0).locator(".tritonlab-line")
     expect(line.locator(".tritonlab-word-name")).to_have_text("echo")
-    expect(line.locator(".tritonlab-word-option")).to_have_text(["--input", "--output"])
+    options = "[...line.querySelectorAll('.tritonlab-word-option')].map(word => word.textContent).join('')"
+    lab.until(line, f"line => {options} === '--input--output'")
     code = "window.jupyterapp.shell.currentWidget.content.widgets.map(c => c.model.mimeType)"
     lab.page.wait_for_function(f"() => {code}[1] === 'text/x-pbtxt' && {code}[0] === 'text/x-ipython'")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -71,7 +72,7 @@ def test_keys_stay_in_the_form(lab: Any, theme: str) -> None:
     value.fill("1, 2\n3, 4")
     lab.page.keyboard.press("Control+Enter")
     lab.wait_text(output.locator(".tl-value").first, "[[2. 4.]\n [6. 8.]]")
-    assert output.get_by_label("batch size").input_value() == "2"
+    expect(output.get_by_label("batch size")).to_have_value("2")
     lab.shot(f"form_{theme}", output.locator(".tl-value").last)
 
     number = output.get_by_label("seed")
@@ -86,10 +87,10 @@ def test_keys_stay_in_the_form(lab: Any, theme: str) -> None:
     flag = output.get_by_label("FLAG is")
     flag.focus()
     lab.page.keyboard.press("ArrowDown")
-    assert flag.input_value() == "Typed"
+    expect(flag).to_have_value("Typed")
     lab.page.keyboard.press("x")
     lab.page.keyboard.press("ArrowUp")
-    assert flag.input_value() == "Random"
+    expect(flag).to_have_value("Random")
     flag.select_option("Typed")
     flags = output.get_by_label("FLAG value")
     flags.fill("true\nfalse")
@@ -117,7 +118,7 @@ def test_every_field_has_a_label(lab: Any, theme: str) -> None:
     output.get_by_label("COUNT", exact=True).uncheck()
     output.get_by_role("button", name="Send", exact=True).click()
     output.locator(".tl-value").first.wait_for()
-    assert output.locator(".tl-value").count() == 1
+    expect(output.locator(".tl-value")).to_have_count(1)
     assert lab.errors == []
 
 
@@ -128,8 +129,8 @@ def test_many_requests_have_percentiles_and_a_histogram(lab: Any, theme: str) ->
     output.get_by_role("button", name="Send N").click()
     lab.wait_text(output, "200 of 200 requests answered")
     lab.wait_text(output, "requests/s")
-    assert re.search(r"p50\s+p95\s+p99\s+max\s+total", output.inner_text())
-    assert output.locator(".tl-histogram").get_attribute("aria-label").startswith("Latencies of 200 requests")
+    expect(output).to_contain_text(re.compile(r"p50\s+p95\s+p99\s+max\s+total"), use_inner_text=True)
+    expect(output.locator(".tl-histogram")).to_have_attribute("aria-label", re.compile("^Latencies of 200 requests"))
     lab.shot(f"many_{theme}", output.locator(".tl-histogram"))
 
 
@@ -139,11 +140,12 @@ def test_a_stuck_request_says_where_it_is(lab: Any, theme: str) -> None:
     lab.page.keyboard.press("Control+Enter")
     lab.wait_text(output, "waiting for the final response for 1 s")
     lab.wait_text(output, "time.sleep(0.02)")
-    assert "executes it" in output.inner_text()
+    lab.wait_text(output, "executes it")
     lab.shot(f"stuck_{theme}", output.locator(".tl-value").last)
     output.get_by_role("button", name="Cancel").click()
     lab.wait_text(output, "CANCELLED")
-    assert "nobody waits" in output.inner_text() and "is what the client gets" not in output.inner_text()
+    lab.wait_text(output, "nobody waits")
+    expect(output).not_to_contain_text("is what the client gets", use_inner_text=True)
     lab.shot(f"cancelled_{theme}", output.locator(".tl-note").last)
 
 
@@ -158,8 +160,7 @@ def test_pictures_go_in_by_file_and_come_out(lab: Any, theme: str) -> None:
     lab.wait_text(output, "ramp.png: UINT8 [80, 120, 3]")
     output.get_by_role("button", name="Send", exact=True).click()
     picture = output.get_by_alt_text("NEGATIVE, picture 1")
-    picture.wait_for()
-    assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [120, 80]
+    lab.until(picture, "image => image.naturalWidth === 120 && image.naturalHeight === 80")
     lab.shot(f"picture_{theme}", picture)
 
 
@@ -169,11 +170,11 @@ def test_the_request_is_copied_as_a_program(lab: Any, theme: str) -> None:
     output.get_by_label("A value").fill("1, 2")
     output.get_by_label("Copy as").select_option("tritonclient gRPC")
     snippet = output.get_by_label("The request as a program")
-    snippet.wait_for()
-    assert "np.array([[1.0, 2.0]], dtype=np.float32)" in snippet.input_value()
+    expect(snippet).to_have_value(re.compile(re.escape("np.array([[1.0, 2.0]], dtype=np.float32)")))
     output.get_by_role("button", name="Copy", exact=True).click()
-    copied = lab.page.wait_for_function("() => navigator.clipboard.readText()").json_value()
-    assert copied == snippet.input_value()
+    lab.page.wait_for_function(
+        "text => navigator.clipboard.readText().then(copied => copied === text)", arg=snippet.input_value()
+    )
     lab.shot(f"copy_{theme}", snippet)
 
 
@@ -192,5 +193,6 @@ def test_two_servers_answer_side_by_side(lab: Any, theme: str) -> None:
     lab.run(2)
     output.get_by_role("button", name="Compare").click()
     lab.wait_text(output, "the same")
-    assert re.search(r"OUT\s+FP32 \[1, 2\] \[\[2. 4.\]\]\s+FP32 \[1, 2\] \[\[2. 4.\]\]\s+equal", output.inner_text())
+    same = re.compile(r"OUT\s+FP32 \[1, 2\] \[\[2. 4.\]\]\s+FP32 \[1, 2\] \[\[2. 4.\]\]\s+equal")
+    expect(output).to_contain_text(same, use_inner_text=True)
     lab.shot(f"compare_{theme}", output.locator(".tl-compare"))
