@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -82,15 +83,16 @@ def environment() -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; all held open together, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [int(s.getsockname()[1]) for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
+    """Ports nobody listens on now; below those that the system gives to whoever asks for any, as others do until a
+    server listens there. All are held open together, so that they differ."""
+    ports: list[int] = []
+    with contextlib.ExitStack() as held:
+        while len(ports) < count:
+            candidate, port = held.enter_context(socket.socket()), random.SystemRandom().randrange(20_000, 32_000)
+            with contextlib.suppress(OSError):
+                candidate.bind(("127.0.0.1", port))
+                ports.append(port)
+    return ports
 
 
 def server_command(*arguments: str) -> list[str]:

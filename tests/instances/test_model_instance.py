@@ -184,16 +184,18 @@ class TritonPythonModel:
 """,
     )
     instance = instances(model)[0]
-    eventually(lambda: instance.state is InstanceState.FAILED and instance.replacement.next_try is not None)
-    assert instance.replacement.count == 2
+    facts = eventually(
+        lambda: next((one for one in model.instances() if one["next_try"]), None)  # read at once: it tries again soon
+    )
     assert (
         "it died 3 times without a request in between. The stub process of 'suicidal_0' ended with exit status 7."
-        in (model.instances()[0]["failure"])
+        in (facts["failure"])
     )
-    assert 0 < model.instances()[0]["next_try"] <= 1
+    assert 0 < facts["next_try"] <= 1
+    assert instance.replacement.count >= 2
     with pytest.raises(ModelError, match="not healthy"):
         next(model.infer())
-    eventually(lambda: instance.replacement.count == 3)
+    eventually(lambda: instance.replacement.count >= 3)
     lab.server.unload(model)
 
 
