@@ -97,6 +97,16 @@ def test_a_lease_outlives_the_buffers(driver: SimulatedDriver) -> None:
     assert driver.free_bytes(0) == 16 * MIB
 
 
+def test_a_closed_pool_is_freed_but_for_what_is_in_use(driver: SimulatedDriver, buffers: GpuBuffers) -> None:
+    kept, _ = buffers.lend(0, 8), buffers.lend(1, 8)
+    del _
+    buffers.close()
+    gc.collect()
+    assert (driver.free_bytes(0), driver.free_bytes(1)) == (14 * MIB, 16 * MIB)
+    del kept
+    assert driver.free_bytes(0) == 16 * MIB
+
+
 def test_memory_of_others_is_copied_on_the_device_once(driver: SimulatedDriver, buffers: GpuBuffers) -> None:
     given = foreign(driver, b"12345678")
     shared = buffers.shared(given)

@@ -34,7 +34,7 @@ _STEP = 2 << 20
 class GpuChunk:
     """Is one allocation on a device, with what is free in it. `pool`: whether it stays until the server ends."""
 
-    __slots__ = ("__weakref__", "base", "device", "driver", "handle", "nbytes", "pool", "space")
+    __slots__ = ("__weakref__", "base", "device", "driver", "handle", "let_go", "nbytes", "pool", "space")
 
     def __init__(self, driver: Driver, device: int, nbytes: int, pool: bool = False) -> None:
         self.driver = driver
@@ -45,6 +45,13 @@ class GpuChunk:
         self.handle = driver.export(device, self.base)
         self.space = FreeSpace()
         self.space.add(0, nbytes)
+        #: (offset, size) of leases that have ended; destructors append
+        self.let_go: list[tuple[int, int]] = []
+
+    def collect(self) -> None:
+        """Frees what leases had that have ended."""
+        while self.let_go:
+            self.space.add(*self.let_go.pop())
 
     @property
     def empty(self) -> bool:
@@ -60,10 +67,9 @@ class GpuLease:
     """Is memory of a chunk that somebody uses; it ends with this object. Nothing is locked then, as that may be at any
     moment."""
 
-    __slots__ = ("_let_go", "chunk", "offset", "size")
+    __slots__ = ("chunk", "offset", "size")
 
-    def __init__(self, let_go: list[tuple[GpuChunk, int, int]], chunk: GpuChunk, offset: int, size: int) -> None:
-        self._let_go = let_go
+    def __init__(self, chunk: GpuChunk, offset: int, size: int) -> None:
         self.chunk = chunk
         self.offset = offset
         self.size = size
@@ -75,7 +81,7 @@ class GpuLease:
         return DeviceArray(chunk.driver, chunk.device, chunk.base + self.offset, nbytes, (self, None), place)
 
     def __del__(self) -> None:
-        self._let_go.append((self.chunk, self.offset, self.size))
+        self.chunk.let_go.append((self.offset, self.size))
 
 
 class GpuBuffers:
@@ -87,7 +93,6 @@ class GpuBuffers:
         self._pools = pools or {}
         self._lock = threading.Lock()  # guards the next two
         self._chunks: dict[int, list[GpuChunk]] = {}
-        self._let_go: list[tuple[GpuChunk, int, int]] = []  # destructors append
         self._settled = 0
 
     def lend(self, device: int, nbytes: int) -> GpuLease:
@@ -100,11 +105,11 @@ class GpuBuffers:
             for chunk in chunks:
                 offset = chunk.space.take(need, _ALIGN)
                 if offset is not None:
-                    return GpuLease(self._let_go, chunk, offset, need)
+                    return GpuLease(chunk, offset, need)
             chunk = self._allocate(device, need, any(chunk.pool for chunk in chunks))
             chunks.append(chunk)
             chunk.space.take(need, _ALIGN)
-            return GpuLease(self._let_go, chunk, 0, need)
+            return GpuLease(chunk, 0, need)
 
     def _allocate(self, device: int, need: int, has_pool: bool) -> GpuChunk:
         pool = self._pools.get(device, POOL_BYTES)
@@ -118,9 +123,9 @@ class GpuBuffers:
             raise UnavailableError(f"no memory for a tensor on GPU {device}, where {used}: {error}") from None
 
     def _collect(self) -> None:
-        while self._let_go:
-            chunk, offset, size = self._let_go.pop()
-            chunk.space.add(offset, size)
+        for chunks in self._chunks.values():
+            for chunk in chunks:
+                chunk.collect()
 
     def _used(self, device: int) -> int:
         chunks = self._chunks.get(device, ())
@@ -144,6 +149,11 @@ class GpuBuffers:
             for chunks in self._chunks.values():
                 chunks[:] = [chunk for chunk in chunks if chunk.pool or not chunk.empty]
             self._settled = self._further()
+
+    def close(self) -> None:
+        """Lets go of everything: the server has ended. Who still holds a tensor keeps its memory."""
+        with self._lock:
+            self._chunks.clear()
 
     def _further(self) -> int:
         return sum(chunk.nbytes for chunks in self._chunks.values() for chunk in chunks if not chunk.pool)

@@ -109,7 +109,8 @@ class StubPool:
         return self._zygotes.memory() if self._zygotes is not None else None
 
     def close(self) -> None:
-        """Ends the zygotes; no more are started afterwards."""
+        """Ends the zygotes; no more are started afterwards. Lets go of the GPU memory."""
+        self.gpu_buffers.close()
         if self._zygotes is not None:
             self._zygotes.close()
 
