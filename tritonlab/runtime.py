@@ -83,8 +83,8 @@ _options = Options(**_NOTEBOOK)
 
 
 def default_server() -> Server:
-    """Returns the server of this process, made at the first use: its repository is a private temporary directory, and
-    models are loaded on demand.
+    """Returns the server of this process, made at the first use. Its repository is a private temporary directory, and
+    it loads a model when it is told to.
     """
     global _server, _directory
     with _lock:
@@ -250,10 +250,10 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
 
     options: fields of `EndpointOptions`, such as `http_port=8000`, `grpc=False`, `client_shm=True`; port 0 is any free
     one. Clients need a token, which is printed; `token="..."` sets another, `token=""` none. `model_control=True` lets
-    them load and unload models, which is to run code here, `settings=True` change those of traces and log.
+    them load and unload models, and so run code here; `settings=True` lets them change the settings of traces and log.
 
-    What is returned shows the addresses, its `headers` are what clients send, and its `stop()` closes the ports; of a
-    server of your own, do so before you stop that. Raises TritonError for a port in use.
+    What is returned shows the addresses; its `headers` are what clients send, and its `stop()` closes the ports. Close
+    those of a server of your own before you stop it. Raises TritonError for a port in use.
     """
     from .notebook.authoring import serving
 
@@ -263,9 +263,9 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
 
 
 def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
-    """Ends the default server and its models; the next use makes a new one, with these fields of `Options`, such as
-    `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt, fail,
-    and their processes are killed."""
+    """Ends the default server and its models; the next use makes a new one. `options`: fields of `Options` for it, such
+    as `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt,
+    fail, and their processes are killed."""
     global _server, _directory, _workspace, _options
     wanted = Options(**{**_NOTEBOOK, **options})
     with _lock:

@@ -54,7 +54,7 @@ TRANSITIONS = {
 
 
 class InferenceRequest:
-    """Carries what a client asked through the server. It has no lock: it has one owner at a time, and the schedulers
+    """Carries a client's request through the server. It has no lock: it has one owner at a time, and the schedulers
     hand it on.
 
     `timeout` is in microseconds (0 = none), `priority` 0 means the model's default, `model_version` -1 the latest by

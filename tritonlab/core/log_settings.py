@@ -16,7 +16,8 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class LogSetting:
-    """Holds the values at one moment; the fields have Triton's names."""
+    """Says which records of the log `tritonlab serve` writes, where to and how, under the names of Triton's settings.
+    """
 
     log_file: str = ""
     log_info: bool = True

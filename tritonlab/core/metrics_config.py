@@ -19,8 +19,9 @@ FIRST_RESPONSE = "nv_inference_first_response_histogram_ms"
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """Says which metrics are shown. `counter_latencies`: the counters of durations. `interval_ms`: how old the
-    machine's numbers may be, in milliseconds. `cpu`, `gpu`: whether the machine's are shown."""
+    """Says which metrics are shown. `counter_latencies`, `summary_latencies`: whether durations are, as counters and as
+    summaries with `summary_quantiles`. `histogram_latencies`: whether histograms of the times to the first response
+    are. `interval_ms`: how old the machine's numbers may be, in milliseconds. `cpu`, `gpu`: whether these are shown."""
 
     counter_latencies: bool = True
     summary_latencies: bool = False

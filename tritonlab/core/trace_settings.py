@@ -25,9 +25,9 @@ Values = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class TraceSetting:
-    """Holds the settings of one model. `rate`: one of this many requests is traced. `count`: how many more will be
-    traced, -1 without a limit. `log_frequency`: traces per file, 0 for all in one. `options`: the server's options of
-    mode opentelemetry."""
+    """Says which requests of a model are traced, and where to. `level`: of TIMESTAMPS and TENSORS; empty traces
+    nothing. `rate`: one of this many requests is traced. `count`: how many more will be, -1 without a limit.
+    `log_frequency`: traces per file, 0 for all in one. `options`: the server's options of mode opentelemetry."""
 
     level: tuple[str, ...] = ()
     rate: int = 1000

@@ -26,7 +26,7 @@ STOP_TIMEOUT = 5.0
 
 
 class Frontend(Protocol):
-    """What listens on one port."""
+    """Listens on one port."""
 
     def start(self, address: str, port: int) -> int:
         """Listens, and returns the port."""
@@ -36,7 +36,7 @@ class Frontend(Protocol):
 
 
 class ListenAddress(NamedTuple):
-    """Where one service listens. With `shared`, other servers may listen there, too."""
+    """Says where one service listens. With `shared`, other servers may listen there, too."""
 
     address: str
     port: int
@@ -45,10 +45,10 @@ class ListenAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """Which ports are opened, and how.
+    """Says which ports of a server are opened, and how.
 
     `http`, `grpc`, `metrics`: whether that port is opened; port 0 is any free one. `metrics_address` is HTTP's if left
-    out. `client_shm`: whether clients may register shared memory (rule 6.10.1).
+    out. `client_shm`: whether clients may register shared memory. `access`: who may ask, and for what.
     """
 
     http: bool = True
@@ -103,7 +103,7 @@ def _by_name(item: tuple[str, ListenAddress]) -> int:
 
 
 class Endpoints:
-    """The open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
+    """Holds the open ports of one server, from the constructor to `stop`. `started(service, place)` is called for each.
 
     Raises the TritonError of a port that cannot be opened; then no port is open.
     """

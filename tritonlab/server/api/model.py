@@ -26,7 +26,7 @@ _Asked: TypeAlias = tuple[InferenceRequest, ModelVersion | None]
 
 
 class Model(ServedModel, LoadTested, Tunable):
-    """A handle on a model of a server is cheap: it looks the model up at each use, so it follows reloads."""
+    """Stands for a model of a server, loaded or not. It looks the model up at each use, so it follows reloads."""
 
     __signature__ = SignatureOfModel()
     __doc__ = HelpOfModel(__doc__)
@@ -41,8 +41,8 @@ class Model(ServedModel, LoadTested, Tunable):
         return ModelFailures(self, *self._core.failures.of(self.name))
 
     def debug(self) -> None:
-        """Types to the debugger that has paused the model at `breakpoint()`, until it goes on. Raises NotFoundError if
-        none has."""
+        """Lets you type to the debugger that has paused the model at `breakpoint()`, until the model goes on. Raises
+        NotFoundError if none has."""
         follow_pauses(self._core.debugger, self.name)
 
     def attach(self, local: str = "") -> EditorAttach:
@@ -52,8 +52,8 @@ class Model(ServedModel, LoadTested, Tunable):
         return attach_editor(self._found().instances, local)
 
     def postmortem(self) -> None:
-        """Types to a debugger that looks at the last exception of `execute`, where its frames are still alive; the
-        model goes on serving. Raises NotFoundError if none is kept (`Options.postmortem_seconds`)."""
+        """Lets you look with a debugger at the last exception of `execute`, whose frames are still alive; the model
+        goes on serving. Raises NotFoundError if none is kept (`Options.postmortem_seconds`)."""
         look_at_last_error(self._core.debugger, self.name, self._found().instances)
 
     def why(self) -> Why:
@@ -75,8 +75,8 @@ class Model(ServedModel, LoadTested, Tunable):
 
     @spelt_out(RequestFields)
     def create_request(self, **fields: Unpack[RequestFields]) -> InferenceRequest:
-        """Makes a request for `infer`. A list that is cast to the input's datatype brings a warning, once, because
-        Triton reads lists as numpy does.
+        """Makes a request for `infer`. A list becomes a tensor of the input's datatype; where Triton would read it as
+        another one, as numpy does, a warning says so, once.
         """
         return self._asked(None, fields)[0]
 

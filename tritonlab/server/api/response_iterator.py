@@ -20,8 +20,8 @@ _SHOWN = 3
 
 
 class RequestInterrupted(Explained, KeyboardInterrupt):
-    """An interrupt reached a thread that waited for a model. The text says what it waited for, and where
-    the model was.
+    """Says that an interrupt reached a thread that waited for a model, what the thread waited for, and where the model
+    was.
     """
 
     code = Code.CANCELLED
@@ -119,7 +119,7 @@ class ResponseIterator(Iterator[InferenceResponse]):
 
 
 class AsyncResponseIterator(AsyncIterator[InferenceResponse]):
-    """Yields the responses of one request for asyncio; in all else it does as ResponseIterator does."""
+    """Yields the responses of one request as ResponseIterator does, for `async for`."""
 
     def __init__(self, request: InferenceRequest, raise_on_error: bool, empty_final: bool = False) -> None:
         self.request = request

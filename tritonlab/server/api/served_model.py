@@ -104,16 +104,17 @@ class ServedModel:
         return print_pbtxt(self._found().config)
 
     def statistics(self) -> dict[str, Any]:
-        """Returns the statistics of rule 5.12.1; times are nanoseconds."""
+        """Returns how often the model ran and how long its requests took, as Triton's statistics endpoint tells it;
+        times are nanoseconds."""
         return self._core.facts.statistics(self.name, self._version())
 
     def instances(self) -> list[dict[str, Any]]:
         """Returns each instance's name, kind, device, process id, state, restarts and the reason of its last death.
 
-        `simulated`: the server's GPUs are. `gpu_memory`: the bytes that its process holds of each GPU, as far as they
-        can be seen.
-        If an instance does not run, `failure` says why, and `next_try` in how many seconds it is started again.
-        `imports_anew` says which modules it had to import itself at its start, and why; empty if it had them already.
+        `simulated`: whether the server's GPUs are simulated. `gpu_memory`: the bytes that its process holds of each
+        GPU, as far as they can be seen. If an instance does not run, `failure` says why, and `next_try` in how many
+        seconds it is started again. `imports_anew` says which modules it had to import itself at its start, and why;
+        empty if it had them already.
         """
         now = self._core.clock.now()
         return [
@@ -135,8 +136,8 @@ class ServedModel:
         ]
 
     def called(self) -> list[str]:
-        """Returns the names of the models that its BLS calls have named since it was loaded, loaded or not, in
-        alphabetical order.
+        """Returns the names of the models that it has called (BLS) since it was loaded, whether they were there or not,
+        in alphabetical order.
         """
         return sorted(set().union(*(instance.called for instance in self._found().instances)))
 

@@ -139,6 +139,7 @@ class Server(ObservedServer):
         return self._core.facts.server_metadata()
 
     def live(self) -> bool:
+        """Tells whether the server takes requests: it does until it is stopped."""
         return self._core.live()
 
     def ready(self) -> bool:
