@@ -49,10 +49,9 @@ from .notebook.views.playground import Playground
 from .profile.recorder import Recorder
 from .profile.recording import Recording
 from .server.api.failures import KeptFailure
-from .server.api.load_tested import LoadTested
+from .server.api.handed_in import HandedIn
 from .server.api.model import Model
 from .server.api.server import Server
-from .server.api.tunable import Tunable
 from .server.options import Options
 
 if TYPE_CHECKING:
@@ -209,15 +208,14 @@ def _written(model: Model) -> Written | None:
     return workspace.draft(model.name).settings, partial(workspace.tune, model.name)
 
 
-# calls up, handed down: what is above a model's server is imported at its first use
-Model.viewer = staticmethod(view)
-Model.load_tester = staticmethod(_load_test)
-Model.what_if_maker = staticmethod(_what_if)
-Model.tuner = staticmethod(_tune)
-Tunable.written = staticmethod(_written)
-LoadTested.progress_viewer = staticmethod(_show_progress)
-KeptFailure.viewer = staticmethod(_failure_pane)
-KeptFailure.writer = staticmethod(failure_test)
+HandedIn.view = staticmethod(view)
+HandedIn.load_test = staticmethod(_load_test)
+HandedIn.show_progress = staticmethod(_show_progress)
+HandedIn.what_if = staticmethod(_what_if)
+HandedIn.tune = staticmethod(_tune)
+HandedIn.written = staticmethod(_written)
+HandedIn.failure_pane = staticmethod(_failure_pane)
+HandedIn.failure_test = staticmethod(failure_test)
 
 
 def playground(model: Model) -> Playground:

@@ -127,6 +127,9 @@ class RemoteModel(LoadTested):
         """Returns what a load test of this model sends to."""
         return RemoteTarget(self._link, self.name, self._version())
 
+    def _test(self, options: Mapping[str, Any]) -> Any:
+        return load_target(self.name, self.version, self.load_target(), options)
+
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Sends one request and returns its one answer. Raises the server's TritonError."""
         types = {said["name"]: DataType[said["datatype"]] for said in self.metadata()["inputs"]}
@@ -173,13 +176,6 @@ class RemoteModel(LoadTested):
 
     def __repr__(self) -> str:
         return f"<RemoteModel {self.name} at {self._link.protocol} {self._link.address}>"
-
-
-def _load_remote(model: RemoteModel, options: Mapping[str, Any]) -> Any:
-    return load_target(model.name, model.version, model.load_target(), options)
-
-
-RemoteModel.load_tester = staticmethod(_load_remote)
 
 
 def _split(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Split | None:

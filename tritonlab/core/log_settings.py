@@ -16,8 +16,7 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True)
 class LogSetting:
-    """Says which records of the log `tritonlab serve` writes, where to and how, under the names of Triton's settings.
-    """
+    """Says which records of the log `tritonlab serve` writes, where to and how; the fields have Triton's names."""
 
     log_file: str = ""
     log_info: bool = True

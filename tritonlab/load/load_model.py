@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..server.api.load_tested import LoadTested
+from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
 from .kernel_target import KernelTarget
 from .load_plan import LoadPlan
@@ -32,9 +32,9 @@ def load_target(name: str, version: int, target: LoadTarget, options: Mapping[st
         return test.start()
     try:
         test.start().wait(_QUIET)
-        if test.finished or LoadTested.progress_viewer is None or not options.get("progress", True):
+        if test.finished or not options.get("progress", True):
             return test.wait()
-        end = LoadTested.progress_viewer(test)
+        end = HandedIn.show_progress(test)
         try:
             return test.wait()
         finally:

@@ -10,8 +10,8 @@ from ..core.model_config import ModelConfig, to_dict
 from ..core.status import InvalidArgumentError
 from ..profile.model_record import ModelRecord
 from ..profile.recorder import Recorder
+from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
-from ..server.api.tunable import Tunable
 from .past import Past
 from .settings import Settings
 from .what_if import WhatIf
@@ -50,7 +50,7 @@ class Subject:
         """Loads the model with settings, and returns what loads it as it was. Raises what a load does; the version that
         serves goes on then."""
         former = self.restorer()
-        written: Written | None = Tunable.written(self.model)
+        written: Written | None = HandedIn.written(self.model)
         if written is not None:
             written[1](settings)
         else:
@@ -59,7 +59,7 @@ class Subject:
 
     def restorer(self) -> Callable[[], object]:
         """Returns what loads the model as it is now."""
-        written: Written | None = Tunable.written(self.model)
+        written: Written | None = HandedIn.written(self.model)
         if written is not None:
             former, load = written
             return lambda: load(former)

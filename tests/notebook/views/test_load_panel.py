@@ -17,7 +17,7 @@ from tritonlab.notebook.views import load_panel, widget
 from tritonlab.notebook.views.load_panel import LoadPanel, form_of, show_progress
 from tritonlab.notebook.views.ticker import Ticker
 from tritonlab.profile.recorder import Recorder
-from tritonlab.server.api.load_tested import LoadTested
+from tritonlab.server.api.handed_in import HandedIn
 from tritonlab.server.api.model import Model
 
 START = {"do": "start", "mode": "concurrency", "levels": "1, 2", "seconds": "0.1", "inputs": "random", "batch": "2"}
@@ -138,7 +138,7 @@ def test_a_test_that_a_cell_waits_for_leaves_a_line(model: Model, monkeypatch: p
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: shown.append((bundle, how)))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     monkeypatch.setattr(load_panel, "in_kernel", lambda: True)
-    monkeypatch.setattr(LoadTested, "progress_viewer", staticmethod(show_progress))
+    monkeypatch.setattr(HandedIn, "show_progress", staticmethod(show_progress))
     one = {"INPUT0": [[1.0]], "INPUT1": [[1.0]]}
     result = model.load_test(inputs=one, duration=0.5, warmup=0.2)
     assert result.rows[0].requests > 0

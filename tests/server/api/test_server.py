@@ -317,6 +317,7 @@ def test_state_and_instances(add_sub: Model) -> None:
         "last_death": "",
         "failure": "",
         "simulated": False,
+        "gpu_memory": {},
         "imports_anew": "",
         "next_try": None,
     }

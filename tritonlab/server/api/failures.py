@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, overload
+from typing import Any, Protocol, overload
 
 from ...core.explained import Explained
 from ...core.failure_capsule import FailureCapsule, KeptRequest
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import UnsupportedError
+from .handed_in import HandedIn
 
 #: Lines of a text: frames, variables of the innermost one, requests.
 _FRAMES, _VARIABLES, _REQUESTS = 6, 10, 5
@@ -33,10 +34,6 @@ class AskedAgain(Protocol):
 
 class KeptFailure:
     """Is one failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
-
-    #: shows a failure in a notebook, and writes the test of it; handed in by `runtime`, as both are above this
-    viewer: ClassVar[Callable[[KeptFailure], Any] | None] = None
-    writer: ClassVar[Callable[[Sequence[InferenceRequest], dict[str, Any], str], Any] | None] = None
 
     def __init__(self, model: AskedAgain, capsule: FailureCapsule) -> None:
         """`model` is the model as it is now, `capsule` what is kept."""
@@ -103,9 +100,7 @@ class KeptFailure:
         """Returns a pytest that asks a server the same over gRPC, with the tensors in a `.npz` beside it, and fails as
         long as the model does. `path`: the directory to write both to.
         """
-        if KeptFailure.writer is None:
-            raise UnsupportedError("the test needs `import tritonlab`")
-        snippet = KeptFailure.writer(self.requests(), self.model.config(), self.capsule.headline)
+        snippet = HandedIn.failure_test(self.requests(), self.model.config(), self.capsule.headline)
         if path is not None:
             snippet.save(path)
         return snippet
@@ -128,14 +123,11 @@ class KeptFailure:
             lines.append(f"    {name} = {text}")
         return "\n".join(lines + _request_lines(capsule))
 
-    def _repr_html_(self) -> str | None:
-        return str(KeptFailure.viewer(self)._bundle()["text/html"]) if KeptFailure.viewer is not None else None
+    def _repr_html_(self) -> str:
+        return str(HandedIn.failure_pane(self)._bundle()["text/html"])
 
     def _ipython_display_(self) -> None:
-        if KeptFailure.viewer is None:
-            print(self)
-        else:
-            KeptFailure.viewer(self).show()
+        HandedIn.failure_pane(self).show()
 
 
 def _request_lines(capsule: FailureCapsule) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from ...core.infer_response import ParameterValue
-from ...core.status import UnsupportedError
+from .handed_in import HandedIn
 from .model_signature import spelt_out
 
 
@@ -41,12 +41,6 @@ class LoadOptions(TypedDict, total=False):
 class LoadTested:
     """Gives a model its `load_test`."""
 
-    #: runs the test; handed in, as load tests are above this
-    load_tester: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
-    #: shows the progress of a `LoadTest` that is waited for, and returns what ends that; handed in, as notebooks are
-    #: above this
-    progress_viewer: ClassVar[Callable[[Any], Callable[[], None]] | None] = None
-
     @spelt_out(LoadOptions)
     def load_test(self, **options: Unpack[LoadOptions]) -> Any:
         """Offers the model load and returns the `LoadResult`: throughput, latency percentiles, errors, and the server's
@@ -72,7 +66,7 @@ class LoadTested:
 
         Raises InvalidArgumentError for options that make no sense, TypeError for unknown ones.
         """
-        tester = type(self).load_tester
-        if tester is None:
-            raise UnsupportedError("load tests need `import tritonlab`")
-        return tester(self, options)
+        return self._test(options)
+
+    def _test(self, options: Mapping[str, Any]) -> Any:
+        return HandedIn.load_test(self, options)

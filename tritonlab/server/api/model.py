@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from numpy.typing import NDArray
 
 from ...core.infer_request import InferenceRequest
-from ...core.status import InternalError, InvalidArgumentError, UnsupportedError
+from ...core.status import InternalError, InvalidArgumentError
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
 from .debugging import EditorAttach, attach_editor, follow_pauses, look_at_last_error
 from .failures import ModelFailures
+from .handed_in import HandedIn
 from .load_tested import LoadTested
 from .model_signature import HelpOfModel, SignatureOfModel, spelt_out
 from .request_check import check_said
@@ -30,8 +31,6 @@ class Model(ServedModel, LoadTested, Tunable):
 
     __signature__ = SignatureOfModel()
     __doc__ = HelpOfModel(__doc__)
-    #: opens a view of a model; handed in by `runtime`, as notebooks are above this
-    viewer: ClassVar[Callable[[Any, str], Any] | None] = None
 
     @property
     def failures(self) -> ModelFailures:
@@ -67,9 +66,7 @@ class Model(ServedModel, LoadTested, Tunable):
         steps of an ensemble, BLS calls; and the slots of sequences).
 
         It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG."""
-        if Model.viewer is None:
-            raise UnsupportedError("views need `import tritonlab`")
-        return Model.viewer(self, kind)
+        return HandedIn.view(self, kind)
 
     # -- inference
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
-from ...core.status import UnsupportedError
+from .handed_in import HandedIn
 
 
 class Tunable:
-    """Is the base of `Model`. What answers is handed in by `runtime`, because it is above this."""
-
-    #: (model, settings that differ) -> `tuning.what_if.WhatIf`
-    what_if_maker: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
-    #: (model, options) -> `tuning.tune_result.TuneResult`
-    tuner: ClassVar[Callable[[Any, Mapping[str, Any]], Any] | None] = None
-    #: of a model that a notebook has written: its `tuning.settings.Settings` that differ from its config, and what
-    #: loads it with others; None of any other model
-    written: ClassVar[Callable[[Any], tuple[Any, Callable[[Any], object]] | None]] = staticmethod(lambda model: None)
+    """Is a base of `Model`. What answers is above this, and handed in."""
 
     def what_if(
         self,
@@ -37,16 +29,13 @@ class Tunable:
         Raises InvalidArgumentError for settings that no config can say, or if no request was recorded yet;
         UnsupportedError for sequence models and ensembles.
         """
-        make = type(self).what_if_maker
-        if make is None:
-            raise UnsupportedError("this needs `import tritonlab`")
         differing = {
             "max_queue_delay_microseconds": max_queue_delay_microseconds,
             "preferred_batch_size": preferred_batch_size,
             "max_batch_size": max_batch_size,
             "instances": instances,
         }
-        return make(self, differing)
+        return HandedIn.what_if(self, differing)
 
     def tune(
         self,
@@ -77,9 +66,6 @@ class Tunable:
         Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
         ensembles, and TritonError if the model fails its requests.
         """
-        answer = type(self).tuner
-        if answer is None:
-            raise UnsupportedError("this needs `import tritonlab`")
         load = {"concurrency": concurrency, "request_rate": request_rate, "arrivals": arrivals}
         most = {"max_instances": max_instances, "max_batch_size": max_batch_size, "budget_s": budget_s}
-        return answer(self, {"p99_ms": p99_ms, **load, **most, **requests})
+        return HandedIn.tune(self, {"p99_ms": p99_ms, **load, **most, **requests})
