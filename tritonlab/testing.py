@@ -7,6 +7,7 @@ MockClock, FakeTimer                     time passes when `advance` is called
 FakeInstance                             takes payloads from a scheduler, answers when told to
 FakeStub                                 the stub's end of a real link, driven by the test
 RecordingInstrument                      every hook call as a tuple, in order
+SimulatedArray                           an array on a GPU of `Options(simulated_gpus=…)`
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from .notebook.authoring.draft import Source
 from .notebook.authoring.workspace import Workspace
 from .server.api.model import Model
 from .server.api.server import Server
+from .stub._pb_stub.api.simulated_array import SimulatedArray
 from .stub._pb_stub.wire.connection import Connection, Message
 from .stub._pb_stub.wire.ipc_message import BY_NUMBER, NUMBER
 from .stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
@@ -46,6 +48,7 @@ __all__ = [
     "FakeTriton",
     "MockClock",
     "RecordingInstrument",
+    "SimulatedArray",
     "build_args",
     "build_request",
     "collect",

@@ -92,7 +92,7 @@ def test_a_tensor_goes_to_the_model_and_comes_back_on_the_device(script: Script)
     given = SimulatedArray(array(), device=1)
     found = sent(script, DOUBLED, X=given)
     assert (found.memory_type, found.device_id, found.shape) == (2, 1, (4,))
-    assert (found.__dlpack_device__(), repr(found)) == ((2, 1), "<Tensor FP32 [4] in the memory of GPU 1>")
+    assert (found.__dlpack_device__(), repr(found)) == ((2, 1), "<Tensor FP32 [4] in the memory of simulated GPU 1>")
     after = SIMULATED.copied
     assert after.to_device - before.to_device == given.nbytes, "only the test's own array was copied to the device"
     assert after.to_host == before.to_host
@@ -201,7 +201,7 @@ def test_numpy_says_where_the_tensor_is_and_a_copy_is_asked_for(script: Script) 
             ask()
     assert found.to_host().numpy().tolist() == [0, 2, 4, 6]
     assert np.from_dlpack(found, device="cpu").tolist() == [0, 2, 4, 6]  # type: ignore[call-overload]
-    assert found.to_dict()["values"] == "in the memory of GPU 0"
+    assert found.to_dict()["values"] == "in the memory of simulated GPU 0"
 
 
 def test_what_is_written_to_a_response_is_sent_with_it(script: Script) -> None:

@@ -165,7 +165,8 @@ class Tensor:
     def _values(self) -> str:
         """Returns the elements as text, only the first of many; the rest of the data is not read."""
         if self.memory_type:
-            return f"in the memory of GPU {self.device_id}"
+            memory: Any = self.data
+            return f"in the memory of {'simulated ' * memory.driver.simulated}GPU {self.device_id}"
         if self.datatype is DataType.BYTES:
             return _listed(_first_elements(self.data, _SHOWN, _SHOWN_BYTES), math.prod(self.shape))
         flat = self.data.reshape(-1)
