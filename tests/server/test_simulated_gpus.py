@@ -21,6 +21,7 @@ import json
 
 class TritonPythonModel:
     def initialize(self, args):
+        print("begins")
         told = [args[f"model_instance_{fact}"] for fact in ("name", "kind", "device_id")]
         with open(args["model_repository"] + "/told", "a") as file:
             file.write(json.dumps(told) + "\\n")
@@ -111,6 +112,7 @@ def test_instances_of_one_name_are_told_apart_by_their_gpu(gpus: Lab) -> None:
     gpus.server.instruments.add(seen)
     model = gpus.server.model("twins")
     list(model.infer(inputs={}, raise_on_error=False))
+    assert {record.instance for record in model.logs() if record.text == "begins"} == set(model.stacks())
     gpus.server.instruments.remove(seen)
     assert set(model.stacks()) == {"twins_0 on simulated GPU 0", "twins_0 on simulated GPU 1"}
     ((instance, *_),) = seen.named("execute_started")

@@ -92,7 +92,7 @@ class ModelInstance(RunningInstance):
     def _adopt(self, stub: ModelStub) -> StubExecutor:
         """Makes it the instance's stub."""
         services = self._services
-        stub.debugger = services.debugger
+        stub.debugger, stub.label = services.debugger, self.plan.label
         executor = StubExecutor(stub, self.plan, services, self._events, self._record, self._batches, self._on_lost)
         with self._life.lock:
             self._executor = executor

@@ -59,6 +59,8 @@ class ModelStub:
         """Takes a stub from the pool and begins to import the model there, without waiting for that."""
         self.source = source
         self.instance = instance
+        #: what its log lines call it (`InstancePlan.label`)
+        self.label = instance
         #: returns the requests that what it prints and logs now is about
         self.whose: Callable[[], Collection[InferenceRequest]] = tuple
         self._log = log
@@ -121,7 +123,7 @@ class ModelStub:
                 time.time_ns(),
                 source.model,
                 source.version,
-                self.instance,
+                self.label,
                 stream,
                 level,
                 text,

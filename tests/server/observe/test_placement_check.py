@@ -68,7 +68,7 @@ class Side:
     def find(self, name: str, version: int) -> Any:
         if name != "m":
             raise NotFoundError(name)
-        return SimpleNamespace(instances=[SimpleNamespace(plan=plan("GPU", 1), pid=7)])
+        return SimpleNamespace(instances=[SimpleNamespace(name="m_0", plan=plan("GPU", 1), pid=7)])
 
     def ready(self, name: str = "m") -> None:
         assert self.instruments.model_state is not None

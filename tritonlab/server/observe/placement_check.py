@@ -76,7 +76,7 @@ class PlacementCheck(Instrument):
             if (pid := instance.pid) is None or pid in self._said:
                 continue
             if warning := misplaced(instance.plan, self._gpus.held(pid), self._gpus.simulated):
-                self._warn(model, version, instance.plan.name, pid, warning)
+                self._warn(model, version, instance.name, pid, warning)
 
     def _warn(self, model: str, version: int, instance: str, pid: int, warning: str) -> None:
         with self._lock:

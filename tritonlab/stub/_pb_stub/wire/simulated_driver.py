@@ -94,7 +94,7 @@ class SimulatedDriver(Driver):
 
     def devices(self) -> List[DeviceFacts]:
         return [
-            DeviceFacts(n, "GPU-5d000000-0000-0000-0000-%012x" % n, "Simulated GPU", self._total, (8, 0), True)
+            DeviceFacts(n, "GPU-simulated-%d" % n, "Simulated GPU", self._total, (8, 0), True)
             for n in range(self._count)
         ]
 
