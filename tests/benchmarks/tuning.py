@@ -20,6 +20,7 @@ from typing import Any
 from tests.conformance.reference import ReferenceServer, missing
 from tritonlab.clients.remote import connect
 from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.tuning.confirmed import Confirmed
 from tritonlab.tuning.live import LiveModel
 from tritonlab.tuning.offered_load import Load
 from tritonlab.tuning.search import Trial
@@ -96,20 +97,27 @@ def share_of_optimum(model: Any, result: TuneResult) -> tuple[float, Trial, Tria
     return rates[0] / max(rates[1:]), rounds[0][0], leaders[0]
 
 
-def order_on_triton(result: TuneResult, source: str, scratch: Path) -> list[tuple[str, float, float]]:
-    """(settings, requests per second here, and on the reference server) of what was confirmed, the best here first."""
+def order_on_triton(result: TuneResult, source: str, scratch: Path) -> list[tuple[Confirmed, float]]:
+    """What was confirmed, the best here first, with its requests per second on the reference server: the median of
+    windows that take turns, as here."""
     repository = scratch / "real"
     repository.mkdir(parents=True)
     for number, one in enumerate(result.confirmed[:3]):
         place(repository, f"m{number}", source, config_of(one.live.settings))
-    rows = []
+    rows: dict[int, list[float]] = {}
     with ReferenceServer(repository, scratch, ["--model-control-mode=none"]) as real:
-        for number, one in enumerate(result.confirmed[:3]):
+        for number, one in [*enumerate(result.confirmed[:3])] * 3:
             remote = connect(f"grpc://{real.grpc}").model(f"m{number}")
-            load = {**one.live.load.options(), "duration": 2.0, "warmup": 0.5, "progress": False}
-            row = remote.load_test(**load).rows[0]
-            rows.append((str(one.live.settings), one.live.numbers.rate, row.requests_per_s))
-    return rows
+            load = {**one.live.load.options(), "duration": 1.0, "warmup": 0.3, "progress": False}
+            rows.setdefault(number, []).append(remote.load_test(**load).rows[0].requests_per_s)
+    return [(one, statistics.median(rows[number])) for number, one in enumerate(result.confirmed[:3])]
+
+
+def agreement(result: TuneResult, there: list[tuple[Confirmed, float]]) -> str:
+    """Of the pairs that are told apart here, how many stand in the same order there."""
+    pairs = [pair for pair in itertools.combinations(there, 2) if result.noise.apart(pair[0][0], pair[1][0])]
+    same = sum(first[1] > second[1] for first, second in pairs)
+    return f"{same} of the {len(pairs)} pairs that are told apart here stand in the same order on Triton"
 
 
 def config_of(settings: Settings) -> str:
@@ -131,8 +139,10 @@ def main(names: list[str]) -> None:
             print(f"  chosen   {winner.settings}, {winner.load}: {winner.numbers.rate:,.0f}/s (predicted {off:+.0%})")
             print(f"  optimum  {optimum.settings}, {optimum.load}: {optimum.numbers.rate:,.0f}/s")
             if missing() is None:
-                for settings, ours, real in order_on_triton(result, source, Path(directory) / name):
-                    print(f"  {ours:>9,.0f}/s here {real:>9,.0f}/s on Triton  {settings}")
+                there = order_on_triton(result, source, Path(directory) / name)
+                for one, real in there:
+                    print(f"  {one.live.numbers.rate:>9,.0f}/s here {real:>9,.0f}/s on Triton  {one.live.settings}")
+                print(f"  {agreement(result, there)}")
             lab.unload(name)
 
 

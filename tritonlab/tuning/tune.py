@@ -74,6 +74,10 @@ class Goal:
         said = {**vars(self), "max_instances": instances, "max_batch_size": largest}
         return Goal(**said)
 
+    def allows(self, settings: Settings) -> bool:
+        """Returns whether settings are within the limits of a checked goal."""
+        return settings.instances <= (self.max_instances or 1) and settings.max_batch_size <= (self.max_batch_size or 0)
+
     def loads(self) -> list[Load]:
         most = 2 * (self.max_batch_size or 1) * (self.max_instances or 1)
         return loads_of(self.concurrency, self.request_rate, self.arrivals, min(max(most, 2), _MOST_CLIENTS))
@@ -104,7 +108,7 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
         until = deadline.within(goal.budget_s * _SEARCH)
         work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
         confirm(live, config, goal, work, deadline)
-        tell_apart(live, goal, work, deadline)
+        tell_apart(live, goal, work, deadline, spare=goal.budget_s * _ABLATION)
         ablate(live, config, goal, work, deadline)
     except KeyboardInterrupt:
         work.stopped = "interrupted"
@@ -203,10 +207,10 @@ def _window(live: Live, candidate: Trial, seconds: float) -> Numbers:
     return live.measure(candidate.load, seconds).numbers
 
 
-def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline) -> None:
+def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: float = 0.0) -> None:
     """Measures the best and those that may be better again, in turns, so that what else the machine does meets all of
-    them, until they differ for sure or the time is over."""
-    spare, cost = goal.budget_s * _ABLATION, 0.0
+    them, until they differ for sure or the time is over but for so many seconds to spare."""
+    cost = 0.0
     for _ in range(_WINDOWS - 1):
         best, *others = ranked(work.confirmed, goal.p99_ms)
         noise = Noise(work.confirmed, goal.p99_ms)
@@ -223,18 +227,36 @@ def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline) -> None:
 
 
 def ablate(live: Live, config: ModelConfig, goal: Goal, work: _Work, deadline: Deadline) -> None:
-    """Takes back one part of the best settings at a time, in a replay, and live as long as there is time."""
-    known, best = work.calibration, ranked(work.confirmed, goal.p99_ms)[0].predicted
+    """Takes back one part of the best settings at a time. What does better without a part than with it is confirmed as
+    the others are; if it is the best then, its own parts are taken back."""
+    while True:
+        best = ranked(work.confirmed, goal.p99_ms)[0]
+        work.bought = _bought(live, config, best.predicted, work, deadline)
+        fewer = [Confirmed(one.without, (one.live.numbers,)) for one in work.bought if one.live is not None]
+        known = [(one.live.settings, one.live.load) for one in work.confirmed]
+        fewer = [
+            one for one in fewer if (one.live.settings, one.live.load) not in known and goal.allows(one.live.settings)
+        ]
+        better = [one for one in fewer if one.live.rank(goal.p99_ms) > best.live.rank(goal.p99_ms)]
+        work.confirmed += better
+        tell_apart(live, goal, work, deadline)
+        if not better or ranked(work.confirmed, goal.p99_ms)[0].live.settings == best.live.settings:
+            return
+
+
+def _bought(live: Live, config: ModelConfig, best: Trial, work: _Work, deadline: Deadline) -> list[Bought]:
+    """Replays the best settings without each part, and measures that live as long as there is time."""
+    known, cost, found = work.calibration, 0.0, []
     assert known is not None
     whole = predict(best.settings, best.load, config, known, AGAIN, seed=2)
-    cost = 0.0
     for part, was, became, settings in taken_back(best.settings, Settings.of(config)):
         without = predict(settings, best.load, config, known, AGAIN, seed=2)
         before, measured = deadline.left, None
         if before > cost:
             measured = replace(without, numbers=_window(live, without, float(np.clip(before / 8, *_WINDOW))))
             cost = max(cost, before - deadline.left)
-        work.bought.append(Bought(part, was, became, whole, without, measured))
+        found.append(Bought(part, was, became, whole, without, measured))
+    return found
 
 
 def tune_model(model: Model, options: Mapping[str, Any]) -> TuneResult:
