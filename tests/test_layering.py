@@ -45,8 +45,8 @@ LEVELS: list[list[str]] = [
     ["site_packages"],
 ]
 
-#: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, and
-#: the endpoints with grpcio's and uvloop's event loops, for notebooks that never serve, and load tests and tuning.
+#: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, the
+#: endpoints with the event loops of grpcio and uvloop, load tests, tuning and views, for those who use none.
 LAZY = {
     ("tritonlab", "tritonlab.clients.remote"),
     ("tritonlab.notebook.views.other_server", "tritonlab.clients.remote"),
@@ -54,6 +54,7 @@ LAZY = {
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
+    ("tritonlab.notebook.views.open_playground", "tritonlab.notebook.views.playground"),
     ("tritonlab.runtime", "tritonlab.load.load_model"),
     ("tritonlab.runtime", "tritonlab.notebook.views.load_panel"),
     ("tritonlab.runtime", "tritonlab.notebook.views.opening"),

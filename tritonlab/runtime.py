@@ -45,7 +45,7 @@ from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
 from .notebook.views.failure_pane import FailurePane
-from .notebook.views.playground import Playground
+from .notebook.views.open_playground import open_playground
 from .profile.recorder import Recorder
 from .profile.recording import Recording
 from .server.api.failures import KeptFailure
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .load.load_result import LoadResult
     from .load.load_run import LoadTest
     from .notebook.views.load_panel import Loadable, LoadPanel
+    from .notebook.views.playground import Playground
     from .notebook.views.record_view import RecordView
     from .tuning.subject import Written
     from .tuning.tune_result import TuneResult
@@ -220,8 +221,7 @@ HandedIn.failure_test = staticmethod(failure_test)
 
 def playground(model: Model) -> Playground:
     """Returns a form, which a cell shows, that sends requests to `model`. It needs ipywidgets."""
-    workspace = default_workspace()
-    return Playground(model, workspace.describe_error, lambda: workspace.ports.endpoints)
+    return open_playground(default_workspace(), model)
 
 
 def load_panel(model: Loadable) -> LoadPanel:

@@ -20,7 +20,7 @@ from ..views.card_display import LoadingCard, card_of
 from ..views.draining import draining_text
 from ..views.export_panel import DEFAULT_DIRECTORY
 from ..views.live_card import LiveCard
-from ..views.playground import Playground
+from ..views.open_playground import open_playground
 from ..views.record_view import KINDS
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
     from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
+    from ..views.playground import Playground
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,7 @@ def _golden(context: Context, arguments: argparse.Namespace) -> Any:
 
 
 def _playground(context: Context, arguments: argparse.Namespace) -> Playground:
-    workspace = context.workspace
-    return Playground(context.model(arguments.name), workspace.describe_error, lambda: workspace.ports.endpoints)
+    return open_playground(context.workspace, context.model(arguments.name))
 
 
 def _view(context: Context, arguments: argparse.Namespace) -> Any:

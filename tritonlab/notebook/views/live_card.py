@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.explained import Explained
 from ...core.status import ModelError
@@ -26,9 +26,12 @@ from .card import card_body, card_text, still_html
 from .export_panel import ExportPanel
 from .model_facts import ModelFacts, current_facts
 from .model_states import ModelStates
-from .playground import DescribeError, Playground
+from .open_playground import DescribeError, open_playground
 from .view_panel import ViewPanel
 from .widget import LiveView, close_widget, in_kernel
+
+if TYPE_CHECKING:
+    from .playground import Playground
 
 #: What the buttons are called, and what they do, by the state of the model.
 _PLAYGROUND = ("playground", "Playground", "a form for sending requests")
@@ -239,7 +242,7 @@ class LiveCard(LiveView):
             known = self._states.playgrounds.get(self.name)
             model = self._workspace.server.model(self.name)
             if known is None or (model.ready() and not known.form.fits(model.config())):
-                form = Playground(model, self._describe_error, lambda: self._workspace.ports.endpoints)
+                form = open_playground(self._workspace, model, self._describe_error)
                 if known is not None:
                     form.take_over(known)
                 known = self._states.playgrounds[self.name] = form

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from .form_keys import form_keys
 from .history import History
 from .input_row import InputRow
 from .input_values import ValueProblem
+from .open_playground import DescribeError
 from .other_server import Ports, SideBySide
 from .request_form import RequestForm
 from .result_view import outcomes_html
@@ -37,9 +38,6 @@ from .widget import show_form
 if TYPE_CHECKING:
     from ...clients.remote import RemoteServer
     from ...server.api.model import Model
-
-#: The author's traceback of an error as plain text, "" if there is none.
-DescribeError = Callable[[BaseException], str]
 
 
 class Playground:
