@@ -154,12 +154,14 @@ class InferenceRequest:
         state."""
         self.state = TRANSITIONS[self.state, event]
 
-    def placed(self, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    def placed(
+        self, outputs: dict[str, Tensor], to_host: Callable[[InferenceRequest, Tensor], Tensor]
+    ) -> dict[str, Tensor]:
         """Returns outputs, some of which are in the memory of a GPU, where the sender wants them: it gets them there if
-        it has sent an input there, and else in host memory. Raises InternalError."""
+        it has sent an input there, and else in host memory, by `to_host`. Raises InternalError."""
         if self.keeps_device or any(tensor.memory_type for tensor in self.inputs.values()):
             return outputs
-        return {name: tensor.to_host() for name, tensor in outputs.items()}
+        return {name: to_host(self, tensor) for name, tensor in outputs.items()}
 
     @property
     def prefix(self) -> str:

@@ -18,6 +18,7 @@ from .http.connection_server import ConnectionServer
 from .http.http_server import HTTPOptions, HTTPServer
 from .http.metrics_endpoint import metrics_app
 from .shared.access import AUTHORIZATION, AccessRules
+from .shared.cuda_region import ServerGpus
 from .shared.listener import GRPC_PORT, HTTP_PORT, LOOPBACK, METRICS_PORT, check_free
 from .shared.shared_memory_manager import SharedMemoryManager
 
@@ -116,7 +117,7 @@ class Endpoints:
     ) -> None:
         options = options or EndpointOptions()
         options.check_free()
-        shared_memory = SharedMemoryManager(options.client_shm, core.gpus)
+        shared_memory = SharedMemoryManager(options.client_shm, ServerGpus(core.gpus, core.gpu_buffers))
         access = options.guarded()
         http_options = replace(options.http_options, access=access)
         grpc_options = replace(options.grpc_options, access=access)

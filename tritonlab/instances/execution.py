@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.copies import Copies
 from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
@@ -79,6 +80,7 @@ class StubExecutor:
         self._leader = self.lead if events.leads else None
         self._record = record
         self._numbers = numbers
+        self._copies = Copies(services.instruments, services.clock)
         self._on_lost = on_lost
         self._lock = threading.Lock()  # guards the next three
         self._running: Execution | None = None
@@ -104,6 +106,9 @@ class StubExecutor:
         payload, stub, services = execution.payload, self.stub, self._services
         now = services.clock.now()
         packed, error = _pack(payload.requests, stub.link)
+        if stub.link.devices.brought:
+            stub.link.devices.brought = False
+            self._copies.tell_inputs(payload.requests)
         if payload.late is not None and (late := payload.late(payload.requests)):
             if packed is not None:
                 stub.link.drop(packed)
@@ -171,9 +176,9 @@ class StubExecutor:
             self.inflight.give_back_released(requests, outputs)
         released = self._release(execution)
         reader = BlockReader(self.stub.link, executed.block)
-        version, reshapes = self._plan.source.version, self._plan.reshapes
+        version, reshapes, copies = self._plan.source.version, self._plan.reshapes, self._copies
         answered = [
-            (request, build_response(request, reader, output, version, final=True, reshapes=reshapes))
+            (request, build_response(request, reader, output, version, final=True, copies=copies, reshapes=reshapes))
             for request, output in zip(requests, outputs, strict=True)
             if output is not None and output.__class__ is not str  # answered through its sender, or RESCHEDULED
         ]

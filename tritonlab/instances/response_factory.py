@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ..core.copies import Copies
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.output_reshape import OutputReshapes
@@ -20,6 +21,7 @@ def build_response(
     version: int,
     *,
     final: bool,
+    copies: Copies,
     reshapes: OutputReshapes | None = None,
 ) -> InferenceResponse:
     """Returns the response for a stub's answer. `output` is an Output's row: tensors, error and parameters."""
@@ -32,7 +34,7 @@ def build_response(
         response.outputs = reader.tensors(tensors)
         if reader.found_device:
             try:
-                response.outputs = request.placed(response.outputs)
+                response.outputs = request.placed(response.outputs, copies.to_host)
             except TritonError as failure:
                 response.error, response.outputs = failure, {}
                 return response

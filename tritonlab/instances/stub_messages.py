@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ..core.copies import Copies
 from ..core.status import ModelError
 from ..ipc.block_reader import BlockReader
 from ..ipc.device_tensors import DeviceTensors
@@ -37,6 +38,7 @@ class StubMessages:
         self._services = services
         self._keeper = keeper
         self._on_call = on_call
+        self._copies = Copies(services.instruments, services.clock)
         stub.link.region.on_grow = partial(self._on_grow, "kernel")
         stub.link.stub_region.on_grow = partial(self._on_grow, "stub")
 
@@ -63,7 +65,8 @@ class StubMessages:
             final = bool(sent.flags)
             version, reshapes = self._plan.source.version, self._plan.reshapes
             output = [sent.tensors, sent.error, sent.parameters]
-            response = build_response(request, reader, output, version, final=final, reshapes=reshapes)
+            copies = self._copies
+            response = build_response(request, reader, output, version, final=final, copies=copies, reshapes=reshapes)
             response.empty = sent.error is None and sent.block is None and not sent.tensors and final
             if isinstance(response.error, ModelError):
                 response.error.log = stub.last_lines()

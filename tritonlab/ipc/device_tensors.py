@@ -28,6 +28,8 @@ class DeviceTensors:
     def __init__(self, buffers: GpuBuffers, inputs: bool) -> None:
         self._buffers = buffers
         self._inputs = inputs
+        #: whether inputs were copied to the host since this was set to False
+        self.brought = False
         self._granted: dict[tuple[bytes, int], GpuLease] = {}
         self._lent: WeakValueDictionary[bytes, DeviceArray] = WeakValueDictionary()
         #: what the stub may have mapped, by handle: not freed before it says that it has not
@@ -37,7 +39,10 @@ class DeviceTensors:
 
     def input(self, tensor: Tensor) -> Any:
         """Returns what is packed of an input on a device. Raises UnavailableError, InternalError."""
-        return self.output(tensor) if self._inputs else tensor.to_host().data
+        if self._inputs:
+            return self.output(tensor)
+        self.brought = True
+        return tensor.to_host().data
 
     def output(self, tensor: Tensor) -> Lent:
         """Returns what is packed of a tensor that stays on its device, whatever inputs do."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ..core.clock import Clock
+from ..core.copies import Copies
 from ..core.delivery import deliver
 from ..core.ensemble_graph import EnsembleGraph
 from ..core.execute_times import ExecuteTimes
@@ -55,6 +56,7 @@ class EnsembleScheduler:
         self.infer = infer
         self.clock = clock
         self.instruments = instruments
+        self.copies = Copies(instruments, clock)
         self.stats = stats
         self.warn = warn
         self.limits = StepLimits(graph.max_inflight_requests)
@@ -159,7 +161,7 @@ class EnsembleRun:
                 scheduler.name,
                 scheduler.version,
                 request.request_id,
-                _placed(request, outputs),
+                _placed(request, outputs, scheduler.copies),
                 _parameters(request) if outputs else {},
                 final=False,
             )
@@ -314,11 +316,11 @@ class EnsembleRun:
         )
 
 
-def _placed(request: InferenceRequest, outputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copies) -> dict[str, Tensor]:
     """Returns outputs where the client wants them. If a device cannot be read, whoever reads them hears of it."""
     if any(tensor.memory_type for tensor in outputs.values()):
         with contextlib.suppress(TritonError):
-            return request.placed(outputs)
+            return request.placed(outputs, copies.to_host)
     return outputs
 
 

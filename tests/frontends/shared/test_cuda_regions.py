@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from tests.conformance.rules import rule
 from tests.driver_process import DriverProcess
@@ -28,8 +28,9 @@ from tritonlab.core.status import (
 from tritonlab.frontends.grpc.grpc_server import GRPCServer
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
-from tritonlab.frontends.shared.cuda_region import CudaRegion
+from tritonlab.frontends.shared.cuda_region import CudaRegion, ServerGpus
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
+from tritonlab.ipc.gpu_buffers import GpuBuffers
 from tritonlab.ipc.visible_gpus import VisibleGpus
 from tritonlab.profile.copy_facts import CopyFacts, copy_facts
 from tritonlab.profile.recorder import Recorder
@@ -48,6 +49,24 @@ class TritonPythonModel:
             for request in requests
         ]
 """
+
+#: Computes on the simulated device, whose memory only its driver reads: nothing is counted as a copy.
+DOUBLE_THERE = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from _pb_stub.api.simulated_array import SimulatedArray
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            given = SimulatedArray.from_dlpack(request.inputs()[0])
+            made = SimulatedArray(given.numpy() * 2, given.device)
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", made)]))
+        return responses
+"""
+ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
 
 
 class GpuClient:
@@ -76,7 +95,7 @@ def client() -> Iterator[GpuClient]:
 
 @pytest.fixture
 def manager() -> SharedMemoryManager:
-    return SharedMemoryManager(True, VisibleGpus(simulated=2))
+    return SharedMemoryManager(True, ServerGpus(VisibleGpus(simulated=2), GpuBuffers(SIMULATED)))
 
 
 def refusal(error: type[TritonError], text: str) -> AbstractContextManager[object]:
@@ -186,10 +205,20 @@ def test_the_mapping_ends_with_its_last_user(manager: SharedMemoryManager, clien
 # over the network
 
 
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("repository"), simulated_gpus=1)
+    yield lab
+    lab.server.stop()
+
+
 @pytest.fixture(scope="module", params=["http", "grpc"])
 def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     lab.load("double", DOUBLE, config("IN FP32 -1", "OUT FP32 -1"))
-    manager = SharedMemoryManager(True, VisibleGpus(simulated=1))
+    lab.load("double_there", DOUBLE_THERE, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
+    lab.load("text", DOUBLE.replace("2 * ", ""), config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
+    core = lab.server.core
+    manager = SharedMemoryManager(True, ServerGpus(core.gpus, core.gpu_buffers))
     server: HTTPServer | GRPCServer
     if request.param == "http":
         server = HTTPServer(lab.server.core, manager, HTTPOptions())
@@ -231,6 +260,45 @@ def test_tensors_come_from_and_go_to_a_clients_gpu(
     assert client.read(128, 32) == (2 * numbers).tobytes()
     # the request may be answered before its reader has told
     eventually(lambda: copy_facts(recording.model("double")) == CopyFacts(1, 32, 32, simulated=True))
+
+
+def test_a_model_on_the_gpu_gets_and_gives_tensors_without_a_copy_to_the_host(
+    registered: Callable[..., Any], client: GpuClient, lab: Lab
+) -> None:
+    recording = Recorder.of(lab.server.instruments).recording
+    recording.clear()
+    numbers = np.arange(8, dtype=np.float32)
+    client.write(0, numbers.tobytes())
+    before = SIMULATED.copied
+    registered("double_there", 32, 0, 256)
+    after = SIMULATED.copied
+    assert (after.to_device, after.to_host) == (before.to_device, before.to_host)
+    assert client.read(256, 32) == (2 * numbers).tobytes()
+    assert copy_facts(recording.model("double_there")) is None
+
+
+def test_an_output_on_the_gpu_that_the_client_wants_elsewhere_is_brought_to_the_host(
+    registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab
+) -> None:
+    recording = Recorder.of(lab.server.instruments).recording
+    recording.clear()
+    client.write(0, np.arange(8, dtype=np.float32).tobytes())
+    given = connection.module.InferInput("IN", [8], "FP32")
+    given.set_shared_memory("r", 32)
+    found = connection.infer("double_there", [given]).as_numpy("OUT")
+    assert found.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert copy_facts(recording.model("double_there")) == CopyFacts(1, 0, 32, simulated=True)
+
+
+def test_text_is_read_to_the_host(registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab) -> None:
+    recording = Recorder.of(lab.server.instruments).recording
+    recording.clear()
+    text = serialize_byte_tensor(np.array([b"a", b"bc"], object)).item()
+    client.write(0, text)
+    given = connection.module.InferInput("IN", [2], "BYTES")
+    given.set_shared_memory("r", len(text))
+    assert connection.infer("text", [given]).as_numpy("OUT").tolist() == [b"a", b"bc"]
+    eventually(lambda: copy_facts(recording.model("text")) == CopyFacts(1, 0, len(text), simulated=True))
 
 
 def test_status_over_the_network(connection: Any, registered: Callable[..., Any]) -> None:

@@ -206,6 +206,8 @@ class InferRequestReader:
             _forward_headers(request, metadata, self._forwarded)
         self._set_inputs(request, inputs, raw)
         plans = self._outputs(request, message.outputs) if message.outputs else None
+        if plans is None and self._shared_memory.any_cuda:
+            plans = {}  # outputs may be on a GPU, if inputs are
         return request, plans, empty_final
 
     def _set_inputs(self, request: InferenceRequest, inputs: Any, raw: Raw) -> None:

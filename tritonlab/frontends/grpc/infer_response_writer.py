@@ -119,7 +119,8 @@ class InferResponseWriter:
         contents: list[_Piece] = []
         for name, tensor in response.outputs.items():
             data: Any = tensor.data
-            if wanted is not None and (plan := wanted.plans.get(name)) is not None:
+            if wanted is not None and (name in wanted.plans or tensor.memory_type):
+                plan = wanted.plans.get(name, _AS_IS)
                 placed = self._exchange.place(name, tensor, plan, wanted.version, wanted.request)
                 tensor, data = (tensor, _EMPTY) if placed is None else (placed, placed.data)
             pieces.append(_output(name, tensor.datatype.name, tensor.shape))
@@ -129,6 +130,7 @@ class InferResponseWriter:
 
 
 _EMPTY = memoryview(b"")
+_AS_IS = OutputPlan()
 
 
 def stream_error(text: str, response: bytes) -> bytes:

@@ -62,7 +62,7 @@ class InferEncoder:
         for name, tensor in response.outputs.items():
             info = by_name.get(name, default)
             placed: Tensor | None = tensor
-            if info.classes or info.region:
+            if info.classes or info.region or tensor.memory_type:
                 placed = self._exchange.place(name, tensor, info, model, request)
                 tensor = tensor if placed is None else placed
             head = _described(name, tensor.datatype, tensor.shape)

@@ -9,18 +9,27 @@ from __future__ import annotations
 import contextlib
 import weakref
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.data_type import DataType
+from ...core.device_array import DeviceArray
 from ...core.status import InternalError, InvalidArgumentError
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, wire_elements
+from ...ipc.gpu_buffers import GpuBuffers
 from ...ipc.visible_gpus import VisibleGpus
 from ...stub._pb_stub.wire.driver import HANDLE_SIZE, Driver, DriverError
 
-__all__ = ["HANDLE_SIZE", "CudaRegion"]
+__all__ = ["HANDLE_SIZE", "CudaRegion", "ServerGpus"]
+
+
+class ServerGpus(NamedTuple):
+    """Holds the GPUs of a server, and their memory in which tensors reach models."""
+
+    visible: VisibleGpus
+    buffers: GpuBuffers
 
 
 class _Mapping:
@@ -39,7 +48,7 @@ def _close(driver: Driver, device_id: int, address: int) -> None:
 
 
 class CopiedTensor(Tensor):
-    """Is a tensor that was copied from a region."""
+    """Is a tensor in host memory that was copied from a region: of BYTES, which models get there in any case."""
 
     __slots__ = ("region",)
 
@@ -58,17 +67,19 @@ class CudaRegion:
     device_id: int
     byte_size: int
     memory: _Mapping
+    buffers: GpuBuffers
 
     @staticmethod
-    def open(name: str, gpus: VisibleGpus | None, handle: bytes, device_id: int, byte_size: int) -> CudaRegion:
+    def open(name: str, gpus: ServerGpus | None, handle: bytes, device_id: int, byte_size: int) -> CudaRegion:
         """Opens the memory of `handle` for the region. Raises InvalidArgumentError."""
-        if gpus is None or not gpus.all:  # Triton's text where it was built without GPU support
+        visible = gpus.visible.ordinals if gpus is not None else ()
+        if gpus is None or not visible:  # Triton's text where it was built without GPU support
             raise InvalidArgumentError(f"failed to register CUDA shared memory region: '{name}', GPUs not supported")
         # Triton says nothing behind "invalid args" (measured)
         text = f"failed to register shared memory region: invalid args: '{name}', "
-        if device_id not in gpus.ordinals:
-            raise InvalidArgumentError(f"{text}there is no GPU {device_id} but {', '.join(map(str, gpus.ordinals))}")
-        driver = gpus.driver
+        if device_id not in visible:
+            raise InvalidArgumentError(f"{text}there is no GPU {device_id} but {', '.join(map(str, visible))}")
+        driver = gpus.buffers.driver
         try:
             memory = _Mapping(driver, device_id, handle)
             base, nbytes, _ = driver.base_of(memory.address)
@@ -76,15 +87,30 @@ class CudaRegion:
             raise InvalidArgumentError(f"{text}{error}") from error
         if base + nbytes < memory.address + byte_size:
             raise InvalidArgumentError(f"failed to register shared memory region '{name}': invalid args")
-        return CudaRegion(name, device_id, byte_size, memory)
+        return CudaRegion(name, device_id, byte_size, memory, gpus.buffers)
 
     @property
     def simulated(self) -> bool:
         return self.memory.driver.simulated
 
-    def tensor(self, datatype: DataType, shape: tuple[int, ...], data: NDArray[Any]) -> CopiedTensor:
-        """Returns a tensor over `data`, which was read from here."""
-        return CopiedTensor(datatype, shape, data, self)
+    def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
+        """Returns a tensor that is a copy of the bytes as they are now: on the device, and where models find it."""
+        if not datatype.byte_size:
+            return CopiedTensor(datatype, shape, wire_elements(self.read(offset, size), datatype), self)
+        return Tensor.on_device(datatype, shape, self.buffers.shared(self._array(offset, size)))
+
+    def _array(self, offset: int, size: int) -> DeviceArray:
+        return DeviceArray(self.memory.driver, self.device_id, self.memory.address + offset, size, self.memory)
+
+    def copy(self, offset: int, array: DeviceArray) -> bool:
+        """Copies memory of a GPU to here."""
+        driver = self.memory.driver
+        try:
+            driver.copy(self.device_id, self.memory.address + offset, array.address, array.nbytes)
+            driver.synchronize(self.device_id)
+        except DriverError as error:
+            raise InternalError(f"failed to write shared memory region '{self.name}': {error}") from error
+        return True
 
     def read(self, offset: int, size: int) -> memoryview:
         data = np.empty(size, np.uint8)

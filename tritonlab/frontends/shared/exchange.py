@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...core.copies import Copies
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import InternalError
@@ -45,6 +46,7 @@ class Exchange:
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
         self.core = core
         self.shared_memory = shared_memory
+        self._copies = Copies(core.instruments, core.clock)
         self._lone = LoneRequests()
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
@@ -83,6 +85,8 @@ class Exchange:
     ) -> Tensor | None:
         """Returns the output of `request` as it is to be sent; None for one that was written to the client's shared
         memory. Raises TritonError for one that has no classes, or does not fit."""
+        if tensor.memory_type and not plan.region:
+            tensor = self._copies.to_host(request, tensor)
         if plan.classes:
             batched = version.rules.max_batch_size > 0
             return classify(tensor, plan.classes, version.labels.get(name, ()), batched=batched)
@@ -93,22 +97,19 @@ class Exchange:
                 f"shared memory size specified with the request for output '{name}' ({plan.byte_size} bytes) should be "
                 f"at least {tensor.byte_size} bytes to hold the results"
             )
-        region = self.shared_memory.write(plan.region, plan.offset, tensor.data)
+        if tensor.memory_type and self.shared_memory.copy(plan.region, plan.offset, tensor):
+            return None
+        region = self.shared_memory.write(plan.region, plan.offset, self._copies.to_host(request, tensor).data)
         if isinstance(region, CudaRegion):
-            self._tell_copy(request, region, tensor.byte_size, 0)
+            self._copies.tell(request, region.device_id, to_device=tensor.byte_size, simulated=region.simulated)
         return None
 
     def _tell_inputs(self, request: InferenceRequest) -> None:
-        """Tells what was copied from a GPU when the request was read. By now it has its number."""
+        """Tells what was copied from a GPU to the host when the request was read. By now it has its number."""
         for tensor in request.inputs.values():
             if isinstance(tensor, CopiedTensor):
-                self._tell_copy(request, tensor.region, 0, tensor.byte_size)
-
-    def _tell_copy(self, request: InferenceRequest, region: CudaRegion, to_device: int, to_host: int) -> None:
-        hook = self.core.instruments.bytes_copied
-        if hook is not None:
-            where = request.model_name, request.serial, region.device_id
-            hook(*where, to_device, to_host, region.simulated, self.core.clock.now())
+                region = tensor.region
+                self._copies.tell(request, region.device_id, to_host=tensor.byte_size, simulated=region.simulated)
 
 
 class OneResponse:

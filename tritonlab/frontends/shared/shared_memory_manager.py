@@ -6,8 +6,9 @@ once, whichever it is.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,8 @@ from numpy.typing import NDArray
 
 from ...core.data_type import DataType
 from ...core.status import AlreadyExistsError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
-from ...core.tensor import Tensor, wire_elements
-from ...ipc.visible_gpus import VisibleGpus
-from .cuda_region import CudaRegion
+from ...core.tensor import Tensor
+from .cuda_region import CudaRegion, ServerGpus
 from .system_region import OUTSIDE, SystemRegion, check_key
 
 Region = SystemRegion | CudaRegion
@@ -31,7 +31,7 @@ class SharedMemoryManager:
     whose memory may be registered; None for none.
     """
 
-    def __init__(self, allowed: bool = False, gpus: VisibleGpus | None = None) -> None:
+    def __init__(self, allowed: bool = False, gpus: ServerGpus | None = None) -> None:
         self._allowed = allowed
         self._gpus = gpus
         self._regions: dict[str, Region] = {}
@@ -94,18 +94,19 @@ class SharedMemoryManager:
         """Returns a tensor that is a copy of the bytes as they are now. `place`: region, offset and size."""
         name, offset, size = place
         region = self._find(name, offset, size)
-        return region.tensor(datatype, shape, wire_elements(self._read(region, offset, size), datatype))
+        with _read_errors(region):
+            return region.tensor(offset, size, datatype, shape)
 
     def read(self, name: str, offset: int, size: int) -> memoryview:
         """Returns a copy of the bytes as they are now."""
-        return self._read(self._find(name, offset, size), offset, size)
-
-    @staticmethod
-    def _read(region: Region, offset: int, size: int) -> memoryview:
-        try:
+        region = self._find(name, offset, size)
+        with _read_errors(region):
             return region.read(offset, size)
-        except (OSError, MemoryError) as error:  # a file may be any size, without a byte of memory
-            raise InternalError(f"failed to read shared memory region '{region.name}': {error}") from None
+
+    def copy(self, name: str, offset: int, tensor: Tensor) -> bool:
+        """Copies a tensor on a GPU to a region on a GPU. Returns False if the region is in host memory."""
+        memory: Any = tensor.data
+        return not memory.nbytes or self._find(name, offset, memory.nbytes).copy(offset, memory)
 
     def write(self, name: str, offset: int, data: NDArray[Any] | bytes | memoryview) -> Region | None:
         """Writes the bytes of `data`, which is C-contiguous, at `offset`. Returns the region; None if there is nothing
@@ -140,3 +141,11 @@ class SharedMemoryManager:
     def _check_allowed(self) -> None:
         if not self._allowed:
             raise UnsupportedError(_DISABLED)
+
+
+@contextlib.contextmanager
+def _read_errors(region: Region) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, MemoryError) as error:  # a file may be any size, without a byte of memory
+        raise InternalError(f"failed to read shared memory region '{region.name}': {error}") from None

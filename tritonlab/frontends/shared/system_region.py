@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.data_type import DataType
+from ...core.device_array import DeviceArray
 from ...core.status import InternalError, InvalidArgumentError
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, wire_elements
 
 OUTSIDE = "Invalid offset + byte size for shared memory region: '{}'"
 #: What Triton's stubs call theirs; a client has no business there.
@@ -79,9 +79,13 @@ class SystemRegion:
             )
         return SystemRegion(name, key, offset, byte_size, file)
 
-    def tensor(self, datatype: DataType, shape: tuple[int, ...], data: NDArray[Any]) -> Tensor:
-        """Returns a tensor over `data`, which was read from here."""
-        return Tensor(datatype, shape, data)
+    def tensor(self, offset: int, size: int, datatype: DataType, shape: tuple[int, ...]) -> Tensor:
+        """Returns a tensor that is a copy of the bytes as they are now."""
+        return Tensor(datatype, shape, wire_elements(self.read(offset, size), datatype))
+
+    def copy(self, offset: int, array: DeviceArray) -> bool:
+        """Does nothing, as the region is in host memory."""
+        return False
 
     def read(self, offset: int, size: int) -> memoryview:
         data = np.empty(size, np.uint8).data

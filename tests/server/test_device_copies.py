@@ -1,0 +1,90 @@
+"""What the server copies between host and (simulated) GPU for a request is recorded with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.serving import Lab, config
+from tritonlab.profile.copy_facts import CopyFacts, copy_facts
+from tritonlab.profile.recorder import Recorder
+from tritonlab.profile.recording import Recording
+from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
+
+#: Answers with its input where that is, or with new numbers on the device if they are asked for by a negative one.
+MODEL = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from _pb_stub.api.simulated_array import SimulatedArray
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            out = request.inputs()[0]
+            if out.is_cpu() and out.as_numpy()[0] < 0:
+                out = SimulatedArray(np.ones(2, np.float32))
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", out)]))
+        return responses
+"""
+ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
+NUMBERS = np.arange(4, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("repository"), simulated_gpus=1)
+    lab.load("host", MODEL, config("IN FP32 -1", "OUT FP32 -1"))
+    lab.load("device", MODEL, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
+    lab.load("stream", STREAM, config("IN FP32 -1", "OUT FP32 -1", "model_transaction_policy { decoupled: true }"))
+    yield lab
+    lab.server.stop()
+
+
+@pytest.fixture
+def recording(gpus: Lab) -> Recording:
+    recording = Recorder.of(gpus.server.instruments).recording
+    recording.clear()
+    return recording
+
+
+#: Sends two responses on the device.
+STREAM = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+from _pb_stub.api.simulated_array import SimulatedArray
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            for _ in range(2):
+                out = pb_utils.Tensor.from_dlpack("OUT", SimulatedArray(np.ones(2, np.float32)))
+                sender.send(pb_utils.InferenceResponse([out]))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+
+def test_an_input_that_is_forced_to_the_host(gpus: Lab, recording: Recording) -> None:
+    assert gpus.server.model("host")(IN=SimulatedArray(NUMBERS))["OUT"].tolist() == NUMBERS.tolist()
+    assert copy_facts(recording.model("host")) == CopyFacts(1, 0, 16, simulated=True)
+
+
+def test_nothing_is_copied_where_all_stay_where_they_are(gpus: Lab, recording: Recording) -> None:
+    list(gpus.server.model("device").infer(inputs={"IN": SimulatedArray(NUMBERS)}))
+    list(gpus.server.model("device").infer(inputs={"IN": NUMBERS}))
+    assert copy_facts(recording.model("device")) is None
+
+
+def test_an_output_that_is_brought_to_a_client_on_the_host(gpus: Lab, recording: Recording) -> None:
+    assert gpus.server.model("device")(IN=-NUMBERS - 1)["OUT"].tolist() == [1, 1]
+    assert copy_facts(recording.model("device")) == CopyFacts(1, 0, 8, simulated=True)
+
+
+def test_each_response_of_a_stream_counts(gpus: Lab, recording: Recording) -> None:
+    assert len(list(gpus.server.model("stream").infer(inputs={"IN": NUMBERS}))) == 2
+    assert copy_facts(recording.model("stream")) == CopyFacts(1, 0, 16, simulated=True)

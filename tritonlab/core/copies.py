@@ -1,0 +1,47 @@
+"""`Copies` brings tensors from GPUs to the host, and tells the hooks what the server copied for which request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .clock import Clock
+from .infer_request import InferenceRequest
+from .instrument import Instruments
+from .tensor import Tensor
+
+
+class Copies:
+    """Is used for tensors in the memory of GPUs only: it costs requests without any nothing."""
+
+    def __init__(self, instruments: Instruments, clock: Clock) -> None:
+        self._instruments = instruments
+        self._clock = clock
+
+    def to_host(self, request: InferenceRequest, tensor: Tensor) -> Tensor:
+        """Returns the tensor in host memory: itself, or a copy. Raises InternalError."""
+        found = tensor.to_host()
+        if found is not tensor:
+            self.tell_to_host(request, tensor)
+        return found
+
+    def tell_inputs(self, requests: Sequence[InferenceRequest]) -> None:
+        """Tells that the inputs of these requests were copied to the host, those that are on a GPU."""
+        for request in requests:
+            for tensor in request.inputs.values():
+                if tensor.memory_type:
+                    self.tell_to_host(request, tensor)
+
+    def tell_to_host(self, request: InferenceRequest, tensor: Tensor) -> None:
+        """Tells that a tensor on a GPU was copied to the host."""
+        memory: Any = tensor.data
+        self.tell(request, tensor.device_id, to_host=tensor.byte_size, simulated=memory.driver.simulated)
+
+    def tell(
+        self, request: InferenceRequest, device: int, *, to_device: int = 0, to_host: int = 0, simulated: bool
+    ) -> None:
+        """Tells how many bytes of a request's tensors were copied from the host to a GPU, or back."""
+        hook = self._instruments.bytes_copied
+        if hook is not None and (to_device or to_host):
+            name, serial = request.model_name, request.serial
+            hook(name, serial, device, to_device, to_host, simulated, self._clock.now())
