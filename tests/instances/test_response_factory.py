@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tritonlab.core.copies import Copies
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.instrument import Instruments
 from tritonlab.core.status import ModelError, NotFoundError
 from tritonlab.instances.response_factory import build_response, error_of, failure_of
 from tritonlab.ipc.block_reader import COPY_BELOW, BlockReader
@@ -16,9 +18,10 @@ from tritonlab.ipc.link_reader import LinkReader
 from tritonlab.stub._pb_stub.wire.message_bodies import Failure, ResponseError, TensorHeader
 from tritonlab.stub._pb_stub.wire.serialization import WireError
 from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
-from tritonlab.testing import FakeStub
+from tritonlab.testing import FakeStub, MockClock
 
 FP32, BYTES, BF16 = 11, 13, 14
+COPIES = Copies(Instruments(), MockClock())
 
 
 @pytest.fixture
@@ -113,11 +116,11 @@ def test_a_response_is_that_of_its_request(stub: FakeStub) -> None:
     request = InferenceRequest("m", {}, request_id="r")
     block, headers = pack_tensors(stub.region, [("OUT", FP32, [1], np.ones(1, np.float32))])
     reader = BlockReader(stub.link, block)
-    response = build_response(request, reader, [headers, None, '{"a":1}'], 3, final=False)
+    response = build_response(request, reader, [headers, None, '{"a":1}'], 3, final=False, copies=COPIES)
     assert (response.model_name, response.model_version, response.request_id) == ("m", 3, "r")
     assert (response.parameters, response.final, response.error) == ({"a": 1}, False, None)
     assert response.outputs["OUT"].numpy() == [1]
-    failed = build_response(request, reader, [headers, [2, "not there"], ""], 3, final=True)
+    failed = build_response(request, reader, [headers, [2, "not there"], ""], 3, final=True, copies=COPIES)
     assert isinstance(failed.error, NotFoundError)
     assert (failed.error.message, failed.outputs, failed.final) == ("not there", {}, True)
 

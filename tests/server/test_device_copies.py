@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.serving import Lab, config
 from tritonlab.profile.copy_facts import CopyFacts, copy_facts
@@ -28,6 +29,22 @@ class TritonPythonModel:
             if out.is_cpu() and out.as_numpy()[0] < 0:
                 out = SimulatedArray(np.ones(2, np.float32))
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", out)]))
+        return responses
+"""
+#: Has the model `device` answer, and its output brought where it prefers.
+CALLER = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            memory = pb_utils.PreferredMemory(pb_utils.%s)
+            asked = pb_utils.InferenceRequest(
+                model_name="device", inputs=request.inputs(), requested_output_names=["OUT"], preferred_memory=memory
+            )
+            responses.append(pb_utils.InferenceResponse(asked.exec().output_tensors()))
         return responses
 """
 ON_DEVICE = 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
@@ -83,6 +100,22 @@ def test_nothing_is_copied_where_all_stay_where_they_are(gpus: Lab, recording: R
 def test_an_output_that_is_brought_to_a_client_on_the_host(gpus: Lab, recording: Recording) -> None:
     assert gpus.server.model("device")(IN=-NUMBERS - 1)["OUT"].tolist() == [1, 1]
     assert copy_facts(recording.model("device")) == CopyFacts(1, 0, 8, simulated=True)
+
+
+@pytest.mark.parametrize(
+    ("preferred", "of", "copied"),
+    [
+        ("TRITONSERVER_MEMORY_CPU", -NUMBERS - 1, CopyFacts(1, 0, 8, simulated=True)),
+        ("TRITONSERVER_MEMORY_GPU, 0", NUMBERS, CopyFacts(1, 16, 0, simulated=True)),
+    ],
+)
+def test_outputs_of_a_models_own_call_that_go_where_it_prefers(
+    gpus: Lab, recording: Recording, preferred: str, of: NDArray[np.float32], copied: CopyFacts
+) -> None:
+    name = f"caller_{of.size}_{int(of[-1]) + 10}"
+    caller = gpus.load(name, CALLER % preferred, config("IN FP32 -1", "OUT FP32 -1"))
+    assert caller(IN=of)["OUT"].size == (2 if of[0] < 0 else 4)
+    assert copy_facts(recording.model("device")) == copied
 
 
 def test_each_response_of_a_stream_counts(gpus: Lab, recording: Recording) -> None:

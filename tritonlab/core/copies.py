@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .clock import Clock
@@ -31,6 +31,16 @@ class Copies:
             for tensor in request.inputs.values():
                 if tensor.memory_type:
                     self.tell_to_host(request, tensor)
+
+    def tell_moved(self, request: InferenceRequest, before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> None:
+        """Tells which of a request's tensors are on a GPU that were on the host, and the other way round."""
+        for name, tensor in after.items():
+            was = before[name]
+            if was.memory_type and not tensor.memory_type:
+                self.tell_to_host(request, was)
+            elif tensor.memory_type and not was.memory_type:
+                memory: Any = tensor.data
+                self.tell(request, tensor.device_id, to_device=was.byte_size, simulated=memory.driver.simulated)
 
     def tell_to_host(self, request: InferenceRequest, tensor: Tensor) -> None:
         """Tells that a tensor on a GPU was copied to the host."""

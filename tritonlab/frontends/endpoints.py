@@ -117,7 +117,7 @@ class Endpoints:
     ) -> None:
         options = options or EndpointOptions()
         options.check_free()
-        shared_memory = SharedMemoryManager(options.client_shm, ServerGpus(core.gpus, core.gpu_buffers))
+        shared_memory = SharedMemoryManager(options.client_shm, ServerGpus(core.gpus, core.pool.gpu_buffers))
         access = options.guarded()
         http_options = replace(options.http_options, access=access)
         grpc_options = replace(options.grpc_options, access=access)

@@ -84,8 +84,7 @@ class StubExecutor:
         self._on_lost = on_lost
         self._lock = threading.Lock()  # guards the next three
         self._running: Execution | None = None
-        self._closed = False
-        self._worked = False
+        self._closed = self._worked = False
         self.keeper = FailureKeeper(stub, self.inflight, services.clock, services.failures, lambda: self.batch_id)
         stub.link.on_executed(self._on_executed)
         # what it writes between two executions is about the requests that are left to their senders
@@ -105,10 +104,7 @@ class StubExecutor:
     def _send(self, execution: Execution) -> bool:
         payload, stub, services = execution.payload, self.stub, self._services
         now = services.clock.now()
-        packed, error = _pack(payload.requests, stub.link)
-        if stub.link.devices.brought:
-            stub.link.devices.brought = False
-            self._copies.tell_inputs(payload.requests)
+        packed, error = _pack(payload.requests, stub.link, self._copies)
         if payload.late is not None and (late := payload.late(payload.requests)):
             if packed is not None:
                 stub.link.drop(packed)
@@ -258,16 +254,23 @@ class StubExecutor:
         self.inflight.drained.set()
 
 
-def _pack(requests: Sequence[InferenceRequest], link: StubLink) -> tuple[PackedBatch | None, TritonError | None]:
-    """Puts the inputs into the stub's region. Returns them packed, or the error."""
+def _pack(
+    requests: Sequence[InferenceRequest], link: StubLink, copies: Copies
+) -> tuple[PackedBatch | None, TritonError | None]:
+    """Puts the inputs into the stub's region, those on a GPU too if the model wants them on the host. Returns them
+    packed, or the error."""
     try:
-        return link.pack(requests), None
+        packed = link.pack(requests)
     except SharedMemoryError as error:
         return None, ModelError(str(error))
     except TritonError as error:  # no room on the GPU, or it failed
         return None, error
     except Exception as error:
         return None, _unsent(error)
+    if link.devices.brought:
+        link.devices.brought = False
+        copies.tell_inputs(requests)
+    return packed, None
 
 
 def _unsent(error: Exception) -> TritonError:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ..core.clock import Clock
+from ..core.copies import Copies
 from ..core.infer_request import InferenceRequest, ModelRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.status import Code, InternalError, InvalidArgumentError, TritonError
@@ -29,7 +30,8 @@ class RequestExecutor:
     for. Both may raise TritonError. `later` calls a function after that many nanoseconds. `patience` is after how many
     nanoseconds calls that wait for one another are refused even if a thread of the author's could end it (0: never).
     `adopt(request, trace)` makes a request part of the trace of that number. `called(request, instance, batch_id)` is
-    called for each request that starts."""
+    called for each request that starts. `copies` is told which outputs went to a GPU, or from one, as their requests
+    prefer."""
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class RequestExecutor:
         patience: int = 0,
         adopt: Callable[[InferenceRequest, int], None] | None = None,
         called: Callable[[InferenceRequest, str, int], None] | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self._infer = infer
         self._find = find
@@ -48,6 +51,7 @@ class RequestExecutor:
         self._patience = patience
         self._adopt = adopt
         self._called = called
+        self._copies = copies
         self._blocked = BlockedCalls()
         self._lock = threading.Lock()  # guards _running
         self._running: dict[tuple[int, int], BlsCall] = {}
@@ -177,6 +181,8 @@ class RequestExecutor:
             outputs = response.outputs
             if call.request.memory is not None:
                 outputs = link.devices.preferred(outputs, call.request.memory)
+                if self._copies is not None:
+                    self._copies.tell_moved(call.request, response.outputs, outputs)
             link.respond(call.ident, response.final, outputs, response.parameters)
         except (SharedMemoryError, TritonError) as failure:
             link.fail(call.ident, response.final, int(Code.INTERNAL), str(failure))

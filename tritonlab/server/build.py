@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..core.clock import Clock, SystemClock
+from ..core.copies import Copies
 from ..core.failure_capsule import FailureBook
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
@@ -111,8 +112,8 @@ def build(
     pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
     infer, later = partial(server.infer, within=True), partial(_call_later, clock, timer)
-    patience = int(options.watchdog_seconds * 1e9)
-    executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called)
+    patience, copies = int(options.watchdog_seconds * 1e9), Copies(instruments, clock)
+    executor = RequestExecutor(infer, server.find, clock, later, patience, tracer.adopt, announcer.called, copies)
     calls = StubCalls(metrics, executor, server, announcer.polled, debugger := _debugger(options, later))
     backends = Backends(options.backend_directory, announcer.log)
     services = LoadServices(

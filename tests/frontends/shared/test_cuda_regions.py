@@ -218,7 +218,7 @@ def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     lab.load("double_there", DOUBLE_THERE, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
     lab.load("text", DOUBLE.replace("2 * ", ""), config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
     core = lab.server.core
-    manager = SharedMemoryManager(True, ServerGpus(core.gpus, core.gpu_buffers))
+    manager = SharedMemoryManager(True, ServerGpus(core.gpus, core.pool.gpu_buffers))
     server: HTTPServer | GRPCServer
     if request.param == "http":
         server = HTTPServer(lab.server.core, manager, HTTPOptions())

@@ -16,7 +16,6 @@ from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
-from tritonlab.core.instrument import Instruments
 from tritonlab.core.model_config import parse_pbtxt
 from tritonlab.core.request_rules import RequestRules
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError, UnsupportedError
@@ -26,7 +25,6 @@ from tritonlab.frontends.shared.exchange import Exchange, OneResponse, OutputPla
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
 from tritonlab.server.models.model_lifecycle import ModelVersion
-from tritonlab.testing import MockClock
 
 __all__ = ["lab"]
 
@@ -48,7 +46,6 @@ class Core:
 
     def __init__(self, version: ModelVersion) -> None:
         self.version = version
-        self.instruments, self.clock = Instruments(), MockClock()
         self.refuses: BaseException | None = None
         self.asked: list[tuple[InferenceRequest, ModelVersion | None]] = []
         self.waited_for: list[InferenceRequest] = []

@@ -46,7 +46,6 @@ class Exchange:
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager) -> None:
         self.core = core
         self.shared_memory = shared_memory
-        self._copies = Copies(core.instruments, core.clock)
         self._lone = LoneRequests()
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
@@ -99,10 +98,16 @@ class Exchange:
             )
         if tensor.memory_type and self.shared_memory.copy(plan.region, plan.offset, tensor):
             return None
-        region = self.shared_memory.write(plan.region, plan.offset, self._copies.to_host(request, tensor).data)
+        if tensor.memory_type:
+            tensor = self._copies.to_host(request, tensor)
+        region = self.shared_memory.write(plan.region, plan.offset, tensor.data)
         if isinstance(region, CudaRegion):
             self._copies.tell(request, region.device_id, to_device=tensor.byte_size, simulated=region.simulated)
         return None
+
+    @property
+    def _copies(self) -> Copies:
+        return Copies(self.core.instruments, self.core.clock)
 
     def _tell_inputs(self, request: InferenceRequest) -> None:
         """Tells what was copied from a GPU to the host when the request was read. By now it has its number."""

@@ -6,9 +6,8 @@ once, whichever it is.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,14 +93,18 @@ class SharedMemoryManager:
         """Returns a tensor that is a copy of the bytes as they are now. `place`: region, offset and size."""
         name, offset, size = place
         region = self._find(name, offset, size)
-        with _read_errors(region):
+        try:
             return region.tensor(offset, size, datatype, shape)
+        except (OSError, MemoryError) as error:  # a file may be any size, without a byte of memory
+            raise _unread(region, error) from None
 
     def read(self, name: str, offset: int, size: int) -> memoryview:
         """Returns a copy of the bytes as they are now."""
         region = self._find(name, offset, size)
-        with _read_errors(region):
+        try:
             return region.read(offset, size)
+        except (OSError, MemoryError) as error:
+            raise _unread(region, error) from None
 
     def copy(self, name: str, offset: int, tensor: Tensor) -> bool:
         """Copies a tensor on a GPU to a region on a GPU. Returns False if the region is in host memory."""
@@ -143,9 +146,5 @@ class SharedMemoryManager:
             raise UnsupportedError(_DISABLED)
 
 
-@contextlib.contextmanager
-def _read_errors(region: Region) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, MemoryError) as error:  # a file may be any size, without a byte of memory
-        raise InternalError(f"failed to read shared memory region '{region.name}': {error}") from None
+def _unread(region: Region, error: Exception) -> InternalError:
+    return InternalError(f"failed to read shared memory region '{region.name}': {error}")
