@@ -227,7 +227,7 @@ function ModelRow({ one, model, around }: { one: ModelNow; model: PanelModel; ar
       </div>
       {one.reason && <p className="tritonlab-reason">{one.reason.split("\n")[0]}</p>}
       {serves && <p className="tritonlab-small">{traffic(one)}</p>}
-      {serves && (
+      {serves && one.instances.length > 0 && ( // an ensemble has none
         <details>
           <summary>{one.instances.length === 1 ? "1 instance" : `${one.instances.length} instances`}</summary>
           <ul>
@@ -286,15 +286,17 @@ function LogView({ model }: { model: PanelModel }): JSX.Element {
         />
       </div>
       <div className="tritonlab-log" role="log" tabIndex={0} aria-label="Log lines">
-        {log?.lines.map((line, index) => (
-          <div key={log.count - log.lines.length + index} data-level={line.level}>
-            <span className="tritonlab-dim">
-              {line.time} {line.instance || line.model}
-            </span>{" "}
-            {line.text}
-          </div>
-        ))}
-        {log?.count === 0 && <span className="tritonlab-dim">no lines</span>}
+        <div>
+          {log?.lines.map((line, index) => (
+            <div key={log.count - log.lines.length + index} data-level={line.level}>
+              <span className="tritonlab-dim">
+                {line.time} {line.instance || line.model}
+              </span>{" "}
+              {line.text}
+            </div>
+          ))}
+          {log?.count === 0 && <span className="tritonlab-dim">no lines</span>}
+        </div>
       </div>
     </>
   );

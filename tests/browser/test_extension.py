@@ -231,6 +231,8 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def initialize(self, args):
+        for number in range(60):
+            print("line", number)
         pb_utils.Logger.log_warn("mind the gap")
 
     def execute(self, requests):
@@ -240,6 +242,11 @@ class TritonPythonModel:
         error = pb_utils.TritonError("gone", pb_utils.TritonError.CANCELLED)
         return [pb_utils.InferenceResponse(error=error) for request in requests]
 """
+LAST_LINE_IS_SEEN = """() => {
+    const log = document.querySelector("#tritonlab-panel [role=log]");
+    const last = [...log.querySelectorAll("[data-level]")].at(-1).getBoundingClientRect();
+    return log.scrollHeight > log.clientHeight && last.bottom <= log.getBoundingClientRect().bottom;
+}"""
 CALL = "import numpy as np\nwaits(IN=np.ones(1, 'float32'))"
 FOREVER = SLOW.replace("time.sleep(3)", "time.sleep(600)").replace("slow", "forever")
 
@@ -263,6 +270,7 @@ def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any
     lab.wait_text(row, "200 answered")
     lab.wait_text(row, "p99")
     lab.wait_text(shown.locator("[role=log]"), "mind the gap")
+    lab.page.wait_for_function(LAST_LINE_IS_SEEN)
 
     # a cell that waits for an answer: the panel is served meanwhile, and ends it
     lab.start(3)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,23 @@ def test_a_file_holds_all_of_it(heard: Heard, tmp_path: Path) -> None:
     assert again.wall == heard.recording.wall
     ((key, ring),) = again.metrics.series().items()
     assert (key, ring.rows().tolist()) == (("requests_total", (("kind", "a"),)), [[5, 3]])
+
+
+def test_a_disk_that_is_full_leaves_the_file_of_before(
+    heard: Heard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = heard.recording.save(tmp_path / "day.npz")
+    before = path.read_bytes()
+
+    def full(file: Any, **arrays: Any) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="No space left"):
+        heard.recording.save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -68,7 +69,7 @@ class Recording:
         self.metrics.clear()
 
     def save(self, path: str | Path) -> Path:
-        """Writes a file that `load` reads: numpy's npz, without pickles. Raises OSError."""
+        """Writes a file that `load` reads: numpy's npz, without pickles. Raises OSError; a former file stays then."""
         arrays: dict[str, Any] = {}
         models = []
         for index, record in enumerate(list(self.records.values())):
@@ -93,9 +94,15 @@ class Recording:
         about = {"format": FORMAT, "wall": self.wall, "events": self.events, "models": models, "series": series}
         about["families"] = {name: list(told) for name, told in self.metrics.families.items()}
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
-        with Path(path).open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        return Path(path)
+        path = Path(path)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+        try:
+            with unfinished.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **arrays)
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return path
 
     @staticmethod
     def load(path: str | Path) -> Recording:

@@ -32,6 +32,14 @@ def test_lines_of_models_are_shown_as_the_cells(capsys: pytest.CaptureFixture[st
     )
 
 
+def test_frames_below_tritons_at_are_shown_as_the_cells() -> None:
+    places = CellPlaces(lambda file, line: ("cell", line + 5) if file == "/m/1/model.py" else (file, line), str.title)
+    text = "IndexError: no\n\nAt:\n  /lib/x.py(3): get\n  /m/1/model.py(2): execute\n"
+    cited = "IndexError: no\n\nAt:\n  /lib/x.py(3): get\n  Cell, line 7: execute\n"
+    assert places(text) == cited
+    assert places(text.replace("At:", "")) == text.replace("At:", "")
+
+
 def test_the_lines_of_a_version_from_before_the_cell_was_changed_stay(notebook: Any) -> None:
     cell = "%%triton_model m\nclass TritonPythonModel:\n    def execute(self, requests): pass"
     notebook.run(cell)

@@ -30,11 +30,12 @@ class LogLine:
     def of(record: LogRecord, places: Places) -> LogLine:
         """Makes the line of a record. `places` gets the place as a traceback writes it, and texts that may be lines of
         a traceback."""
+        text = places(record.text) if 'File "' in record.text or "\nAt:\n" in record.text else record.text
         if not record.line:
-            return LogLine(record, "", places(record.text) if 'File "' in record.text else record.text)
+            return LogLine(record, "", text)
         said = f'File "{record.file}", line {record.line}'
         place = places(said)
-        return LogLine(record, f"{PurePath(record.file).name}:{record.line}" if place == said else place, record.text)
+        return LogLine(record, f"{PurePath(record.file).name}:{record.line}" if place == said else place, text)
 
     def where(self, level: bool) -> str:
         """Returns the instance, the level if `level` and it is not INFO, and the place."""

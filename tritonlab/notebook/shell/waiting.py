@@ -11,6 +11,8 @@ from ...core.instrument import Instrument, Instruments
 from ..authoring.source_map import Locate
 
 _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in [^\n]*\n {4}(?P<text>[^\n]*))?')
+#: A frame in a text of Triton's, below its `At:` (rule 2.5.2).
+_AT = re.compile(r"^(?P<indent> {2})(?P<file>[^\n]+)\((?P<line>\d+)\)(?=: )", re.MULTILINE)
 
 
 class CellPlaces:
@@ -22,7 +24,12 @@ class CellPlaces:
         self._label = label
 
     def __call__(self, text: str) -> str:
-        return _PLACE.sub(self._place, text)
+        text = _PLACE.sub(self._place, text)
+        return _AT.sub(self._at, text) if "\nAt:\n" in text else text
+
+    def _at(self, found: re.Match[str]) -> str:
+        origin, line = self._locate(found["file"], int(found["line"]))
+        return found[0] if origin == found["file"] else f"  {self._label(origin)}, line {line}"
 
     def _place(self, found: re.Match[str]) -> str:
         origin, line = self._locate(found["file"], int(found["line"]))
