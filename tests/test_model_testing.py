@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import triton_python_backend_utils as pb_utils
 
+from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
 from tritonlab.testing import FakeTriton, build_args, build_request, load_class
 
 MODEL = """\
@@ -205,3 +206,9 @@ def test_outside_of_the_fake_nothing_has_changed() -> None:
         pb_utils.load_model("m")
     with FakeTriton(), pytest.raises(pb_utils.TritonModelException, match=r"load_model\(\) needs a running model"):
         pb_utils.load_model("m")
+
+
+def test_an_array_on_a_gpu_comes_as_models_get_it_by_default() -> None:
+    request = build_request({"X": SimulatedArray(np.arange(3, dtype=np.float32))})
+    (tensor,) = request.inputs()
+    assert tensor.is_cpu() and tensor.as_numpy().tolist() == [0, 1, 2]

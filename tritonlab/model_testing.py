@@ -224,7 +224,7 @@ def _answered(response: InferenceResponse, request: InferenceRequest) -> Inferen
 
 
 def _received(name: str, tensor: ServerTensor) -> Tensor:
-    return _copied(name, int(tensor.datatype), list(tensor.shape), tensor.data)
+    return _copied(name, int(tensor.datatype), list(tensor.shape), tensor.to_host().data)
 
 
 def _copied(name: str, datatype: int, shape: list[int], data: Any) -> Tensor:

@@ -133,7 +133,8 @@ class RemoteModel(LoadTested):
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Sends one request and returns its one answer. Raises the server's TritonError."""
         types = {said["name"]: DataType[said["datatype"]] for said in self.metadata()["inputs"]}
-        tensors = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
+        given = {name: Tensor.from_any(value, types.get(name, DataType.INVALID)) for name, value in inputs.items()}
+        tensors = {name: tensor.to_host() for name, tensor in given.items()}
         outcome = self.send(InferenceRequest(self.name, tensors), decoupled=False)
         if outcome.error is not None:
             raise outcome.error

@@ -77,7 +77,7 @@ def inputs_of(model: Model, text: str) -> dict[str, Any]:
     except SyntaxError:
         raise OptionError(f"{text!r} is not INPUT0=expression, INPUT1=expression") from None
     types = {entry["name"]: DataType[entry["datatype"]] for entry in model.metadata()["inputs"]}
-    return dict(make_tensors(inputs, types))
+    return {name: tensor.to_host() for name, tensor in make_tensors(inputs, types).items()}
 
 
 def replay(workspace: Workspace, name: str) -> None:
