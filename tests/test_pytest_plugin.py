@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Run:
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)
     (version.parent / "config.pbtxt").write_text(CONFIG)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --triton-simulated-gpus=2\n")
 
     def run(text: str) -> tuple[int, str]:
         (tmp_path / "test_it.py").write_text(textwrap.dedent(text))
@@ -67,6 +67,7 @@ def test_models_are_loaded_and_unloaded(run: Run) -> None:
         def test_a_directory(triton_model, triton_server):
             double = triton_model("models/double")
             assert double(IN=np.float32([1, 2]))["OUT"].tolist() == [2, 4]
+            assert [(each["kind"], each["device_id"]) for each in double.instances()] == [("GPU", 0), ("GPU", 1)]
             assert [entry["name"] for entry in triton_server.index() if entry.get("state") == "READY"] == ["double"]
 
 

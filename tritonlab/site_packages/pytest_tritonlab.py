@@ -3,6 +3,7 @@
     import triton_python_backend_utils as pb_utils     works in every test module
     triton_server                                      a tritonlab.Server for the test session
     triton_model                                       loads models into it: triton_model("models/add_sub")
+    --triton-simulated-gpus=2                          its GPUs, where models for GPUs are to load without any
 
 It lies beside the package, not in it: pytest imports its plugins in every run, and `import tritonlab` would cost each
 of them a quarter of a second. Nothing of tritonlab is imported before a test uses it.
@@ -41,11 +42,22 @@ class _OnDemand(MetaPathFinder):
 sys.meta_path.append(_OnDemand())
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("tritonlab").addoption(
+        "--triton-simulated-gpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="how many GPUs triton_server simulates in the place of this machine's",
+    )
+
+
 @pytest.fixture(scope="session")
-def triton_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def triton_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Server]:
     """A `tritonlab.Server` without models; its models run in stub processes and end with the session."""
     tritonlab = importlib.import_module("tritonlab")
-    with tritonlab.Server(tmp_path_factory.mktemp("models"), model_control_mode="explicit") as server:
+    options = {"model_control_mode": "explicit", "simulated_gpus": pytestconfig.getoption("triton_simulated_gpus")}
+    with tritonlab.Server(tmp_path_factory.mktemp("models"), **options) as server:
         yield server
 
 
