@@ -217,7 +217,7 @@ def tell_apart(live: Live, goal: Goal, work: _Work, deadline: Deadline, spare: f
         rivals = [one for one in others if noise.undecided(one, best)]
         for one in [best, *rivals] if rivals else []:
             before = deadline.left
-            if before < spare + cost:
+            if before <= spare + cost:
                 return
             again = one.and_also(_window(live, one.predicted, _WINDOW[1] / 2))
             work.confirmed[work.confirmed.index(one)] = again
