@@ -56,8 +56,8 @@ class Kernel:
             linked = self.children.pop()._link
             if linked is not None:
                 linked.connection.close()
-                os.close(linked.region._fd)
-                os.close(linked.reader._fd)
+                linked.region.close()
+                linked.reader.close()
         eventually(lambda: self.forks.count == 0)
         self.links.clear()
         self.ended.clear()
