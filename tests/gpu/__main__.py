@@ -22,7 +22,7 @@ from .cards import SimulatedCard, card, without_card
 from .checks import CHECKS
 
 #: For the code itself to be tried.
-LITTLE = Sizes(large=MB, calls=1, small_calls=5, requests=20, kept=MB)
+LITTLE = Sizes(large=MB, rate=MB, calls=1, small_calls=5, requests=20, kept=MB)
 
 
 def main(arguments: list[str]) -> int:
