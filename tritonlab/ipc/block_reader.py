@@ -25,14 +25,15 @@ _TYPES = {int(datatype): datatype for datatype in DataType}
 class BlockReader:
     """Reads the tensors of one block of the stub's region."""
 
+    #: whether any of the tensors is in the memory of a GPU
+    found_device = False
+
     def __init__(self, link: StubLink, block: int | None) -> None:
         self._region = link.stub_region
         self._freed = link.freed
         self._block = block
         self._lease: Lease | None = None
-        self._devices = link.devices
-        #: whether any of the tensors is in the memory of a GPU
-        self.found_device = False
+        self._link = link
 
     def tensors(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Returns the tensors that these headers describe, by name. Raises WireError or ValueError for invalid
@@ -50,7 +51,7 @@ class BlockReader:
     def _on_device(self, number: int, shape: list[int], device: int, offset: int, nbytes: int) -> Tensor:
         place = self._region.view(offset, nbytes)
         self.found_device = True
-        return self._devices.received(_TYPES[number], shape, device, place, self._hold())
+        return self._link.devices.received(_TYPES[number], shape, device, place, self._hold())
 
     def _hold(self) -> Lease | None:
         """Keeps the block until nobody holds what this returns."""

@@ -155,9 +155,13 @@ class StubLink(StubConnection):
     def pack(self, requests: Sequence[InferenceRequest]) -> PackedBatch:
         """Puts the inputs of a batch into the region, for `execute` or `drop`. Raises SharedMemoryError if there is no
         room, and the error of any field that cannot be sent."""
-        place = self.devices.input
         wires: list[Wire] = [
-            (name, int(tensor.datatype), tensor.shape, tensor.data if not tensor.memory_type else place(tensor))
+            (
+                name,
+                int(tensor.datatype),
+                tensor.shape,
+                tensor.data if not tensor.memory_type else self.devices.input(tensor),
+            )
             for request in requests
             for name, tensor in request.inputs.items()
         ]
@@ -214,9 +218,9 @@ class StubLink(StubConnection):
     def respond(self, infer: int, final: bool, outputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> None:
         """Sends a response to an INFER. Raises SharedMemoryError if there is no room for the outputs; then nothing was
         sent."""
-        place = self.devices.output
         wires: list[Wire] = [
-            (name, int(t.datatype), t.shape, t.data if not t.memory_type else place(t)) for name, t in outputs.items()
+            (name, int(t.datatype), t.shape, t.data if not t.memory_type else self.devices.output(t))
+            for name, t in outputs.items()
         ]
         block, headers = pack_tensors(self.region, wires)
         response = [final, block, headers, None, encode_parameters(parameters)]  # the row of an InferResponse
