@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,12 @@ from tests.serving import eventually
 from tritonlab.core.status import ModelLoadError
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.shell.comm_overview import overview
 from tritonlab.notebook.views import live_card, widget
 from tritonlab.notebook.views.graph import Graph
 from tritonlab.notebook.views.live_card import LiveCard
 from tritonlab.notebook.views.model_states import ModelStates
+from tritonlab.notebook.views.status_table import StatusView
 from tritonlab.notebook.views.streams import Streams
 from tritonlab.notebook.views.timeline import Timeline
 
@@ -125,6 +128,23 @@ def test_a_button_that_fails_says_why_in_the_card(card: LiveCard, workspace: Wor
     reaches(card, "FAILED")
     assert buttons(card) == ["load"]
     card.press("no such button")
+
+
+def test_an_old_version_that_ends_at_once_is_no_warning(
+    card: LiveCard, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every reload ends one; what is told of it would be gone before it is read."""
+    ending = {"model": "m", "version": 1, "since": time.time(), "ends_in": 60, "awaits": "", "pids": [], "stacks": {}}
+    monkeypatch.setattr(workspace.server, "draining", lambda name="", stacks=False: [ending])
+    table = StatusView(workspace)
+    assert card.refresh() and table.refresh()  # they look again
+    assert "out of service" not in card.state["html"] + table.state["html"] + repr(overview(workspace)["draining"])
+    assert "kill" not in buttons(card)
+    ending["since"] -= 1.5
+    assert card.refresh() and table.refresh()
+    for told in (card.state["html"], table.state["html"], repr(overview(workspace)["draining"])):
+        assert "version 1, out of service since" in told
+    assert "kill" in buttons(card)
 
 
 def test_an_unload_of_a_hung_model_does_not_hold_anybody_up(card: LiveCard, workspace: Workspace) -> None:

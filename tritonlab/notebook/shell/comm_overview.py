@@ -12,7 +12,7 @@ from ...profile.recorder import Recorder
 from ...profile.recording import Recording
 from ...profile.traffic import traffic
 from ..authoring.workspace import Workspace
-from ..views.draining import draining_text
+from ..views.draining import draining_text, lasting
 from ..views.model_facts import current_facts
 from ..views.places import gpus_text, held_text, place_text
 from ..views.status_table import memory_text
@@ -35,7 +35,7 @@ def overview(workspace: Workspace) -> dict[str, Any]:
         "models": [_model(workspace, name, recording) for name in workspace.names()],
         "requests": [{key: value for key, value in each.items() if key != "pid"} for each in requests[:_REQUESTS]],
         "more": max(len(requests) - _REQUESTS, 0),
-        "draining": [{"name": each["model"], "text": draining_text(each)} for each in server.draining()],
+        "draining": [{"name": each["model"], "text": draining_text(each)} for each in lasting(server.draining())],
         "memory": memory_text(server.memory()),
         "gpus": gpus_text(server.gpus()),
         "ports": dict(ports.places) if ports else {},

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+#: The seconds in which a version may end before anybody is told: every reload ends one, and mostly at once.
+_USUAL = 1.0
+
+
+def lasting(found: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns those that take longer to end than is usual."""
+    now = time.time()
+    return [each for each in found if now - each["since"] >= _USUAL]
 
 
 def draining_text(found: Mapping[str, Any]) -> str:

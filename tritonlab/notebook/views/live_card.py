@@ -50,6 +50,8 @@ _BUTTONS = {
     "FAILED": (_LOAD,),
 }
 
+#: The states that do not last.
+_MOVING = ("LOADING", "UNLOADING", "NOT READY")
 #: Seconds between two looks at what an old process executes.
 _STACKS_EVERY = 2.0
 #: The most cards of one model that follow it; older ones, mostly of cells that ran again, stand still.
@@ -136,7 +138,7 @@ class LiveCard(LiveView):
             if _lasting(facts) != _lasting(before) and facts.state != "LOADING":
                 self.freeze()
             self._fill_panel()
-        return facts.state in ("LOADING", "UNLOADING", "NOT READY") or bool(facts.draining)
+        return facts.state in _MOVING or bool(self._workspace.server.draining(self.name))
 
     def _executing(self) -> str:
         """Says what the old processes are doing. It asks now and then only, because they have to stop for

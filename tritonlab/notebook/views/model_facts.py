@@ -16,7 +16,7 @@ from ...server.api.model_signature import shape_text
 from ..authoring.draft import Draft
 from ..authoring.workspace import Workspace
 from .copied import per_request_text
-from .draining import draining_text
+from .draining import draining_text, lasting
 from .places import place_text, places_text
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class ModelFacts:
     reason: str = ""
     #: seconds that it has been loading for
     loading: float | None = None
-    #: a sentence about each version that serves no more and has not ended
+    #: a sentence about each version that serves no more and takes long to end
     draining: tuple[str, ...] = ()
     #: what these versions execute, as Python stacks
     executing: str = ""
@@ -108,7 +108,7 @@ def current_facts(workspace: Workspace, name: str, last: ModelFacts | None = Non
         anew = next((version["imports_anew"] for version in workspace.server.loading(name)), "")
         facts = replace(facts, state="LOADING", loading=progress.age(), kept=kept, reason=reason, log=log)
         facts = replace(facts, imports_anew=anew)
-    return replace(facts, draining=tuple(map(draining_text, workspace.server.draining(name))))
+    return replace(facts, draining=tuple(map(draining_text, lasting(workspace.server.draining(name)))))
 
 
 def _without_server(workspace: Workspace, model: Model, last: ModelFacts | None) -> ModelFacts:

@@ -11,7 +11,7 @@ from typing import Any
 from ...core.plain_facts import few_lines
 from ...server.observe.idle_memory import MemoryUse
 from ..authoring.workspace import Workspace
-from .draining import draining_text
+from .draining import draining_text, lasting
 from .model_facts import duration_text, instance_troubles
 from .model_states import ModelStates
 from .places import gpus_text, places_text
@@ -152,7 +152,7 @@ class StatusView(LiveView):
         self.update(html=self.table.html())
         if self.table.rows != before.rows:
             self.freeze()
-        return any(row.state in _MOVING for row in self.table.rows) or bool(self.table.draining)
+        return any(row.state in _MOVING for row in self.table.rows) or bool(self._workspace.server.draining())
 
     def heard(self, content: Mapping[str, Any]) -> None:
         self.table, self._at = status_table(self._workspace), time.time()
@@ -197,7 +197,7 @@ def status_table(workspace: Workspace) -> StatusTable:
                 )
             )
     endpoints = repr(workspace.ports.endpoints) if workspace.ports.endpoints is not None else ""
-    draining = [draining_text(found) for found in workspace.server.draining()]
+    draining = [draining_text(found) for found in lasting(workspace.server.draining())]
     server = workspace.server
     return StatusTable(rows, endpoints, memory_text(server.memory()) if rows else "", draining, server.gpus())
 
