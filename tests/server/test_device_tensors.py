@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conformance.rules import rule
-from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, eventually
+from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, eventually, in_threads
 from tritonlab.clients.remote import connect
 from tritonlab.core.status import InvalidArgumentError, UnavailableError, UnsupportedError
 from tritonlab.core.tensor import Tensor
@@ -344,6 +344,21 @@ def test_memory_is_used_again_request_after_request(gpus: Lab, script: Script) -
     assert in_use(gpus) == before
     gc.collect()
     assert SIMULATED.free_bytes(0) == held
+
+
+def test_many_threads_get_their_own_tensors_while_memory_is_given_back(gpus: Lab) -> None:
+    script = gpus.script("many", SCRIPTED_CONFIG.replace("count: 1", "count: 2") + ON_DEVICE)
+    idle = gpus.server.core._parts.idle_memory
+
+    def ask(caller: int) -> None:
+        for n in range(15):
+            given = array(100 + caller) + n
+            kept = sent(script, DOUBLED if n % 3 else HANDED_ON, X=SimulatedArray(given, device=caller % 2))
+            if caller == 0:
+                idle.give_back(idle._processes())
+            assert read(kept).tolist() == (given * (2 if n % 3 else 1)).tolist()
+
+    in_threads(4, ask)
 
 
 def test_a_kept_response_keeps_its_memory_when_others_come_and_its_stub_dies(gpus: Lab, script: Script) -> None:

@@ -6,6 +6,7 @@ A stub may name what was sent to it, and what it was lent for its outputs; any o
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -30,8 +31,9 @@ class DeviceTensors:
         self._inputs = inputs
         #: whether inputs were copied to the host since this was set to False
         self.brought = False
-        self._granted: dict[tuple[bytes, int], GpuLease] = {}
         self._lent: WeakValueDictionary[bytes, DeviceArray] = WeakValueDictionary()
+        self._lock = threading.Lock()  # guards changes of the next three: memory is given back by another thread
+        self._granted: dict[tuple[bytes, int], GpuLease] = {}
         #: what the stub may have mapped, by handle: not freed before it says that it has not
         self._mapped: dict[bytes, GpuChunk] = {}
         #: what it had mapped when it was asked to give back
@@ -51,7 +53,8 @@ class DeviceTensors:
         assert array.place is not None
         self._lent[array.place] = array
         lease, _ = array.keep
-        self._mapped[lease.chunk.handle] = lease.chunk
+        with self._lock:
+            self._mapped[lease.chunk.handle] = lease.chunk
         return Lent.of(array.place, array.device, array)
 
     def preferred(self, outputs: Mapping[str, Tensor], memory: Sequence[int]) -> dict[str, Tensor]:
@@ -86,7 +89,7 @@ class DeviceTensors:
             place = DevicePlace.read(data)
         except struct.error as error:
             raise WireError(f"no place of device memory: {error}") from None
-        for grant in self._granted.values():
+        for grant in list(self._granted.values()):
             chunk = grant.chunk
             if chunk.handle == place.handle and 0 <= place.offset - grant.offset <= grant.size - place.nbytes:
                 address = chunk.base + place.offset
@@ -96,8 +99,9 @@ class DeviceTensors:
     def grant(self, wanted: DeviceMemory) -> DeviceGrant:
         """Lends memory to the stub. Raises UnavailableError."""
         lease = self._buffers.lend(wanted.device, wanted.nbytes)
-        self._granted[lease.chunk.handle, lease.offset] = lease
-        self._mapped[lease.chunk.handle] = lease.chunk
+        with self._lock:
+            self._granted[lease.chunk.handle, lease.offset] = lease
+            self._mapped[lease.chunk.handle] = lease.chunk
         return DeviceGrant(lease.chunk.handle.hex(), lease.offset, lease.size)
 
     @property
@@ -110,21 +114,23 @@ class DeviceTensors:
 
     def ask_back(self) -> None:
         """To be called before the stub is asked to give back: it may map again what it is sent from now on."""
-        self._asked.update(self._mapped)
-        self._mapped = {}
+        with self._lock:
+            self._asked.update(self._mapped)
+            self._mapped = {}
 
     def given_back(self, said: GivenBack) -> None:
         """Takes back what the stub has returned, and lets go of what it had mapped and has not any more."""
-        for grant in said.returned:
-            self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)
-        for text in said.mapped:
-            handle = bytes.fromhex(text)
-            if handle in self._asked:
-                self._mapped[handle] = self._asked[handle]
-        self._asked = {}
+        with self._lock:
+            for grant in said.returned:
+                self._granted.pop((bytes.fromhex(grant.handle), grant.offset), None)
+            for handle in map(bytes.fromhex, said.mapped):
+                if handle in self._asked:
+                    self._mapped[handle] = self._asked[handle]
+            self._asked = {}
 
     def close(self) -> None:
         """Takes back everything: the stub has ended."""
-        self._granted.clear()
-        self._mapped.clear()
-        self._asked.clear()
+        with self._lock:
+            self._granted.clear()
+            self._mapped.clear()
+            self._asked.clear()

@@ -101,7 +101,8 @@ class SimulatedDriver(Driver):
     def free_bytes(self, device: int) -> int:
         with self._lock:
             self._use(device, "asking for the free memory of GPU %d" % device)
-            own = (each.nbytes for each in self._allocations.values() if each.device == device and each.fd >= 0)
+            # of a list, as a destructor may free another allocation meanwhile, on this very thread
+            own = [each.nbytes for each in list(self._allocations.values()) if each.device == device and each.fd >= 0]
             return self._total - sum(own)
 
     def allocate(self, device: int, nbytes: int) -> int:
@@ -176,7 +177,7 @@ class SimulatedDriver(Driver):
             if not found.opened:
                 self._finish(device)
                 self._remove(found)
-                self._handles = {handle: each for handle, each in self._handles.items() if each is not found}
+                self._handles = {handle: each for handle, each in list(self._handles.items()) if each is not found}
 
     def copy_in(self, device: int, address: int, buffer: Any) -> None:
         host = np.frombuffer(buffer, dtype=np.uint8)
