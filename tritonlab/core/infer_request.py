@@ -223,6 +223,14 @@ class NullRequest(InferenceRequest):
     null = True
 
 
+class ClientRequest(InferenceRequest):
+    """Is the request of a client that may want outputs in its own memory of a GPU: whoever answers it takes them from
+    where the model left them."""
+
+    __slots__ = ()
+    keeps_device = True
+
+
 class ModelRequest(InferenceRequest):
     """Is a request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers
     for outputs; they arrive wherever the callee left them if that is None (rule 1.12.2)."""

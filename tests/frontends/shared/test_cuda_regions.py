@@ -25,9 +25,7 @@ from tritonlab.core.status import (
     NotFoundError,
     TritonError,
 )
-from tritonlab.frontends.grpc.grpc_server import GRPCServer
-from tritonlab.frontends.http.http_app import HTTPOptions
-from tritonlab.frontends.http.http_server import HTTPServer
+from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.frontends.shared.cuda_region import CudaRegion, ServerGpus
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.ipc.gpu_buffers import GpuBuffers
@@ -216,20 +214,17 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def connection(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Any]:
     lab.load("double", DOUBLE, config("IN FP32 -1", "OUT FP32 -1"))
     lab.load("double_there", DOUBLE_THERE, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
+    made = DOUBLE_THERE.replace("given.numpy() * 2, given.device", "np.full(2, 3, np.float32)")
+    made = made.replace("SimulatedArray.from_dlpack(request.inputs()[0])", "request.inputs()[0]")
+    lab.load("made_there", made, config("IN FP32 -1", "OUT FP32 -1", ON_DEVICE))
     lab.load("text", DOUBLE.replace("2 * ", ""), config("IN STRING -1", "OUT STRING -1", ON_DEVICE))
-    core = lab.server.core
-    manager = SharedMemoryManager(True, ServerGpus(core.gpus, core.pool.gpu_buffers))
-    server: HTTPServer | GRPCServer
-    if request.param == "http":
-        server = HTTPServer(lab.server.core, manager, HTTPOptions())
-        client: Any = tritonclient.http.InferenceServerClient(f"127.0.0.1:{server.start('127.0.0.1', 0)}")
-    else:
-        server = GRPCServer(lab.server.core, manager)
-        client = tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.start('127.0.0.1', 0)}")
-    client.module = getattr(tritonclient, request.param)
-    yield client
-    client.close()
-    server.stop(0)
+    options = EndpointOptions(client_shm=True, http_port=0, grpc_port=0, metrics=False)
+    with Endpoints.of(lab.server, options) as endpoints:
+        module = getattr(tritonclient, request.param)
+        client = module.InferenceServerClient(getattr(endpoints, request.param))
+        client.module = module
+        yield client
+        client.close()
 
 
 @pytest.fixture
@@ -288,6 +283,22 @@ def test_an_output_on_the_gpu_that_the_client_wants_elsewhere_is_brought_to_the_
     found = connection.infer("double_there", [given]).as_numpy("OUT")
     assert found.tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
     assert copy_facts(recording.model("double_there")) == CopyFacts(1, 0, 32, simulated=True)
+
+
+def test_an_output_goes_from_the_gpu_to_the_clients_though_the_input_came_from_the_host(
+    registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab
+) -> None:
+    recording = Recorder.of(lab.server.instruments).recording
+    recording.clear()
+    given = connection.module.InferInput("IN", [2], "FP32")
+    given.set_data_from_numpy(np.ones(2, np.float32))
+    wanted = connection.module.InferRequestedOutput("OUT")
+    wanted.set_shared_memory("r", 8, offset=512)
+    connection.infer("made_there", [given], outputs=[wanted])
+    assert client.read(512, 8) == np.full(2, 3, np.float32).tobytes()
+    assert copy_facts(recording.model("made_there")) is None
+    assert connection.infer("made_there", [given]).as_numpy("OUT").tolist() == [3, 3]
+    assert copy_facts(recording.model("made_there")) == CopyFacts(1, 0, 8, simulated=True)
 
 
 def test_text_is_read_to_the_host(registered: Callable[..., Any], connection: Any, client: GpuClient, lab: Lab) -> None:

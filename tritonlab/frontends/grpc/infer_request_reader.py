@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
 from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
+from ...core.infer_request import ClientRequest, InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.status import InvalidArgumentError
 from ...core.tensor import WIRE_ELEMENTS, Tensor, wire_elements
@@ -193,7 +193,8 @@ class InferRequestReader:
     ) -> tuple[InferenceRequest, Mapping[str, OutputPlan] | None, bool]:
         """The request, how its outputs are wanted (None: as they are), and whether an empty final response is. Raises
         TritonError."""
-        request = InferenceRequest(message.model_name, {}, model_version=version, request_id=message.id)
+        kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
+        request = kind(message.model_name, {}, model_version=version, request_id=message.id)
         empty_final = False
         if message.parameters:
             values = GrpcParameters()
@@ -207,7 +208,7 @@ class InferRequestReader:
         self._set_inputs(request, inputs, raw)
         plans = self._outputs(request, message.outputs) if message.outputs else None
         if plans is None and self._shared_memory.any_cuda:
-            plans = {}  # outputs may be on a GPU, if inputs are
+            plans = {}  # outputs may be on a GPU
         return request, plans, empty_final
 
     def _set_inputs(self, request: InferenceRequest, inputs: Any, raw: Raw) -> None:

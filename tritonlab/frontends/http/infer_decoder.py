@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
+from ...core.infer_request import ClientRequest, InferenceRequest
 from ...core.infer_response import ParameterValue
 from ...core.model_config import dims_text
 from ...core.status import InternalError, InvalidArgumentError, TritonError
@@ -109,7 +109,8 @@ class InferDecoder:
         self.check_size(json_size)
         data = memoryview(body)
         json_part = data[:json_size] if json_size > PIECE else bytes(data[:json_size])
-        request = InferenceRequest(model, {}, model_version=version)
+        kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
+        request = kind(model, {}, model_version=version)
         known = self._known.get(json_part) if type(json_part) is bytes else None
         if known is not None and json_size + known.size == len(data):
             known.fill(request, data, json_size)
