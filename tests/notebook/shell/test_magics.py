@@ -258,6 +258,23 @@ def test_logs_of_nothing_are_an_error(notebook: Any) -> None:
     assert "run the %%triton_model nothing_like_it cell first" in result.text
 
 
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("%triton load m /nothing/there", "FileError: No such file or directory: /nothing/there"),
+        ("%triton export m /dev/null/here", "FileError: Not a directory: /dev/null/here"),
+        ("%%triton_file m notes.txt\nread", "FileError: Is a directory: /dev"),  # the card stands above
+    ],
+)
+def test_a_file_that_cannot_be_is_said_in_one_line(notebook: Any, workspace: Any, line: str, text: str) -> None:
+    notebook.run(f"%%triton_model m --quiet {OPTIONS}\n{ADD}")
+    if "notes.txt" in line:  # whatever the system says while the model is written
+        workspace._written("m")._write = lambda files: Path("/dev").read_bytes()
+    result = notebook.run(line)
+    assert not result.success
+    assert result.text.strip().endswith(text) and "Traceback" not in result.text and ".py" not in result.text
+
+
 def test_help_has_examples_that_work(notebook: Any) -> None:
     text = notebook.shell.object_inspect_mime("%%triton_model")["text/plain"]
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("%%triton_model ")]

@@ -11,6 +11,9 @@ A config text that Triton would refuse is a `ConfigTextError` (`config_text.py`)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ...core.explained import Explained
 from ...core.status import Code
 
@@ -44,3 +47,13 @@ class FileError(NotebookError):
 
 class SourceError(NotebookError):
     """A model's source cannot be made into a model.py that stands alone."""
+
+
+@contextmanager
+def refused_files() -> Iterator[None]:
+    """Makes what the system says of a file a FileError: for a path that somebody typed, our frames tell nothing."""
+    try:
+        yield
+    except OSError as error:
+        said = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+        raise FileError(said, field=str(error.filename or "")) from None

@@ -16,6 +16,7 @@ from ...server.api.failures import KeptFailure
 from ..authoring.cells import cell_label, running_body
 from ..authoring.config_options import KINDS, ConfigOptions
 from ..authoring.draft import Source
+from ..authoring.errors import refused_files
 from ..authoring.workspace import Workspace
 from ..views.card_display import LoadingCard
 from ..views.failure_pane import FailurePane
@@ -167,7 +168,8 @@ class TritonMagics(Magics):
 
     @line_magic
     def triton(self, line: str) -> Any:
-        return commands.run(commands.Context(self.shell, self._workspace(), self._places), line)
+        with refused_files():
+            return commands.run(commands.Context(self.shell, self._workspace(), self._places), line)
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
 
@@ -194,7 +196,7 @@ class TritonMagics(Magics):
         """Loads a model and shows its card. If a failed load leaves the last good version serving, the card says so."""
         workspace = self._workspace()
         before = workspace.report(name)
-        with LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
+        with refused_files(), LoadingCard(workspace, name, quiet=quiet, of_config=of_config):
             model = workspace.load(name, source, **settings)
             unbound = bind(self.shell, model)
         if unbound and not quiet:
