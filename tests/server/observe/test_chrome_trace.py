@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tritonlab.core.clock import Clock
 from tritonlab.core.delivery import deliver_error
@@ -116,3 +117,10 @@ def test_it_listens_until_it_is_stopped_and_writes_a_file(tmp_path: Path) -> Non
     written = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))
     assert written["traceEvents"] == trace.events()
     assert repr(trace) == f"<ChromeTrace 1 events -> {tmp_path / 't.json'}>"
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_traced(tmp_path: Path) -> None:
+    instruments = Instruments()
+    with pytest.raises(FileNotFoundError):
+        ChromeTrace(instruments, MockClock(), tmp_path / "missing" / "trace.json").start()
+    assert list(instruments) == []

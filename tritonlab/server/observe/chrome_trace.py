@@ -50,6 +50,9 @@ class ChromeTrace(Instrument):
         self._executing: dict[tuple[str, int], list[tuple[str, int, list[str]]]] = {}
 
     def start(self) -> ChromeTrace:
+        """Begins to listen. Raises OSError if the file could not be written at the end."""
+        if self.path is not None:
+            self.path.touch()
         self._instruments.add(self)
         return self
 
