@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from tritonlab.core.status import InvalidArgumentError, UnavailableError, Unsupp
 from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.endpoints import EndpointOptions, Endpoints
 from tritonlab.ipc.gpu_buffers import GpuBuffers
+from tritonlab.profile.tensor_peek import TensorPeek
 from tritonlab.stub._pb_stub.api.dlpack import export_device
 from tritonlab.stub._pb_stub.api.simulated_array import SimulatedArray
 from tritonlab.stub._pb_stub.wire.gpus import SIMULATED
@@ -447,6 +449,31 @@ def test_a_device_without_room_says_so_and_the_model_goes_on(script: Script) -> 
     finally:
         SIMULATED.free(1, taken)
     assert read(sent(script, DOUBLED, X=given)).tolist() == [2] * 2 * MIB
+
+
+# -- who looks on
+
+
+def test_a_look_at_the_values_tells_where_they_are_and_holds_no_memory(gpus: Lab, script: Script) -> None:
+    peek = TensorPeek("device")
+    gpus.server.instruments.add(peek)
+    try:
+        (response,) = script.infer(DOUBLED, X=SimulatedArray(array()))
+    finally:
+        gpus.server.instruments.remove(peek)
+    (serial,) = peek._seen
+    assert "sent OUT = <Tensor FP32 [4] in the memory of simulated GPU 0>" in peek.lines(serial)
+    memory = weakref.ref(response.outputs["OUT"].data)
+    del response
+    gc.collect()
+    assert memory() is None
+
+
+def test_a_failure_is_kept_with_the_values_of_its_inputs(gpus: Lab, script: Script) -> None:
+    script.fails("raise ValueError('on purpose')", X=SimulatedArray(array()))
+    capsules, _, _ = gpus.server.core.failures.of("device")
+    kept = capsules[-1].requests[0].inputs["X"].tensor
+    assert kept is not None and kept.numpy().tolist() == [0, 1, 2, 3]
 
 
 # -- forked processes
