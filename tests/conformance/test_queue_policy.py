@@ -249,7 +249,7 @@ def test_delayed_requests_go_behind_all_others(client: Client) -> None:
         return [outcome(p) for p in (*late, young)]
 
     # Triton may have put the first two into a batch before their time was up.
-    assert [["c", "a", "b"]] * 3 in [once() for _ in range(1 if client.side == "lab" else 5)]
+    assert any(once() == [["c", "a", "b"]] * 3 for _ in range(1 if client.side == "lab" else 30))
 
 
 @rule("5.5.8", "5.5.9")
