@@ -15,7 +15,7 @@ from .search import Trial
 
 #: By how much two windows of the same settings are taken to differ, before any were measured twice, and how many
 #: measured differences that counts as.
-_SUPPOSED, _WEIGHT = 0.05, 2.0
+_SUPPOSED, _WEIGHT = 0.1, 1.0
 #: Two settings differ if so many standard errors lie between them.
 _ERRORS = 2.0
 #: A candidate whose p99 misses the limit by less than this share may yet keep it.
