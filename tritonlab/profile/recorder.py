@@ -3,7 +3,7 @@
 It listens to hooks that are called once per execution, and to those of streams, failures and states. Its hook takes
 0.2 us of each request in batches of 16 and 0.85 us of a lone one when nothing else runs; 0.7 and 1.5 us if the model
 leaves shapes to its clients. In place, on two busy cores where an execution has emptied the caches, the kernel was
-measured to take 0.4 to 1.1 us more of 18 and 3 to 5 us more of 77, and to answer 1 and 2 % fewer requests a second
+measured to take 0.4 to 1.1 us more of 18 and 3 to 5 us more of 77, and to answer 0 to 1 and 2 to 4 % fewer of them
 (`tests/benchmarks/recording.py`). An open timeline takes 0.12 ms twenty times a second. To keep what was heard and make
 rows of it later costs more, because memory that is kept is replaced by memory that is in no cache.
 `tritonlab.reset(recording=False)` has the notebook's server do without.
