@@ -12,6 +12,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
 from ...server.models.model_lifecycle import ModelVersion
@@ -55,9 +56,9 @@ def _head(model_name: str, model_version: str) -> bytes:
 
 
 @functools.lru_cache(4096)
-def _output(name: str, datatype: str, shape: tuple[int, ...]) -> bytes:
+def _output(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
     dims = field(3, b"".join(map(varint, shape))) if shape else b""
-    return field(5, field(1, name.encode()) + field(2, datatype.encode()) + dims)
+    return field(5, field(1, name.encode()) + field(2, datatype.name.encode()) + dims)
 
 
 def _parameter(key: str, value: ParameterValue) -> bytes:
@@ -123,7 +124,7 @@ class InferResponseWriter:
                 plan = wanted.plans.get(name, _AS_IS)
                 placed = self._exchange.place(name, tensor, plan, wanted.version, wanted.request)
                 tensor, data = (tensor, _EMPTY) if placed is None else (placed, placed.data)
-            pieces.append(_output(name, tensor.datatype.name, tensor.shape))
+            pieces.append(_output(name, tensor.datatype, tensor.shape))
             contents.append(b"\x32" + varint(data.nbytes))
             contents.append(data)
         return pieces + contents
