@@ -209,3 +209,14 @@ def test_everything_is_in_one_text(registry: MetricRegistry) -> None:
     assert text.count("# TYPE nv_inference_count counter") == 1
     assert 'nv_inference_count{model="m",version="1"} 0\nnv_inference_count{a="x"} 3\n' in text
     assert text.endswith("# HELP nv_cpu_utilization CPU\n# TYPE nv_cpu_utilization gauge\nnv_cpu_utilization 0.5\n")
+
+
+def test_what_a_model_made(registry: MetricRegistry) -> None:
+    handles = {model: registry.family("f", "d", COUNTER, model) for model in ("one", "two")}
+    for model, handle in handles.items():
+        registry.metric(handle, {"by": model}, None)
+        registry.metric(handle, {"by": "all"}, None)
+    assert registry.made_by("one").splitlines()[-2:] == ['f{by="one"} 0', 'f{by="all"} 0']
+    registry.delete_family(handles["one"])
+    assert registry.made_by("one") == ""
+    assert registry.made_by("two").splitlines()[-2:] == ['f{by="all"} 0', 'f{by="two"} 0']

@@ -95,10 +95,12 @@ class MetricRegistry:
         self._ids = itertools.count(1)
         self._families: dict[str, _CustomFamily] = {}
         self._handles: dict[int, _CustomFamily] = {}
+        self._makers: dict[int, str] = {}  # the models whose code has the handles
         self._metrics: dict[int, _Metric] = {}
 
-    def family(self, name: str, description: str, kind: int) -> int:
-        """Returns a new handle of the family `name`; an existing family keeps its description (rule 1.14.6)."""
+    def family(self, name: str, description: str, kind: int, model: str = "") -> int:
+        """Returns a new handle of the family `name`, for the code of `model`; an existing family keeps its description
+        (rule 1.14.6)."""
         with self._lock:
             family = self._families.get(name)
             if family is None:
@@ -111,6 +113,7 @@ class MetricRegistry:
             handle = next(self._ids)
             family.handles.add(handle)
             self._handles[handle] = family
+            self._makers[handle] = model
             return handle
 
     def delete_family(self, handle: int) -> None:
@@ -118,6 +121,7 @@ class MetricRegistry:
         died."""
         with self._lock:
             family = self._handles.pop(handle, None)
+            self._makers.pop(handle, None)
             if family is None:
                 return
             family.handles.discard(handle)
@@ -191,18 +195,29 @@ class MetricRegistry:
     ) -> str:
         """Returns the text of /metrics. It goes by kind as Triton's (counters, gauges, histograms, summaries); within a
         kind the models' own metrics come first, then the caller's `families` (the machine's), then custom ones."""
+        found = [*model_families(models, config), *families, *self._custom(lambda sample: True)]
+        return render(sorted(found, key=lambda family: _ORDER[family.kind]))
+
+    def made_by(self, model: str) -> str:
+        """Returns the part of that text that has the custom metrics which the model's code made."""
+        return render(self._custom(lambda sample: any(self._makers[handle] == model for handle in sample.handles)))
+
+    def _custom(self, wanted: Callable[[_Sample], bool]) -> list[PrintedFamily]:
         with self._lock:
-            custom = [
+            return [
                 PrintedFamily(
                     family.name,
                     _KINDS[family.kind],
                     family.description,
-                    [line for labels, sample in family.samples.items() for line in sample.lines(family.kind, labels)],
+                    [
+                        line
+                        for labels, sample in family.samples.items()
+                        if wanted(sample)
+                        for line in sample.lines(family.kind, labels)
+                    ],
                 )
                 for family in self._families.values()
             ]
-        found = [*model_families(models, config), *families, *custom]
-        return render(sorted(found, key=lambda family: _ORDER[family.kind]))
 
 
 _FAMILY_DELETED = (

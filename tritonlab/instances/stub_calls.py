@@ -141,7 +141,8 @@ class StubCalls:
         return request.cancelled
 
     def _new_family(self, instance: ModelInstance, link: StubLink, call: MetricFamilyNew) -> int:
-        family = self._metrics.family(call.name, call.description, call.kind)
+        model = instance.plan.source.model
+        family = self._metrics.family(call.name, call.description, call.kind, model)
         with self._lock:
             self._families.setdefault(link, set()).add(family)
         if link.lost:

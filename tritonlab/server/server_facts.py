@@ -55,10 +55,25 @@ class ServerFacts:
                 raise InvalidArgumentError(f"requested model version is not available for model '{name}'")
         return {"model_stats": [each.stats.to_dict(each.name, each.version) for each in found]}
 
-    def metrics_text(self) -> str:
-        """Returns Prometheus text, as on Triton's /metrics."""
+    def metrics_text(self, model: str = "") -> str:
+        """Returns Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
+        the custom ones that its code made."""
         cache = self._execution.cache
-        return self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
+        text = self._metrics.text(self._serving(), cache.metrics() if cache is not None else None)
+        if not model:
+            return text
+        made = {_sample(line) for line in self._metrics.made_by(model).splitlines()}
+        named = f'model="{model}"'
+        return "".join(
+            f"{line}\n"
+            for line in text.splitlines()
+            if not line.startswith("#") and (named in line or _sample(line) in made)
+        )
 
     def _serving(self) -> list[ModelVersion]:
         return [version for model in self._models.known() for version in model.versions.values()]
+
+
+def _sample(line: str) -> str:
+    """Returns name and labels of a sample, which may have another value by now."""
+    return line.rpartition(" ")[0]

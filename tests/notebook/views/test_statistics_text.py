@@ -44,3 +44,26 @@ def test_the_commands(notebook: Notebook, tmp_path: Path) -> None:
     assert 'nv_inference_count{model="seen",version="1"} 1' in lines
     assert "nv_cpu_utilization" not in lines
     assert "nv_cpu_utilization" in notebook.run("%triton metrics").result.text
+
+
+COUNTS = """
+class TritonPythonModel:
+    def initialize(self, args):
+        self.family = pb_utils.MetricFamily("rows", "rows seen", pb_utils.MetricFamily.COUNTER)
+        self.rows = self.family.Metric(labels={"by": args["model_name"]})
+
+    def execute(self, requests):
+        self.rows.increment(2)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", r.inputs()[0].as_numpy())]) for r in requests]
+"""
+
+
+def test_custom_metrics_are_those_of_the_model_that_made_them(notebook: Notebook) -> None:
+    for name in ("one", "two"):
+        notebook.run(
+            f"%%triton_model {name} {IDENTITY_OPTIONS} --quiet\nimport triton_python_backend_utils as pb_utils\n{COUNTS}"
+        )
+    notebook.run("%triton infer one IN=[[1.0]]")
+    lines = notebook.run("%triton metrics one").text.splitlines()
+    assert 'rows{by="one"} 2' in lines
+    assert not [line for line in lines if "two" in line]

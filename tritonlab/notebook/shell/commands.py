@@ -236,10 +236,9 @@ def _trace(context: Context, arguments: argparse.Namespace) -> ChromeTrace | Non
 
 
 def _metrics(context: Context, arguments: argparse.Namespace) -> Text:
-    lines = context.workspace.server.metrics().splitlines()
     if arguments.name is not None:
         context.model(arguments.name)
-        lines = [line for line in lines if f'model="{arguments.name}"' in line]
+    lines = context.workspace.server.metrics(arguments.name or "").splitlines()
     return Text("\n".join(lines), {"metrics": samples(lines)} if context.json else None)
 
 

@@ -65,9 +65,11 @@ class ObservedServer:
         """
         return self._core.facts.statistics(model)
 
-    def metrics(self) -> str:
-        """Returns Prometheus text, as on Triton's /metrics."""
-        return self._core.facts.metrics_text()
+    def metrics(self, model: str = "") -> str:
+        """Returns Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
+        the custom ones that its code made.
+        """
+        return self._core.facts.metrics_text(model)
 
     def gpus(self) -> list[dict[str, Any]]:
         """Returns the GPUs that models may be placed on: `ordinal`, `uuid`, `name`, `total_bytes`, `simulated`."""

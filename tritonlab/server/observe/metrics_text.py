@@ -92,6 +92,10 @@ class ServerMetrics:
         families += cache_families(cache) if cache is not None else []
         return self._registry.expose(models, families, self._config)
 
+    def made_by(self, model: str) -> str:
+        """Returns the part of that text that has the custom metrics which the model's code made."""
+        return self._registry.made_by(model)
+
     def _usage(self, versions: Sequence[ModelVersion]) -> tuple[CpuUsage, list[GpuUsage]]:
         config = self._config
         if not config.cpu and not config.gpu:
