@@ -36,8 +36,9 @@ NOT_HERE = {
     "which_photo": "weights that its notebook trains",
     "pipeline": "the two above",
 }
-#: Notebooks with an export and a comparison of their own (tests/test_notebooks.py runs them).
-ELSEWHERE = ("00_quickstart", "65_ensembles")
+#: Notebooks with an export and a comparison of their own (tests/test_notebooks.py runs them), and one whose models need
+#: the GPUs that it simulates.
+ELSEWHERE = ("00_quickstart", "65_ensembles", "82_gpus")
 
 
 def cells() -> list[tuple[str, str]]:

@@ -47,6 +47,8 @@ def test_the_commands(notebook: Notebook, tmp_path: Path) -> None:
 
 
 COUNTS = """
+import triton_python_backend_utils as pb_utils
+
 class TritonPythonModel:
     def initialize(self, args):
         self.family = pb_utils.MetricFamily("rows", "rows seen", pb_utils.MetricFamily.COUNTER)
@@ -60,9 +62,7 @@ class TritonPythonModel:
 
 def test_custom_metrics_are_those_of_the_model_that_made_them(notebook: Notebook) -> None:
     for name in ("one", "two"):
-        notebook.run(
-            f"%%triton_model {name} {IDENTITY_OPTIONS} --quiet\nimport triton_python_backend_utils as pb_utils\n{COUNTS}"
-        )
+        notebook.run(f"%%triton_model {name} {IDENTITY_OPTIONS} --quiet\n{COUNTS}")
     notebook.run("%triton infer one IN=[[1.0]]")
     lines = notebook.run("%triton metrics one").text.splitlines()
     assert 'rows{by="one"} 2' in lines
