@@ -117,7 +117,7 @@ def test_axe_finds_nothing_serious(lab: Any) -> None:
         toolbar(lab).click()
         lab.wait_text(lab.page.locator(".tritonlab-export"), "config.pbtxt")
         no_faults(lab, ".tritonlab-export")
-        lab.page.keyboard.press("Escape")
+        lab.page.locator(".tritonlab-export input[type=text]").press("Escape")
         lab.page.locator(".tritonlab-export").wait_for(state="detached")
     assert lab.errors == []
 

@@ -38,9 +38,13 @@ class RealClient(GRPCClient):
         self.server.stop()
         self.server.start()
         self._connect(self.server.grpc)
-        failed = {name: failure for name, failure in self.load_all(self.serving).items() if failure is not None}
+        failed = {name: failure for name, failure in super().load_all(self.serving).items() if failure is not None}
         assert not failed, failed
         return True
+
+    def load_all(self, models: Mapping[str, Files]) -> dict[str, Failure | None]:
+        found = super().load_all(models)
+        return super().load_all(models) if any(found.values()) and self.revive() else found
 
     def load(self, name: str, config: str | None = None, files: Mapping[str, bytes] | None = None) -> Failure | None:
         request = service_pb2.RepositoryModelLoadRequest(model_name=name)

@@ -89,6 +89,7 @@ class ConnectionServer:
         await self._stop.wait()
         self.stopping = True
         server.close()
+        await asyncio.sleep(0)  # in which connections begin that were accepted before
         for connection in list(self.connections):
             connection.close()
         end = self._loop.time() + self._timeout
