@@ -27,7 +27,6 @@ _DATED = (
     re.compile(r"(?:(?<=: )|(?<=· )|(?<=  )|(?<=>))ready in [\d.,]+ \S+ · "),
     re.compile(r"(?: ·|(?<=loaded)) at \d\d:\d\d:\d\d\b"),
     re.compile(r" tl-static-\w+(?=')"),
-    re.compile(r"\bwas (?=READY at )"),
     re.compile(r"(?<=READY) at \d\d:\d\d, \d\d \w+ \d{4}"),
 )
 _STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)

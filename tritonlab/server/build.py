@@ -104,10 +104,10 @@ def build(
     mode = _control_mode(options)
     shm, execution = shm_settings(options.backend_config or {}), _execution_options(options)
     repository = _repository(repositories, options)
-    clock, instruments = options.clock or SystemClock(), Instruments()
-    announcer, gpus = _announcer(options, clock, instruments)
+    announcer = Announcer(clock := options.clock or SystemClock(), instruments := Instruments())
+    gpus = VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
     metrics = metrics if metrics is not None else MetricRegistry(announcer.metric, announcer.metric_made)
-    server_metrics = ServerMetrics(_metrics_config(options, server, instruments), metrics, clock, gpus)
+    server_metrics = _server_metrics(options, server, instruments, metrics, clock, gpus)
     spin, timer, failures = SpinBudget(), Timer(clock), FailureBook(options.kept_failures)
     pool = StubPool(link_reader := LinkReader(spin), warm=options.warm, shm=shm, gpu_buffers=_buffers(options, gpus))
     trace_settings, tracer = _tracing(options, server, instruments, announcer)
@@ -182,16 +182,18 @@ def _repository(repositories: Sequence[str | Path], options: Options) -> ModelRe
     )
 
 
-def _announcer(options: Options, clock: Clock, instruments: Instruments) -> tuple[Announcer, VisibleGpus]:
-    announcer = Announcer(clock, instruments)
-    return announcer, VisibleGpus(options.simulated_gpus, partial(announcer.say, "WARNING"))
-
-
-def _metrics_config(options: Options, server: Upward, instruments: Instruments) -> MetricsConfig:
+def _server_metrics(
+    options: Options,
+    server: Upward,
+    instruments: Instruments,
+    registry: MetricRegistry,
+    clock: Clock,
+    gpus: VisibleGpus,
+) -> ServerMetrics:
     config = options.metrics_config or MetricsConfig()
     if config.histogram_latencies:
         instruments.add(FirstResponses(server.find))
-    return config
+    return ServerMetrics(config, registry, clock, gpus)
 
 
 def _buffers(options: Options, gpus: VisibleGpus) -> GpuBuffers:
