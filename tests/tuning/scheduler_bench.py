@@ -40,12 +40,13 @@ def config_of(text: str) -> ModelConfig:
 
 
 class Bench:
-    """The real scheduler with fake instances that are busy for as long as `took(size)` says, and a recorder.
+    """The real scheduler with fake instances that are busy for as long as `took(size)` says, and a recorder. A batch
+    reaches its instance `way` nanoseconds after it was decided.
 
     What happens at one nanosecond happens in the order that `replay` documents.
     """
 
-    def __init__(self, config: ModelConfig, instances: int, took: Callable[[int], int]) -> None:
+    def __init__(self, config: ModelConfig, instances: int, took: Callable[[int], int], way: int = 0) -> None:
         self.clock = MockClock(1_000)
         self.timer = FakeTimer(self.clock)
         instruments = Instruments()
@@ -57,6 +58,7 @@ class Bench:
         rules, policies = BatchConfig.of(config), QueuePolicies.of(config)
         self.scheduler = DynamicBatchScheduler("m", 1, rules, self.clock, instruments, self.timer, policies=policies)
         self._took = took
+        self._way = way
         self._busy: list[tuple[int, int, FakeInstance]] = []
         self._order = itertools.count()
         self.refused = 0
@@ -113,15 +115,33 @@ class Bench:
 
     def _executing(self, instance: FakeInstance) -> Callable[[Payload], None]:
         def execute(payload: Payload) -> None:
-            for request in payload.requests:
-                request.execute_start = self.clock.now()
             instance.payloads.append(payload)
-            free = self.clock.now() + self._took(payload.size)
-            heapq.heappush(self._busy, (free, next(self._order), instance))
+            if self._way:
+                heapq.heappush(self._busy, (self.clock.now() + self._way, next(self._order), instance))
+            else:
+                self._begin(instance)
 
         return execute
 
+    def _begin(self, instance: FakeInstance) -> None:
+        """The batch is about to go out, as in `StubExecutor`."""
+        payload = instance.payloads.pop()
+        if payload.late is not None and (late := payload.late(payload.requests)):
+            rest = payload.without(late)
+            if rest is None:
+                self.scheduler.instance_idle(instance)
+                return
+            payload = rest
+        for request in payload.requests:
+            request.execute_start = self.clock.now()
+        instance.payloads.append(payload)
+        free = self.clock.now() + self._took(payload.size)
+        heapq.heappush(self._busy, (free, next(self._order), instance))
+
     def _finish(self, instance: FakeInstance) -> None:
+        if not instance.payloads[0].requests[0].execute_start:
+            self._begin(instance)
+            return
         payload = instance.payloads.pop(0)
         took = ExecuteTimes(0, self.clock.now() - payload.requests[0].execute_start, 0)
         where = "m", 1, instance.name, 0

@@ -15,8 +15,10 @@ from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
 from tritonlab.profile.model_record import REJECTIONS, ModelRecord
+from tritonlab.schedulers.dynamic_batch import BatchConfig
+from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.past import Past
-from tritonlab.tuning.replay import Ghosts
+from tritonlab.tuning.replay import Ghosts, Given, Pace, replay
 from tritonlab.tuning.settings import Settings
 
 
@@ -207,3 +209,45 @@ def test_settings_are_written_as_the_lines_of_a_config() -> None:
         "dynamic_batching { preferred_batch_size: [2, 4] max_queue_delay_microseconds: 500 }"
     )
     assert Settings.of(wanted.written(config)) == wanted
+
+
+TIMED = "dynamic_batching { default_queue_policy { default_timeout_microseconds: %d } }"
+
+
+def test_a_request_whose_time_was_up_on_the_way_to_its_instance_is_not_replayed_in_a_batch() -> None:
+    config = config_of(f"max_batch_size: 4 {TIMED % 5500} instance_group {{ count: 1 }}")
+    bench = Bench(config, 1, lambda size: 4_000_000, way=1_000_000)
+    # the first is busy until 5 ms; then the others leave, and arrive at 6 ms: 0.3 ms too late for the second
+    bench.run([Sent(0), Sent(200_000), Sent(1_000_000)])
+    assert [batch[-1] for batch in formed(bench.record)] == [[1], [3]]
+    rejected = bench.record.rejected.row(0)
+    assert rejected is not None and bench.record.rejected.total == 1
+    assert (rejected["serial"], REJECTIONS[int(rejected["reason"])]) == (2, "timeout")
+    past = Past(bench.record)
+    ghosts = past.replay(config)
+    assert (imagined(past, ghosts), ghosts.refused) == (formed(bench.record), 1)
+    assert past.replay(config, Settings.of(config).changed(instances=2)).refused == 0  # it would have left at once
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 12), st.integers(1, 9_000), st.lists(SENT, min_size=1, max_size=60), st.integers(1, 3), st.integers()
+)
+def test_ghosts_are_the_recorded_batches_also_where_the_way_to_the_instance_takes_time(
+    timeout: int, way: int, sent: list[Sent], instances: int, seed: int
+) -> None:
+    drawn = random.Random(seed)
+    config = config_of(f"max_batch_size: 6 {INPUT} {TIMED % timeout}")
+    bench = Bench(config, instances, lambda size: drawn.randrange(1, 9_000) + 700 * size, way)
+    bench.run(sent)
+    record = bench.record
+    assert record.requests.total + record.rejected.total == len(sent)
+    if not record.requests.total:
+        return
+    past = Past(record)
+    rules, policies = BatchConfig.of(config), QueuePolicies.of(config)
+    ghosts = replay(Given(past.arrivals), rules, policies, instances, Pace(past.times, lead=way))
+    assert ghosts.refused == record.rejected.total
+    found, expected = imagined(past, ghosts), formed(record)
+    without_lanes = [[(*batch[:2], *batch[3:]) for batch in batches] for batches in (found, expected)]
+    assert sorted(without_lanes[0]) == sorted(without_lanes[1])

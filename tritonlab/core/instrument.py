@@ -64,7 +64,8 @@ class Instrument:
 
     def request_rejected(self, request: InferenceRequest, reason: str, now: int) -> None:
         """The dynamic batcher ended a request that was not executed. `reason`: queue full, timeout or cancelled. `now`:
-        when it decided that."""
+        when it decided that; of a request whose time was up on the way to the instance, when it decided that the
+        request executes."""
 
     def request_failed(self, request: InferenceRequest, response: InferenceResponse, now: int) -> None:
         """A response that carries an error went to the client."""

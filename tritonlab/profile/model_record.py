@@ -34,7 +34,8 @@ REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
 #: else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
 #: `timeout`: the request's own, microseconds, or 0.
 EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch", "step", "timeout"]
-#: A row is a request that ended in the dynamic batcher. `reason`: a place in REJECTIONS; `time`: when it was decided.
+#: A row is a request that ended in the dynamic batcher. `reason`: a place in REJECTIONS; `time`: when that was decided,
+#: or that it executes if its time was up on the way to the instance.
 REJECTED = ["serial", "arrived", "queued", "time", "reason", "size", "shapes", "priority", "timeout"]
 REJECTIONS = ("queue full", "timeout", "cancelled")
 #: A row is one response of a stream. `kind`: a sum of NOT_FINAL 0, FINAL 1, EMPTY 2, ERROR 4.

@@ -212,15 +212,15 @@ class DynamicBatchScheduler:
                 hook(self.name, self.version, requests, batch.size, batch.reason, now)
             payload = Payload(requests, batch.size, batch.reason)
             if self._queue.refuses:
-                payload.late = self._drop_late
+                payload.late = partial(self._drop_late, now)
             instance.execute(payload)
 
-    def _drop_late(self, requests: Sequence[InferenceRequest]) -> Sequence[InferenceRequest]:
+    def _drop_late(self, decided: int, requests: Sequence[InferenceRequest]) -> Sequence[InferenceRequest]:
         """Ends the requests whose time was up before they went out, and returns them. The batch was decided a while
         ago, and a timeout may be shorter than the way to the stub (rule 5.5.10)."""
         now = self._clock.now()
         late = self._queue.late(requests, now)
-        self._rejections.time_out(late, now)
+        self._rejections.time_out(late, now, decided)
         return late
 
     def __repr__(self) -> str:

@@ -38,10 +38,10 @@ class Rejections:
             self.tell(request, "cancelled", now)
             self.reject(request, CancelledError(request.prefix + "Request cancelled"), now)
 
-    def time_out(self, requests: Iterable[InferenceRequest], now: int) -> None:
-        """Ends requests whose time is up (rule 5.5.9)."""
+    def time_out(self, requests: Iterable[InferenceRequest], now: int, decided: int = 0) -> None:
+        """Ends requests whose time is up (rule 5.5.9). `decided`: when it was decided that they execute, if it was."""
         for request in requests:
-            self.tell(request, "timeout", now)
+            self.tell(request, "timeout", decided or now)
             self.reject(request, UnavailableError("Request timeout expired"), now)
 
     def tell(self, request: InferenceRequest, reason: str, now: int) -> None:

@@ -145,6 +145,8 @@ class Past:
             request.priority, request.timeout = priority, timeout
             if REJECTIONS[reason] == "cancelled":
                 request.cancelled_at = time
+            elif REJECTIONS[reason] == "timeout":
+                request.late_from = time
             made.append(request)
         return made
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -33,7 +34,7 @@ class ReplayedRequest:
     `arrived`: when its client's wait began. `took`, `base`: how long the execution took that it was the first of, or
     in, and how long one of that size takes by the fit; the ratio is what was special about it. `number`: its place
     among the arrivals that were executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled
-    it, 0 if it did not.
+    it, 0 if it did not. `late_from`: if its time was up, when the batcher decided about it; NEVER if it was not.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class ReplayedRequest:
         "cancelled",
         "cancelled_at",
         "inputs",
+        "late_from",
         "number",
         "priority",
         "queue_start",
@@ -61,6 +63,7 @@ class ReplayedRequest:
         self.inputs: dict[str, Any] = {}
         self.priority = self.timeout = self.cancelled_at = 0
         self.cancelled = False
+        self.late_from = NEVER
 
 
 class Source(Protocol):
@@ -190,7 +193,7 @@ def replay(
         roster.back(_Lane(number))
     busy: list[tuple[int, int, _Lane]] = []
     cancels: list[tuple[int, int, ReplayedRequest]] = []
-    ghosts, wake, rounds = Ghosts(), 0, 0
+    ghosts, wake, rounds, numbers = Ghosts(), 0, 0, itertools.count()
     while True:
         due, free = source.due, busy[0][0] if busy else NEVER
         now = min(due, free, wake or NEVER)
@@ -216,14 +219,21 @@ def replay(
             if instance is None:
                 ghosts.refused += len(requests)
                 continue
-            lane = cast(_Lane, instance)
-            start = now + pace.lead
-            end = start + pace.took(requests[0], batch.size)
-            heapq.heappush(busy, (end + pace.turnaround, len(ghosts.start), lane))
+            lane, start, size = cast(_Lane, instance), now + pace.lead, batch.size
+            if queue.refuses and any(request.late_from <= now for request in requests):
+                # as the server does with those whose time is up on the way to the instance
+                requests = [request for request in requests if now < request.late_from]
+                size = sum(request.batch_size for request in requests)
+                ghosts.refused += len(taken) - len(requests)
+                if not requests:
+                    heapq.heappush(busy, (start, next(numbers), lane))
+                    continue
+            end = start + pace.took(requests[0], size)
+            heapq.heappush(busy, (end + pace.turnaround, next(numbers), lane))
             ghosts.start.append(start)
             ghosts.end.append(end)
             ghosts.lane.append(lane.number)
-            ghosts.size.append(batch.size)
+            ghosts.size.append(size)
             ghosts.reason.append(batch.reason)
             ghosts.requests.append(requests)
             source.answered(requests, end)
