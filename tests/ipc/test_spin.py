@@ -4,14 +4,13 @@ import os
 
 import pytest
 
-from tritonlab.ipc.spin import SPIN_US, STUB_SPIN_US, AnswerPace, Crowd, SpinBudget, running_threads
+from tritonlab.ipc.spin import SPIN_US, STUB_SPIN_US, AnswerPace, Crowd, SpinBudget
 
 MICROSECOND = 1e-6
-NOBODY = Crowd(lambda: 0, 2)
 
 
 def test_polling_is_allowed_while_a_core_is_left() -> None:
-    budget = SpinBudget(cores=2, crowd=NOBODY)
+    budget = SpinBudget(cores=2)
     assert budget.allowed
     budget.enter(1)
     assert budget.allowed
@@ -27,7 +26,7 @@ def test_polling_is_allowed_while_a_core_is_left() -> None:
 
 
 def test_an_execute_that_waits_for_another_model_needs_no_core() -> None:
-    budget = SpinBudget(cores=2, crowd=NOBODY)
+    budget = SpinBudget(cores=2)
     assert not budget.relaying
     budget.enter(1)
     budget.block(1)
@@ -48,7 +47,7 @@ def test_an_execute_that_waits_for_another_model_needs_no_core() -> None:
 
 
 def test_it_counts_the_cores_this_process_may_use() -> None:
-    budget = SpinBudget(crowd=NOBODY)
+    budget = SpinBudget()
     for instance in range(len(os.sched_getaffinity(0)) - 1):
         budget.enter(instance)
     assert budget.allowed
@@ -92,42 +91,59 @@ def test_answers_that_come_late_are_not_polled_for_until_they_come_soon_again() 
     assert asked.answer(60) > 0
 
 
-def test_a_crowd_is_there_when_more_threads_want_to_run_than_there_are_cores() -> None:
-    running = [2]
-    crowd = Crowd(lambda: running[0], cores=2)
-    now = 0
+class Answers:
+    """Answers of stubs that were polling, one each 100 us; those that are late come a millisecond after they were
+    due."""
 
-    def look(times: int) -> bool:
-        nonlocal now
-        for _ in range(times):
-            now += 10_000_000
-            crowd.look(now)
-        return crowd.there
+    def __init__(self) -> None:
+        self.now = 1_000_000_000
+        self.crowd = Crowd()
 
-    assert not look(20)
-    running[0] = 8
-    assert look(1)
-    running[0] = 2
-    assert look(1)  # nobody goes in a moment
-    assert not look(20)
-    running[0] = 3
-    assert look(20)
+    def come(self, late: int, of: int = 16) -> bool:
+        """Says of these whether polling has done harm."""
+        for number in range(of):
+            self.now += 100_000
+            self.crowd.answered(1_000_000 if number < late else 20_000, self.now)
+        return self.crowd.there
+
+    def rest(self) -> int:
+        """How many milliseconds nobody polls now."""
+        began = self.now
+        while self.crowd.there:
+            self.now += 1_000_000
+            self.crowd.look(self.now)
+        return (self.now - began) // 1_000_000
 
 
-def test_a_crowd_is_counted_now_and_then() -> None:
-    counted = []
-    crowd = Crowd(lambda: counted.append(None) or 0, cores=2)  # type: ignore[func-returns-value]
-    for microsecond in range(1000):
-        crowd.look(1_000_000_000 + microsecond * 1000)
-    assert len(counted) == 1
+def test_a_crowd_is_there_when_answers_come_late_too_often() -> None:
+    answers = Answers()
+    assert not any(answers.come(late=4) for _ in range(100))
+    assert not answers.come(late=15, of=15)  # nobody goes before there are enough
+    assert answers.come(late=0, of=1)
+    assert answers.rest() == 10
+    assert not answers.crowd.there
+
+
+def test_polling_rests_longer_each_time_that_it_does_harm_again() -> None:
+    answers = Answers()
+    rests = []
+    for _ in range(9):
+        assert answers.come(late=16)
+        rests.append(answers.rest())
+    assert rests == [10, 20, 40, 80, 160, 320, 640, 1280, 1280]
+    for _ in range(20):
+        assert not answers.come(late=0)
+    assert answers.come(late=16)
+    assert answers.rest() == 10
 
 
 def test_nobody_polls_in_a_crowd() -> None:
-    budget = SpinBudget(cores=2, crowd=Crowd(lambda: 99, 2))
-    assert budget.allowed
-    budget.crowd.look(1)
-    assert not budget.allowed
-
-
-def test_the_machines_threads_are_counted() -> None:
-    assert running_threads() >= 1
+    answers = Answers()
+    budget = SpinBudget(cores=2, crowd=answers.crowd)
+    budget.enter(1)
+    budget.block(1)
+    assert budget.allowed and budget.relaying
+    answers.come(late=16)
+    assert not budget.allowed and not budget.relaying
+    answers.rest()
+    assert budget.allowed and budget.relaying

@@ -1,4 +1,5 @@
-"""`AnswerLead` lets the thread that waits for a stub's answer read it itself, which spares it being woken."""
+"""`AnswerLead` lets the thread that waits for a stub's answer read it itself, which spares it being woken, and decides
+when it and the stub poll."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter
 
+from ..core.execute_times import ExecuteTimes
 from ..core.infer_request import InferenceRequest
-from ..ipc.spin import PATIENCE, AnswerPace, SpinBudget
+from ..ipc.spin import PATIENCE, SPIN_US, STUB_SPIN_US, AnswerPace, SpinBudget
 from ..ipc.stub_link import StubLink
 
 
@@ -22,6 +24,26 @@ class AnswerLead:
         self._spin = spin
         self._key = key
         self._pace = AnswerPace()
+        #: when the last batch was sent, in nanoseconds, if the stub polled for it; else 0
+        self._polled = 0
+        self._executed = 0  # when the last execution was over
+
+    def sends(self, now: int) -> int:
+        """Notes that a batch is sent `now`, in nanoseconds. Returns for how many microseconds the stub is to poll for
+        the next one."""
+        self._spin.crowd.look(now)
+        if not self._spin.allowed:
+            self._polled = 0
+            return 0
+        self._polled = now if now - self._executed < STUB_SPIN_US * 1000 else 0
+        return STUB_SPIN_US
+
+    def executed(self, times: ExecuteTimes, now: int) -> None:
+        """Notes that the stub has executed the batch, which took it these times."""
+        self._executed = now
+        self.quick = times.compute_infer < SPIN_US * 1000
+        if self._polled:
+            self._spin.crowd.answered(now - self._polled - times.total, now)
 
     def keep(self, request: InferenceRequest) -> None:
         """Reserves the answer for this thread if it is the one that waits for it. Otherwise the link reader would be

@@ -13,7 +13,6 @@ from ..core.infer_request import InferenceRequest, NullRequest, RequestEvent
 from ..core.infer_stats import InferStats
 from ..core.status import InvalidArgumentError, ModelError, TritonError
 from ..ipc.block_reader import BlockReader
-from ..ipc.spin import SPIN_US, STUB_SPIN_US
 from ..ipc.stub_link import RESCHEDULED, Executed, PackedBatch, SharedMemoryError, StubLink
 from .answer_lead import AnswerLead
 from .execution_record import ExecutionRecord
@@ -117,14 +116,13 @@ class StubExecutor:
         if not self._begin(execution, now):
             return False
         services.spin.enter(id(self))
-        services.spin.crowd.look(now)
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self._plan.label, execution.batch_id, payload.requests, now)
         if packed is not None:
             if payload.requests[0].waiter and self._leader is not None:
                 self._leader.keep(payload.requests[0])
             try:
-                stub.link.execute(execution.batch_id, packed, STUB_SPIN_US if services.spin.allowed else 0)
+                stub.link.execute(execution.batch_id, packed, self.lead.sends(services.clock.now()))
             except Exception as failure:  # a field of a type that has no wire form
                 error = _unsent(failure)
         if error is not None:  # the instance must become idle all the same
@@ -158,8 +156,8 @@ class StubExecutor:
         if execution is None or ident != execution.batch_id:
             raise ValueError(f"batch {ident} is not in execution")
         self.stub.process.drain_output()
-        self.lead.quick = executed.infer_ns < SPIN_US * 1000
         times = ExecuteTimes(executed.input_ns, executed.infer_ns, executed.output_ns)
+        self.lead.executed(times, self._services.clock.now())
         if executed.failure is not None:
             self._fail(execution, self.keeper.error_of(executed.failure, execution.payload.requests), times)
             return
