@@ -47,10 +47,10 @@ class DataType(enum.IntEnum):
     def from_numpy(dtype: DTypeLike) -> DataType:
         """Returns the datatype of an array of `dtype`; INVALID if Triton has none. numpy has no BF16 (rule 1.6.5)."""
         dtype = np.dtype(dtype)
-        native = _FROM_NUMPY.get(dtype)
+        native = FROM_NATIVE.get(dtype)
         if native is not None:
             return native
-        return _FROM_NUMPY.get(dtype.newbyteorder("="), _by_kind(dtype))
+        return FROM_NATIVE.get(dtype.newbyteorder("="), _by_kind(dtype))
 
     @staticmethod
     def from_config_name(name: str) -> DataType:
@@ -93,7 +93,10 @@ _NUMPY: dict[DataType, np.dtype[np.generic]] = {
     DataType.BF16: np.dtype(np.uint16),
 }
 
-_FROM_NUMPY = {dtype: datatype for datatype, dtype in _NUMPY.items() if datatype is not DataType.BF16}
+#: The datatypes of arrays in this machine's byte order.
+FROM_NATIVE: dict[np.dtype[np.generic], DataType] = {
+    dtype: datatype for datatype, dtype in _NUMPY.items() if datatype is not DataType.BF16
+}
 
 
 def _by_kind(dtype: np.dtype[np.generic]) -> DataType:

@@ -12,8 +12,3 @@ class ExecuteTimes:
         self.compute_input = compute_input
         self.compute_infer = compute_infer
         self.compute_output = compute_output
-
-    @property
-    def total(self) -> int:
-        """Returns the nanoseconds of all three."""
-        return self.compute_input + self.compute_infer + self.compute_output

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..stub._pb_stub.wire.serialization import MEMORY_GPU, decode_bytes_tensor, encode_bytes_tensor
-from .data_type import DataType
+from .data_type import FROM_NATIVE, DataType
 from .device_array import DeviceArray, adopt, is_on_device
 from .plain_facts import plain
 from .status import InvalidArgumentError, UnsupportedError
@@ -67,13 +67,15 @@ class Tensor:
 
         Object, `S` and `U` arrays become BYTES. Raises InvalidArgumentError for a dtype Triton has no word for.
         """
-        datatype = DataType.from_numpy(array.dtype)
-        if datatype is DataType.INVALID:
-            raise InvalidArgumentError(f"numpy dtype '{array.dtype}' has no Triton datatype")
+        datatype = FROM_NATIVE.get(array.dtype)
+        if datatype is None:
+            datatype = DataType.from_numpy(array.dtype)
+            if datatype is DataType.INVALID:
+                raise InvalidArgumentError(f"numpy dtype '{array.dtype}' has no Triton datatype")
+            if not array.dtype.isnative:
+                array = array.astype(array.dtype.newbyteorder("="))
         if datatype is DataType.BYTES:
             return Tensor(datatype, array.shape, np.frombuffer(encode_bytes_tensor(array), dtype=np.uint8))
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
         # ascontiguousarray turns 0-d into 1-d; a 0-d array is always contiguous
         return Tensor(datatype, array.shape, array if array.flags.c_contiguous else np.ascontiguousarray(array))
 

@@ -24,6 +24,7 @@ class AnswerLead:
         self._spin = spin
         self._key = key
         self._pace = AnswerPace()
+        self._polls = True  # whether polling was allowed when the last batch was sent
         #: when the last batch was sent, in nanoseconds, if the stub polled for it; else 0
         self._polled = 0
         self._executed = 0  # when the last execution was over
@@ -32,18 +33,17 @@ class AnswerLead:
         """Notes that a batch is sent `now`, in nanoseconds. Returns for how many microseconds the stub is to poll for
         the next one."""
         self._spin.crowd.look(now)
-        if not self._spin.allowed:
-            self._polled = 0
-            return 0
-        self._polled = now if now - self._executed < STUB_SPIN_US * 1000 else 0
-        return STUB_SPIN_US
+        self._polls = polls = self._spin.allowed
+        self._polled = now if polls and now - self._executed < STUB_SPIN_US * 1000 else 0
+        return STUB_SPIN_US if polls else 0
 
     def executed(self, times: ExecuteTimes, now: int) -> None:
         """Notes that the stub has executed the batch, which took it these times."""
         self._executed = now
         self.quick = times.compute_infer < SPIN_US * 1000
         if self._polled:
-            self._spin.crowd.answered(now - self._polled - times.total, now)
+            took = times.compute_input + times.compute_infer + times.compute_output
+            self._spin.crowd.answered(now - self._polled - took, now)
 
     def keep(self, request: InferenceRequest) -> None:
         """Reserves the answer for this thread if it is the one that waits for it. Otherwise the link reader would be
@@ -58,7 +58,7 @@ class AnswerLead:
         if not link.held and (budget.blocks(key) or not (patient or self.quick)):
             return False
         pace = self._pace
-        spin = pace.begin(perf_counter()) if self.quick and budget.allowed else 0.0
+        spin = pace.begin(perf_counter()) if self.quick and self._polls else 0.0
         led = link.lead(lambda: budget.blocks(key) or done(), spin=spin, timeout=None if patient else PATIENCE)
         pace.end(perf_counter())
         return led

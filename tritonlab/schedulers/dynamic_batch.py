@@ -75,6 +75,10 @@ def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Bat
     next request it would outgrow all preferred sizes or `max_batch_size`; the next request does not fit it; its oldest
     request has waited for the delay. Without a delay whatever waits goes at once.
     """
+    if not config.dynamic:
+        for request in queue:
+            return Batch(1, request.batch_size, "no dynamic batching")
+        return None
     first: Batchable | None = None
     key: tuple[Any, Any] = (None, None)
     count = size = 0
@@ -85,8 +89,6 @@ def take_batch(queue: Iterable[Batchable], config: BatchConfig, now: int) -> Bat
     for request in queue:
         if first is None:
             first = request
-            if not config.dynamic:
-                return Batch(1, request.batch_size, "no dynamic batching")
             key = batch_key(request, config) if comparable else key
         else:
             if size + request.batch_size > largest and preferred is None:

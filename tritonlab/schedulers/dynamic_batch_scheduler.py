@@ -135,8 +135,9 @@ class DynamicBatchScheduler:
         now = self._clock.now()
         with self._lock:
             left = self._instances.back(instance)
-            work = self._decide(now)
-        self._do(work, now)
+            work = self._decide(now) if self._queue or self._refusal is not None else None
+        if work:
+            self._do(work, now)
         if left is not None:
             left()
 

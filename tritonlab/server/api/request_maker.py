@@ -37,8 +37,10 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
     """Makes the tensors of a request. `types` are the datatypes of the model's inputs, by name. Raises
     InvalidArgumentError for a value that cannot become a tensor.
     """
+    from_numpy, from_any = Tensor.from_numpy, Tensor.from_any
     return {
-        name: value if type(value) is Tensor else Tensor.from_any(value, types.get(name, DataType.INVALID))
+        # an array is the usual, and needs no look at what else it may be
+        name: from_numpy(value) if type(value) is np.ndarray else from_any(value, types.get(name, DataType.INVALID))
         for name, value in inputs.items()
     }
 
