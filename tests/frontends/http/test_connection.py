@@ -223,7 +223,7 @@ def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: Seen)
 @pytest.fixture
 def unpolled(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer is there at once."""
-    monkeypatch.setattr(LoneRequests, "begin", lambda self, request: False)
+    monkeypatch.setattr(LoneRequests, "begin", lambda self, *about: False)
 
 
 @pytest.mark.usefixtures("unpolled")

@@ -62,6 +62,7 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._parser = RequestParser(self._on_head, self._on_request)
+        self._sender = object()
         self._known: dict[bytes, KnownHead] = {}
         self._chunk: tuple[bytes, int] | None = None  # a head, and how many bytes came with it
         self._queue: deque[Request] = deque()  # behind the one under way
@@ -154,6 +155,7 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def _on_head(self, request: Request) -> None:
+        request.sender = self._sender
         answer = self._server.door.ask(request.method, request.path, request.headers)
         if answer is not None:
             request.refusal = answer

@@ -80,6 +80,7 @@ class InferHead:
         self.headers = headers
         #: as the client wrote them, in the order of `headers`
         self.names: Sequence[bytes] = request.names
+        self.sender = request.sender
         self.model = model
         self.version = version
         self.json_size = header(headers, _JSON_SIZE)
@@ -229,7 +230,7 @@ class InferEndpoint:
         answer = SingleResponse(request, loop)
         answer.polled = polls
         try:
-            self._exchange.submit_single(found, request, polls)
+            self._exchange.submit_single(found, request, polls, head.sender)
         except TritonError as error:
             return refusal(error)
         answer.polled = False

@@ -49,6 +49,7 @@ class Request:
         "refusal",
         "remember",
         "reply_headers",
+        "sender",
     )
 
     def __init__(self, method: str, path: bytes, headers: Headers, names: list[bytes], keep_alive: bool) -> None:
@@ -71,6 +72,8 @@ class Request:
         self.reply_headers: Any = ()
         #: has the next requests with the same head answered by what is given; None where that cannot be
         self.remember: Callable[[Any], None] | None = None
+        #: the same object for all requests of one connection, which come one after the other
+        self.sender: object = None
         #: called if the client goes before it has its answer
         self.on_gone: Callable[[], None] | None = None
 

@@ -63,10 +63,12 @@ class Exchange:
         if self.shared_memory.any_cuda:
             self._tell_inputs(request)
 
-    def submit_single(self, version: ModelVersion, request: InferenceRequest, waits: bool = True) -> None:
+    def submit_single(
+        self, version: ModelVersion, request: InferenceRequest, waits: bool = True, sender: object = None
+    ) -> None:
         """Starts a request that gets one response. With `waits`, the caller waits for the answer if the request is
-        alone and so is answered at once. A refused request counts as `over`."""
-        infer = self.core.infer_here if self._lone.begin(request) and waits else self.core.infer
+        alone and so is answered at once; `sender`: see `LoneRequests`. A refused request counts as `over`."""
+        infer = self.core.infer_here if self._lone.begin(request, sender) and waits else self.core.infer
         try:
             infer(request, version)
         except BaseException:

@@ -3,6 +3,9 @@ answer itself (`InferenceServer.infer_here`), so that no two threads have to wak
 
 Where several clients send at once it must not wait, because batches are made of what comes meanwhile. Measured, add_sub
 with one caller on two cores: over HTTP 310 us p50 instead of 450.
+
+Who sends one request after the other tells so by `sender`. A quick client is back before PAUSE is over: with
+tritonclient 40 % of the requests of a loop were taken for those of several clients, and p50 was 285 us instead of 230.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ import time
 
 from ...core.infer_request import InferenceRequest
 
-#: Seconds that every client needs from an answer to its next request; what comes earlier was there before.
+#: Requests of one sender, none of another between them, after which it is taken for the only one.
+IN_A_ROW = 4
+#: Seconds that most clients need from an answer to their next request; what comes earlier may have been there before.
 PAUSE = 150e-6
 
 
@@ -21,10 +26,16 @@ class LoneRequests:
     def __init__(self) -> None:
         self._under_way: set[int] = set()
         self._last_end = 0.0
+        self._sender: object = None
+        self._in_a_row = 0
 
-    def begin(self, request: InferenceRequest) -> bool:
-        """Adds a request; tells whether it is alone."""
-        alone = not self._under_way and time.perf_counter() - self._last_end > PAUSE
+    def begin(self, request: InferenceRequest, sender: object = None) -> bool:
+        """Adds a request; tells whether it is alone. `sender` stands for a connection that has one request under way at
+        a time: its next one cannot have been there before."""
+        if sender is None or sender is not self._sender:
+            self._sender, self._in_a_row = sender, 0
+        self._in_a_row += 1
+        alone = not self._under_way and (self._in_a_row > IN_A_ROW or time.perf_counter() - self._last_end > PAUSE)
         self._under_way.add(id(request))
         return alone
 
