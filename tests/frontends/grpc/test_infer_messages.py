@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2, service_pb2
@@ -20,7 +19,7 @@ from tritonlab.core.request_rules import RequestRules
 from tritonlab.core.status import InternalError, InvalidArgumentError, TritonError
 from tritonlab.core.tensor import Tensor
 from tritonlab.frontends.grpc import infer_request_reader
-from tritonlab.frontends.grpc.infer_request_reader import InferRequestReader, checked_version, parse
+from tritonlab.frontends.grpc.infer_request_reader import InferRequestReader, checked_version
 from tritonlab.frontends.grpc.infer_response_writer import (
     InferResponseWriter,
     OutputsWanted,
@@ -29,6 +28,7 @@ from tritonlab.frontends.grpc.infer_response_writer import (
     stream_error,
     varint,
 )
+from tritonlab.frontends.grpc.message_parser import parse
 from tritonlab.frontends.shared.exchange import Exchange, OutputPlan
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
 from tritonlab.server.inference_server import InferenceServer
@@ -196,63 +196,6 @@ def test_headers_become_parameters() -> None:
     assert found == {"own": 1, "my-a": "1", "my-c-bin": "\xff"}
     with pytest.raises(InvalidArgumentError, match="Header 'priority' is reserved for Triton usage and cannot be"):
         forwarded(".*", ("priority", "1"))
-
-
-# -- large messages are taken apart here, not by protobuf
-
-
-@pytest.fixture(params=["small", "large"])
-def large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "large":
-        monkeypatch.setattr(infer_request_reader, "_LARGE", 0)
-
-
-@pytest.mark.usefixtures("large")
-def test_a_message_is_parsed_whole() -> None:
-    message = infer_request(id="7", model_version="1")
-    message.inputs.add(name="B", datatype="INT64", shape=[1]).contents.int64_contents.append(5)
-    message.raw_input_contents.extend([b"", b"x" * 300])
-    message.outputs.add(name="O").parameters["classification"].int64_param = 3
-    message.parameters["double"].double_param = 1.5
-    found, raw = parse(message.SerializeToString())
-    assert [bytes(each) for each in raw] == [bytes(8), b"", b"x" * 300]
-    del message.raw_input_contents[:], found.raw_input_contents[:]
-    assert found == message
-
-
-def test_large_data_is_not_copied() -> None:
-    message = infer_request()
-    message.raw_input_contents[0] = bytes(1 << 20)
-    data = message.SerializeToString()
-    view = parse(data)[1][0]
-    assert isinstance(view, memoryview)
-    assert view.obj is data
-
-
-#: Tags and lengths of the message's fields, right and wrong, among them groups and numbers that are too long.
-PIECES = [
-    b"\x3a\x02ab", b"\x3a\x00", b"\x0a\x01m", b"\x1a\x01\xff", b"\x2a\x03\x0a\x01A", b"\xba\x00\x01x",
-    b"\x3a\x82\x00ab", b"\x3a", b"\x38\x01", b"\x3b", b"\x3c", b"\x3d\0\0\0\0", b"\x39" + bytes(8), b"\x3e",
-    b"\x80" * 11, b"\x00", b"\x7f", b"\x82\x80\x80\x80\x80\x01\x00", b"\xc2\x3e\x01x",
-]  # fmt: skip
-
-
-@EXAMPLES
-@given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=4), max_size=8).map(b"".join))
-def test_both_parsers_agree_on_any_bytes(data: bytes) -> None:
-    def outcome(whole: bool) -> Any:
-        limit, infer_request_reader._LARGE = infer_request_reader._LARGE, 1 << 30 if whole else 0
-        try:
-            message, raw = parse(data)
-        except DecodeError:
-            return None
-        finally:
-            infer_request_reader._LARGE = limit
-        contents = [bytes(each) for each in raw]
-        del message.raw_input_contents[:]
-        return message, contents
-
-    assert outcome(whole=False) == outcome(whole=True)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.status import TritonError
+from ...core.tensor import Tensor
 from ...server.inference_server import InferenceServer
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
@@ -17,8 +18,9 @@ from ..shared.exchange import Exchange, OneResponse
 from ..shared.shared_memory_manager import SharedMemoryManager
 from .calls import Metadata, UnaryCall
 from .errors import STATUS
-from .infer_request_reader import InferRequestReader, Raw, checked_version, parse
+from .infer_request_reader import InferRequestReader, checked_version
 from .infer_response_writer import InferResponseWriter, OutputsWanted
+from .message_parser import MessageParser, Raw
 
 
 class AskedInfer(NamedTuple):
@@ -33,17 +35,19 @@ class AskedInfer(NamedTuple):
 
 
 class InferService:
-    """What all infer calls of a server share: the exchange, the reader of requests and the writer of responses."""
+    """What all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
+    responses."""
 
     def __init__(
         self, core: InferenceServer, shared_memory: SharedMemoryManager, forwarded: Forwarded | None = None
     ) -> None:
         self.exchange = Exchange(core, shared_memory)
+        self.parse = MessageParser().parse
         self.writer = InferResponseWriter(self.exchange)
         self._reader = InferRequestReader(shared_memory, forwarded)
 
-    def request(self, message: Any, raw: Raw, metadata: Metadata, streamed: bool) -> AskedInfer:
-        """Reads the request of a message. Raises TritonError for the fault that Triton finds first."""
+    def request(self, message: Any, raw: Raw | dict[str, Tensor], metadata: Metadata, streamed: bool) -> AskedInfer:
+        """Reads the request of a message that was parsed. Raises TritonError for the fault that Triton finds first."""
         number = checked_version(message.model_version) if message.model_version else -1
         found = self.exchange.find(message.model_name, number, single="" if streamed else "ModelInfer RPC")
         request, plans, empty_final = self._reader.read(message, raw, number, metadata)
@@ -66,7 +70,7 @@ class ModelInferCall(UnaryCall):
     def handle(self, message: bytes) -> None:
         service = self._service
         try:
-            parsed, raw = parse(message)
+            parsed, raw = service.parse(message)
         except DecodeError:
             self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
             return

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tritonclient.grpc import service_pb2
 
 from ...core.data_type import DataType
 from ...core.infer_request import ClientRequest, InferenceRequest
@@ -23,18 +22,13 @@ from ..shared.exchange import OutputPlan
 from ..shared.give_way import give_way
 from ..shared.request_parameters import check_forwarded, set_parameters
 from ..shared.shared_memory_manager import SharedMemoryManager
-
-#: `raw_input_contents`: one per input that is neither typed nor in shared memory
-Raw: TypeAlias = Sequence[bytes | memoryview]
+from .message_parser import DATATYPES, PlainHead, Raw
 
 ENABLE_EMPTY_FINAL = "triton_enable_empty_final_response"
 
-#: Messages from this size on are not parsed whole, see `parse`.
-_LARGE = 1 << 16
 _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 _NEGATIVE = re.compile(r"\s*-0*[1-9]")
-_DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
 
 #: The fields of InferTensorContents in the order Triton looks at them: what its error calls each, and which datatypes
 #: may be in it.
@@ -61,65 +55,6 @@ def checked_version(text: str) -> int:
             f"invalid model version specified '{text}' , version should be an integral value > 0"
         )
     return parse_version(text)
-
-
-def parse(data: bytes) -> tuple[Any, Raw]:
-    """Returns a ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large, as the
-    parser would copy them twice. Raises google.protobuf.message.DecodeError."""
-    apart = _without_raw(data) if len(data) >= _LARGE else None
-    if apart is not None:
-        return service_pb2.ModelInferRequest.FromString(apart[0]), apart[1]
-    message = service_pb2.ModelInferRequest.FromString(data)
-    return message, message.raw_input_contents
-
-
-_RAW_TAG = 7 << 3 | 2
-
-
-def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
-    """Returns the message without its field 7, and that field's values; None if the parser must read all of it, and may
-    find that it is not a message."""
-    view = memoryview(data)
-    rest: list[memoryview] = []
-    raw: list[memoryview] = []
-    position, end = 0, len(data)
-    try:
-        while position < end:
-            start = position
-            tag, position = _varint(data, position)
-            kind = tag & 7
-            if kind == 2:
-                size, position = _varint(data, position)
-                if size > end - position:
-                    return None
-                if tag == _RAW_TAG:
-                    raw.append(view[position : position + size])
-                    position += size
-                    continue
-                position += size
-            elif kind == 0:
-                _, position = _varint(data, position)
-            elif kind in (1, 5):
-                position += 8 if kind == 1 else 4
-            else:
-                return None
-            rest.append(view[start:position])
-    except (IndexError, ValueError):
-        return None
-    return b"".join(rest), raw
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Returns the number at `position`, and where it ends. Raises IndexError at the end of the data, ValueError if the
-    number is too long."""
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-    raise ValueError("a number of more than 64 bits")
 
 
 class GrpcParameters:
@@ -187,26 +122,33 @@ class InferRequestReader:
     def read(
         self,
         message: Any,
-        raw: Raw,
+        raw: Raw | dict[str, Tensor],
         version: int,
         metadata: Sequence[tuple[str, str | bytes]] = (),
     ) -> tuple[InferenceRequest, Mapping[str, OutputPlan] | None, bool]:
-        """The request, how its outputs are wanted (None: as they are), and whether an empty final response is. Raises
-        TritonError."""
+        """Reads what a `MessageParser` has found. Returns the request, how its outputs are wanted (None: as they are),
+        and whether an empty final response is. Raises TritonError."""
         kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         request = kind(message.model_name, {}, model_version=version, request_id=message.id)
+        forwarded = self._forwarded if metadata else None
+        plans: Mapping[str, OutputPlan] | None = None
         empty_final = False
-        if message.parameters:
-            values = GrpcParameters()
-            set_parameters(request, message.parameters, values)
-            empty_final = values.empty_final
-        inputs = message.inputs
-        if len(inputs) > 1:
-            _check_names(request, inputs)
-        if self._forwarded is not None and metadata:
-            _forward_headers(request, metadata, self._forwarded)
-        self._set_inputs(request, inputs, raw)
-        plans = self._outputs(request, message.outputs) if message.outputs else None
+        if message.__class__ is PlainHead:
+            if forwarded is not None:
+                _forward_headers(request, metadata, forwarded)
+            request.inputs, request.requested_outputs = raw, message.requested_outputs  # type: ignore[assignment]
+        else:
+            if message.parameters:
+                values = GrpcParameters()
+                set_parameters(request, message.parameters, values)
+                empty_final = values.empty_final
+            if len(message.inputs) > 1:
+                _check_names(request, message.inputs)
+            if forwarded is not None:
+                _forward_headers(request, metadata, forwarded)
+            self._set_inputs(request, message.inputs, raw)  # type: ignore[arg-type]
+            if message.outputs:
+                plans = self._outputs(request, message.outputs)
         if plans is None and self._shared_memory.any_cuda:
             plans = {}  # outputs may be on a GPU
         return request, plans, empty_final
@@ -216,7 +158,7 @@ class InferRequestReader:
         count = len(raw)
         position = 0  # inputs in shared memory have no part in `raw`
         for each in inputs:
-            datatype = _DATATYPES.get(each.datatype, DataType.INVALID)
+            datatype = DATATYPES.get(each.datatype, DataType.INVALID)
             if each.parameters and (region := _region(each.name, each.parameters)) is not None:
                 if each.HasField("contents"):
                     raise InvalidArgumentError(

@@ -13,7 +13,6 @@ from ...core.status import TritonError
 from .calls import StreamCall
 from .errors import STATUS
 from .infer_handler import AskedInfer, InferService
-from .infer_request_reader import parse
 from .infer_response_writer import failed, refused, stream_error
 
 
@@ -32,7 +31,7 @@ class ModelStreamInferCall(StreamCall):
 
     def handle(self, message: bytes) -> None:
         try:
-            parsed, raw = parse(message)
+            parsed, raw = self._service.parse(message)
         except DecodeError:
             self.stop_reading()  # as if the client had closed its half (measured)
             return

@@ -1,0 +1,187 @@
+"""This module parses ModelInferRequest messages, and remembers what most of them say beside their tensors.
+
+Protobuf writes fields in the order of their numbers, so that `raw_input_contents`, the last one, follows all that says
+what is asked for: the *head*. Clients that send tensors of one shape, without ids, always send the same head, which is
+not parsed again. Measured, add_sub, one caller on two cores: 12 us until the request is read instead of 25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from tritonclient.grpc import service_pb2
+
+from ...core.data_type import DataType
+from ...core.tensor import WIRE_ELEMENTS, Tensor
+
+#: `raw_input_contents`: one per input that is neither typed nor in shared memory
+Raw: TypeAlias = Sequence[bytes | memoryview]
+
+DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
+
+#: Messages from this size on are not parsed whole, see `parse`.
+_LARGE = 1 << 16
+_RAW_TAG = 7 << 3 | 2
+
+#: How many heads are remembered, and how many bytes each may have.
+MAX_HEADS = 64
+MAX_HEAD = 1 << 12
+
+
+class HeadInput(NamedTuple):
+    """An input whose elements are raw bytes, as its head describes it: they are read as `dtype`, of `item_size`
+    bytes."""
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    item_size: int
+
+
+class PlainHead(NamedTuple):
+    """A head all of whose inputs are raw bytes, with nothing else unusual. Its fields are named as those of a
+    ModelInferRequest."""
+
+    model_name: str
+    model_version: str
+    inputs: tuple[HeadInput, ...]
+    requested_outputs: tuple[str, ...]
+    id: str = ""
+
+    def tensors(self, data: bytes, start: int) -> dict[str, Tensor] | None:
+        """Returns the inputs, which lie in `data` from `start` on; None if what lies there is something else."""
+        found = {}
+        try:
+            for name, datatype, shape, dtype, item_size in self.inputs:
+                if data[start] != _RAW_TAG:
+                    return None
+                size = data[start + 1]
+                start += 2
+                if size > 0x7F:
+                    size, start = _varint(data, start - 1)
+                if size % item_size:
+                    return None
+                found[name] = Tensor(datatype, shape, np.frombuffer(data, dtype, size // item_size, start))
+                start += size
+        except (IndexError, ValueError):
+            return None
+        return found if start == len(data) else None
+
+
+def plain_head(message: Any) -> PlainHead | None:
+    """Returns the head of a ModelInferRequest if it is a plain one."""
+    if message.id or message.parameters or any(output.parameters for output in message.outputs):
+        return None
+    inputs = {}
+    for each in message.inputs:
+        if each.parameters or each.HasField("contents"):
+            return None
+        datatype = DATATYPES.get(each.datatype, DataType.INVALID)
+        dtype = WIRE_ELEMENTS[datatype]
+        inputs[each.name] = HeadInput(each.name, datatype, tuple(each.shape), dtype, dtype.itemsize)
+    if len(inputs) < len(message.inputs):
+        return None  # two have one name, which is an error
+    outputs = tuple(output.name for output in message.outputs)
+    return PlainHead(message.model_name, message.model_version, tuple(inputs.values()), outputs)
+
+
+class MessageParser:
+    """Parses the messages of one server."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, PlainHead] = {}
+
+    def parse(self, data: bytes) -> tuple[Any, Raw | dict[str, Tensor]]:
+        """Returns a ModelInferRequest and its `raw_input_contents`; or, if such a one came before, its PlainHead and
+        inputs. Raises google.protobuf.message.DecodeError."""
+        size = _head_size(data)
+        head = data[:size]
+        known = self._heads.get(head)
+        if known is not None:
+            tensors = known.tensors(data, size)
+            if tensors is not None:
+                return known, tensors
+        message, raw = parse(data)
+        if known is None and size:
+            self._remember(head, plain_head(message))
+        return message, raw
+
+    def _remember(self, head: bytes, plain: PlainHead | None) -> None:
+        if plain is None:
+            return
+        if len(self._heads) >= MAX_HEADS:
+            self._heads.clear()
+        self._heads[head] = plain
+
+
+def _head_size(data: bytes) -> int:
+    """Returns where the tensors of a ModelInferRequest begin; 0 where that takes more than a glance."""
+    position = 0
+    try:
+        while (tag := data[position]) != _RAW_TAG:
+            size = data[position + 1]
+            if tag & 0x87 != 2 or size > 0x7F:  # no short text or message
+                return 0
+            position += 2 + size
+    except IndexError:
+        return 0
+    return position if position <= MAX_HEAD else 0
+
+
+def parse(data: bytes) -> tuple[Any, Raw]:
+    """Returns a ModelInferRequest and its `raw_input_contents`, which are views of `data` where that is large, as the
+    parser would copy them twice. Raises google.protobuf.message.DecodeError."""
+    apart = _without_raw(data) if len(data) >= _LARGE else None
+    if apart is not None:
+        return service_pb2.ModelInferRequest.FromString(apart[0]), apart[1]
+    message = service_pb2.ModelInferRequest.FromString(data)
+    return message, message.raw_input_contents
+
+
+def _without_raw(data: bytes) -> tuple[bytes, list[memoryview]] | None:
+    """Returns the message without its field 7, and that field's values; None if the parser must read all of it, and may
+    find that it is not a message."""
+    view = memoryview(data)
+    rest: list[memoryview] = []
+    raw: list[memoryview] = []
+    position, end = 0, len(data)
+    try:
+        while position < end:
+            start = position
+            tag, position = _varint(data, position)
+            kind = tag & 7
+            if kind == 2:
+                size, position = _varint(data, position)
+                if size > end - position:
+                    return None
+                if tag == _RAW_TAG:
+                    raw.append(view[position : position + size])
+                    position += size
+                    continue
+                position += size
+            elif kind == 0:
+                _, position = _varint(data, position)
+            elif kind in (1, 5):
+                position += 8 if kind == 1 else 4
+            else:
+                return None
+            rest.append(view[start:position])
+    except (IndexError, ValueError):
+        return None
+    return b"".join(rest), raw
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Returns the number at `position`, and where it ends. Raises IndexError at the end of the data, ValueError if the
+    number is too long."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+    raise ValueError("a number of more than 64 bits")
