@@ -235,6 +235,8 @@ SEEN = code(
             {"request_id": "r1", "correlation_id": 2**63, "flags": 3, "timeout": 7, "outputs": ["TEXT"]},
             ["r1", 2**63, 3, 7, {}, ["TEXT"]],
         ),
+        ({"request_id": "r\0s", "correlation_id": "c\0d"}, ["r", "c", 0, 0, {}, ["OUT", "TEXT"]]),
+        ({"parameters": {"s": "x\0y"}}, ["", 0, 0, 0, {"s": "x"}, ["OUT", "TEXT"]]),
         ({"correlation_id": "a name", "flags": 2}, ["", "a name", 2, 0, {}, ["OUT", "TEXT"]]),
         (
             {"parameters": {"s": "v", "i": -5, "b": True, "t": False, "é": "ü"}},
@@ -252,7 +254,7 @@ SEEN = code(
             ],
         ),
     ],
-    ids=["none", "all", "text id", "parameters", "reserved parameters"],
+    ids=["none", "all", "texts with a NUL", "a parameter with a NUL", "text id", "parameters", "reserved parameters"],
 )
 def test_the_called_model_sees_what_was_said_of_the_request(
     client: Client, options: dict[str, object], seen: list[object]
@@ -260,6 +262,13 @@ def test_the_called_model_sees_what_was_said_of_the_request(
     body = "return told(got(ask('callee', code, **options).exec()))"
     (text,) = call(client, body, code=SEEN, options=options)["TEXT"]
     assert ast.literal_eval(text.decode()) == seen
+
+
+@rule("4.3.4")
+def test_a_parameter_whose_name_has_a_nul_is_refused(client: Client) -> None:
+    body = "return told(ask('callee', code, parameters={'a\\0b': 1}).exec().error().message())"
+    refused = "Model callee - Error when running inference: Unexpected missing key on parameters"
+    assert call(client, body, code=FIVE) == refused
 
 
 @rule("4.3.5", "3.4.5")

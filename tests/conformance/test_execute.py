@@ -394,3 +394,19 @@ def test_a_stub_that_is_killed_fails_its_request(side: Client) -> None:
     answer = run(side, "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\nimport time\ntime.sleep(5)", "killed")
     assert (answer.code, answer.error) == ("INTERNAL", "Stub process 'killed_0_0' is not healthy.")
     side.unload("killed")
+
+
+@rule("1.7.5")
+def test_doubles_among_a_request_s_parameters_are_written_as_triton_does(client: Client) -> None:
+    numbers = [0.5, 3.0, 1e15, 1e16, 1.5e17, 1e20, 1e21, 1e22, -2.5e300, 1e-5, 1.25e-6, 1e-7, -0.0]
+    given = {f"p{index:02}": number for index, number in enumerate(numbers)}
+    body = (
+        "text = pb_utils.Tensor('TEXT', np.array([requests[0].parameters()], dtype=object))\n"
+        "return [pb_utils.InferenceResponse([text])]"
+    )
+    told = client.infer("run", script(body), parameters=given).outputs["TEXT"][0].decode()
+    written = [pair.partition(":")[2] for pair in sorted(told.strip("{}").split(","))]  # Triton's order is a hash's
+    assert written == [
+        *("0.5", "3.0", "1000000000000000.0", "10000000000000000.0", "150000000000000000.0", "100000000000000000000.0"),
+        *("1e21", "1e22", "-2.5e300", "0.00001", "0.00000125", "1e-7", "-0.0"),
+    ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..core.clock import Clock
 from ..core.copies import Copies
 from ..core.infer_request import InferenceRequest, ModelRequest, RequestState
-from ..core.infer_response import InferenceResponse
+from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.status import Code, InternalError, InvalidArgumentError, TritonError
 from ..ipc.block_reader import BlockReader
 from ..ipc.stub_link import Infer, SharedMemoryError, StubLink
@@ -67,12 +68,12 @@ class RequestExecutor:
             asked.model,
             inputs,
             model_version=asked.version,
-            request_id=asked.request_id,
-            correlation_id=asked.correlation_id,
+            request_id=_to_nul(asked.request_id),
+            correlation_id=_to_nul(asked.correlation_id),
             flags=asked.flags,
             timeout=asked.timeout,
             requested_outputs=tuple(sorted(asked.outputs)),
-            parameters=parse_parameters(asked.parameters) if asked.parameters else None,
+            parameters=_parameters(asked.parameters) if asked.parameters else None,
         )
         request.memory = asked.memory
         if asked.trace is not None and self._adopt is not None:
@@ -93,6 +94,8 @@ class RequestExecutor:
                 raise TritonError.of(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
             if len(request.inputs) < len(infer.tensors):
                 raise _named_twice(request, [row[0] for row in infer.tensors])
+            if request.parameters and any("\0" in name for name in request.parameters):
+                raise InternalError("Unexpected missing key on parameters")
         except TritonError as error:
             return _refused(name, error)
         waits = infer.wait
@@ -191,6 +194,15 @@ class RequestExecutor:
 def _named_twice(request: InferenceRequest, names: Sequence[str]) -> InvalidArgumentError:
     name = next(name for place, name in enumerate(names) if name in names[:place])
     return InvalidArgumentError(f"{request.prefix}input '{name}' already exists in request")
+
+
+def _to_nul(value: Any) -> Any:
+    """Returns what Triton keeps of a text, which is what comes before a NUL; anything else as it is (rule 4.3.4)."""
+    return value.partition("\0")[0] if type(value) is str and "\0" in value else value
+
+
+def _parameters(text: str) -> dict[str, ParameterValue]:
+    return {name: _to_nul(value) for name, value in parse_parameters(text).items()}
 
 
 def _refused(model: str, error: TritonError) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..core.infer_request import InferenceRequest
+from ..core.json_text import encode_parameters
 from ..core.tensor import Tensor
 from ..stub._pb_stub.wire.debugger_bodies import Attach, Postmortem, Prompt, Resumed
 from ..stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
@@ -48,7 +49,6 @@ from ..stub._pb_stub.wire.message_bodies import (
     Waits,
     Wake,
 )
-from ..stub._pb_stub.wire.serialization import encode_parameters
 from ..stub._pb_stub.wire.shm_manager import Region, RegionReader, SharedMemoryError
 from ..stub._pb_stub.wire.tensor_block import Wire, pack_tensors
 from .device_tensors import DeviceTensors

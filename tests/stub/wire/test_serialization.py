@@ -18,7 +18,6 @@ from tritonlab.stub._pb_stub.wire.serialization import (
     decode_bytes_tensor,
     encode_body,
     encode_bytes_tensor,
-    encode_parameters,
     pack_body,
     unpack_body,
 )
@@ -75,19 +74,6 @@ def test_what_cannot_cross_is_a_type_error(body: Any) -> None:
 def test_any_bytes_are_a_body_or_refused(data: bytes) -> None:
     with contextlib.suppress(WireError):
         decode_body(data)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "text"),
-    [
-        (None, ""),
-        ({}, ""),
-        ({"s": "v", "i": 5, "b": True, "f": 1.5}, '{"s":"v","i":5,"b":true,"f":1.5}'),
-        ({"k": "\u00e9"}, '{"k":"\u00e9"}'),
-    ],
-)
-def test_parameters_are_compact_json(parameters: Any, text: str) -> None:  # rule 1.7.5
-    assert encode_parameters(parameters) == text
 
 
 # -- BYTES

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.json_text import fractions
 from ..shared.give_way import give_way
 
 #: Numbers that are written without letting other threads run: 2 ms.
@@ -28,7 +29,6 @@ _ESCAPED = {bytes((code,)): b"\\u%04X" % code for code in range(32)} | {
     b"\r": b"\\r",
     b"\t": b"\\t",
 }
-_EXPONENT = re.compile(r"(-?)(\d)(?:\.(\d+))?e([+-]\d+)")
 _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -47,7 +47,7 @@ def value(item: Any) -> bytes:
     if isinstance(item, str):
         return text(item)
     if isinstance(item, float):
-        return _fraction(_compact(item)).encode()
+        return fractions(_compact(item)).encode()
     if isinstance(item, Mapping):
         return members((key, value(entry)) for key, entry in item.items())
     if isinstance(item, (list, tuple)):
@@ -75,20 +75,5 @@ def numbers(array: NDArray[Any]) -> bytes:
 
 def _numbers(flat: NDArray[Any]) -> bytes:
     if flat.dtype.kind == "f":
-        return _fraction(_compact(flat.astype(np.float64).tolist())).encode()
+        return fractions(_compact(flat.astype(np.float64).tolist())).encode()
     return _compact(flat.tolist()).encode()
-
-
-def _fraction(printed: str) -> str:
-    """Writes Python's floats as Triton prints them: `1e+21` as `1e21`, `1e-05` as `0.00001`, `1e+20` in full."""
-    return _EXPONENT.sub(_expanded, printed) if "e" in printed else printed
-
-
-def _expanded(match: re.Match[str]) -> str:
-    sign, first, rest, power = match[1], match[2], match[3] or "", int(match[4])
-    digits = first + rest
-    if 0 <= power < 21:  # Python writes an exponent from 16 on
-        return f"{sign}{digits.ljust(power + 1, '0')}.0"
-    if -7 < power < 0:
-        return f"{sign}0.{'0' * (-power - 1)}{digits}"
-    return f"{sign}{first}{'.' + rest if rest else ''}e{power}"

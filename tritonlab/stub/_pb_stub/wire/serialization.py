@@ -95,15 +95,6 @@ def unpack_body(data: Buffer) -> Any:
         raise WireError("message body cannot be unpacked: %s" % error) from None
 
 
-_encode_parameters = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-
-
-def encode_parameters(parameters: Any) -> str:
-    """Encodes the parameters of a request or response as the compact JSON text that the author sees (rule 1.7.5); empty
-    if there are none."""
-    return _encode_parameters(parameters) if parameters else ""
-
-
 #: Numpy dtype of the elements of each datatype as they lie in memory (numbers of model_config.proto): BF16 as bit
 #: patterns.
 ELEMENT_DTYPES = (
