@@ -91,16 +91,17 @@ class BlockedCalls:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards _calls; a call is noted and examined in one step
-        self._calls: dict[Instance, tuple[BlsCall, ...]] = {}
+        self._calls: dict[Instance, list[BlsCall]] = {}
 
     def enter(self, call: BlsCall) -> Verdict:
         """Notes a new call, until `leave`, and returns whether it closes a circle."""
         with self._lock:
             call.batch = call.caller.batch_id
-            self._calls[call.caller] = (*self._calls.get(call.caller, ()), call)
+            self._calls.setdefault(call.caller, []).append(call)
             # Mostly some instance of the called model waits for no call, and then there is no circle.
-            if not all(instance in self._calls for instance in call.callee.instances):
-                return _NOTHING
+            for instance in call.callee.instances:
+                if instance not in self._calls:
+                    return _NOTHING
             return self._verdict(call, patient=False)
 
     def look(self, call: BlsCall, *, patient: bool) -> Verdict:
@@ -112,10 +113,10 @@ class BlockedCalls:
     def leave(self, call: BlsCall) -> None:
         """Forgets a call that is answered."""
         with self._lock:
-            others = tuple(other for other in self._calls.get(call.caller, ()) if other is not call)
-            if others:
-                self._calls[call.caller] = others
-            else:
+            calls = self._calls.get(call.caller, [])
+            if call in calls:
+                calls.remove(call)
+            if not calls:
                 self._calls.pop(call.caller, None)
 
     def _verdict(self, call: BlsCall, patient: bool) -> Verdict:

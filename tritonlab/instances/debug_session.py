@@ -90,6 +90,8 @@ class DebugSessions(list[DebugSession]):
     @property
     def place(self) -> str:
         """Returns where a debugger has paused the model, as `DebugSession.place`; empty if none has."""
+        if not self:
+            return ""
         return next((session.place for session in self.copy() if session.live and session.place), "")
 
     @property

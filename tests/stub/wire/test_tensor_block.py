@@ -82,8 +82,9 @@ def test_a_scalar_has_no_dimensions(shared: Shared) -> None:
 def test_mapping_a_block_maps_all_of_it(shared: Shared) -> None:
     wires = [("A", INT8, [2 * MIB], np.full(2 * MIB, 1, np.int8)), ("B", INT8, [2 * MIB], np.full(2 * MIB, 2, np.int8))]
     _, headers = pack_tensors(shared.region, wires)
-    map_block(shared.reader, read_headers(headers))
-    views = [shared.reader.view(header.offset, header.size) for header in read_headers(headers)]
+    memory = map_block(shared.reader, read_headers(headers))
+    views = [memory[header.offset : header.offset + header.size] for header in read_headers(headers)]
+    assert [bytes(view[-2:]) for view in views] == [b"\1\1", b"\2\2"]
     assert views[0].obj is views[1].obj
 
 

@@ -240,7 +240,7 @@ def _uint32(request: InferenceRequest, function: str, value: Any) -> int:
 
 
 def _run(request: InferenceRequest, decoupled: Any) -> Union[InferenceResponse, ResponseIterator]:
-    several = as_flag(decoupled)
+    several = decoupled if decoupled.__class__ is bool else as_flag(decoupled)
     if several is None:
         signature = "(self: c_python_backend_utils.InferenceRequest, decoupled: bool = False) -> object"
         raise mismatch("exec", signature, (request, decoupled))
@@ -248,13 +248,13 @@ def _run(request: InferenceRequest, decoupled: Any) -> Union[InferenceResponse, 
     if link.phase != "execute":
         raise TritonModelException("BLS is only supported during the 'execute' function.")
     try:
-        if not fits_the_server(request._parameters):
+        if request._parameters and not fits_the_server(request._parameters):
             text = "Model %s - Error when running inference: Unsupported value type on parameters"
             raise BridgeError(text % request._model_name)
         responses = link.infer(request, several)
         if several:
             return ResponseIterator._of(responses)
-        return next(iter(responses), None) or _failed("Unexpected empty response.")
+        return next(responses, None) or _failed("Unexpected empty response.")
     except BridgeError as error:
         answer = _failed(error.text, error.code)
         return ResponseIterator._of(iter([answer])) if several else answer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, Callable, Deque, Dict
+from typing import Any, Deque, Dict
 
 from ..wire.connection import Connection, Message
 from ..wire.ipc_message import BY_NUMBER, NUMBER
@@ -33,7 +33,7 @@ class Inbox:
     def next_command(self, spin: float) -> Message:
         """Returns the next command for the main loop. Polls for `spin` seconds, then sleeps until there is one."""
         commands = self._commands
-        self._pump(lambda: bool(commands), spin)
+        self._pump(commands, spin)
         return commands.popleft()
 
     def open(self, ident: int) -> Deque[Any]:
@@ -44,25 +44,25 @@ class Inbox:
 
     def await_one(self, box: Deque[Any]) -> None:
         """Waits until an answer is in the box."""
-        self._pump(lambda: bool(box))
+        self._pump(box)
 
     def close(self, ident: int) -> None:
         """Gives up a box. Answers that still come for it go back to the kernel unread."""
         self._boxes.pop(ident, None)
 
-    def _pump(self, done: Callable[[], bool], spin: float = 0.0) -> None:
-        """Reads, or waits while another thread reads, until `done()`."""
-        while not done():
+    def _pump(self, box: Deque[Any], spin: float = 0.0) -> None:
+        """Reads, or waits while another thread reads, until there is something in the box."""
+        while not box:
             if not self._lead.acquire(False):
                 with self._turn:
                     self._waiting += 1
                     # checked under the lock: the leader notifies under it after every message and when it steps down
-                    if not done() and self._lead.locked():
+                    if not box and self._lead.locked():
                         self._turn.wait()
                     self._waiting -= 1
                 continue
             try:
-                while not done():
+                while not box:
                     message = self._connection.receive(spin)
                     assert message is not None
                     self._hand_over(message)

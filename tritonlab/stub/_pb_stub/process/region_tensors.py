@@ -28,11 +28,10 @@ def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int
     `freed`."""
     # made first, so that the block goes back whatever fails
     lease = None if block is None else Lease(freed, block, reader)
-    map_block(reader, rows)
-    view = reader.view
+    memory = map_block(reader, rows)
     received = Tensor._received
     return [
-        received(name, datatype, shape, view(offset, size), lease, memory_type, device)
+        received(name, datatype, shape, memory[offset : offset + size], lease, memory_type, device)
         for name, datatype, shape, memory_type, device, offset, size in rows
     ]
 

@@ -40,7 +40,10 @@ class RunningExecute:
     def _kind(self, requests: Sequence[InferenceRequest], waiting: AbstractSet[int]) -> int:
         """Returns 2 if nothing but what `execute` returns could answer its requests while these threads wait, else
         1."""
-        if all(request._sender is None for request in requests):
+        for request in requests:
+            if request._sender is not None:
+                break
+        else:
             return 2
         # the main thread is the one that asks, and the stub's own never answer a request
         never = {self._main, *own_threads.own(), *waiting}

@@ -32,19 +32,20 @@ MEMORY_GPU = 2
 Buffer = Union[bytes, bytearray, memoryview]
 
 
-def _make_encoder() -> Callable[[Any], str]:
+def _make_encoder() -> Callable[[Any], bytes]:
     """Returns JSONEncoder.encode without the set-up that it repeats on each call: 2.4 us instead of 4.8 for a request
     of two tensors."""
     make = getattr(json.encoder, "c_make_encoder", None)
     slow = json.JSONEncoder(separators=(",", ":"))
     if make is None:
-        return slow.encode
+        return lambda body: b"" if body is None else slow.encode(body).encode("ascii")
     escape = json.encoder.encode_basestring_ascii
     fast = make(None, slow.default, escape, None, ":", ",", False, False, True)
-    return lambda body: "".join(fast(body, 0))
+    return lambda body: b"" if body is None else "".join(fast(body, 0)).encode("ascii")
 
 
-_encode_json = _make_encoder()
+#: Encodes the body of a message as UTF-8 JSON; None becomes the empty body.
+encode_body = _make_encoder()
 _scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
@@ -58,11 +59,6 @@ def bounded(text: str, limit: int = MAX_TEXT) -> str:
     if len(text) <= limit:
         return text
     return "%s … [%d characters left out]" % (text[:limit], len(text) - limit)
-
-
-def encode_body(body: Any) -> bytes:
-    """Encodes `body` as UTF-8 JSON; None becomes the empty body."""
-    return b"" if body is None else _encode_json(body).encode("ascii")
 
 
 def decode_body(data: Buffer) -> Any:

@@ -12,6 +12,8 @@ from .message_bodies import Row
 from .serialization import MEMORY_CPU, MEMORY_GPU, WireError
 from .shm_manager import Region, RegionReader
 
+_EMPTY = memoryview(b"")
+
 #: (name, datatype, shape as a sequence of int, C-contiguous ndarray or bytes; a Lent of a tensor on a device)
 Wire = Tuple[str, int, Any, Any]
 
@@ -23,37 +25,34 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
     Raises SharedMemoryError if the region cannot grow.
     """
     total = 0
-    sizes = []
+    headers: List[Row] = []
     lent = False
-    for _, _, _, data in wires:
+    for name, datatype, shape, data in wires:
         if isinstance(data, (np.ndarray, memoryview)):
             size = data.nbytes
         else:
             size = len(data)
             lent = lent or type(data) is Lent
-        sizes.append(size)
+        headers.append([name, datatype, list(shape), MEMORY_CPU, 0, total, size])
         total += (size + 63) & -64
-    block = region.allocate(total) if total else None
-    position = block or 0
-    headers: List[Row] = []
+    if not total:
+        return None, headers
+    block = region.allocate(total)
     try:
-        for (name, datatype, shape, data), size in zip(wires, sizes):
-            headers.append([name, datatype, list(shape), MEMORY_CPU, 0, position, size])
-            if size:
-                region.write(position, data)
-                position += (size + 63) & -64
+        for wire, header in zip(wires, headers):
+            header[5] += block
+            if header[6]:
+                region.write(header[5], wire[3])
     except BaseException:
-        if block is not None:
-            region.free(block)
+        region.free(block)
         raise
     if lent:
         _mark_lent(region, block, wires, headers)
     return block, headers
 
 
-def _mark_lent(region: Region, block: Optional[int], wires: Sequence[Wire], headers: Sequence[Row]) -> None:
+def _mark_lent(region: Region, block: int, wires: Sequence[Wire], headers: Sequence[Row]) -> None:
     """Has the headers say which tensors are on a device, and the block keep their memory."""
-    assert block is not None
     kept = []
     for (_, _, _, data), header in zip(wires, headers):
         if type(data) is Lent:
@@ -84,8 +83,10 @@ def _is_device(memory_type: Any, device_id: Any) -> bool:
     return memory_type == MEMORY_GPU and type(device_id) is int and device_id >= 0
 
 
-def map_block(reader: RegionReader, rows: Sequence[Row]) -> None:
-    """Maps the region far enough for all of a block's tensors at once, so that their views share one mapping."""
-    if rows:
-        _, _, _, _, _, offset, size = rows[-1]  # pack_tensors lays them out in their order
-        reader.view(0, offset + size)
+def map_block(reader: RegionReader, rows: Sequence[Row]) -> memoryview:
+    """Maps the region far enough for all of a block's tensors at once, so that their views share one mapping. Returns
+    the region up to their end; empty if there are none. Raises WireError if the region is shorter."""
+    if not rows:
+        return _EMPTY
+    _, _, _, _, _, offset, size = rows[-1]  # pack_tensors lays them out in their order
+    return reader.view(0, offset + size)
