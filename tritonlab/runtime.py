@@ -41,6 +41,7 @@ from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .clients.snippets import failure_test
 from .core.scratch_directory import ScratchDirectory
+from .core.unknown_option import UnknownOption
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
@@ -265,6 +266,7 @@ def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
     as `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt,
     fail, and their processes are killed."""
     global _server, _directory, _workspace, _options
+    UnknownOption.check("reset", options, ["timeout", *Options.__dataclass_fields__])
     wanted = Options(**{**_NOTEBOOK, **options})
     with _lock:
         _options = wanted

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.status import InvalidArgumentError
+from ..core.unknown_option import UnknownOption
 from .arrival_times import DISTRIBUTIONS, given_times
 from .load_windows import STABILITY, STABLE_WINDOWS
 from .request_mix import ModelInputs, RequestMix
@@ -56,10 +57,8 @@ class LoadPlan:
 
     @staticmethod
     def of(options: Mapping[str, Any], model: str) -> LoadPlan:
-        """Reads options. Raises InvalidArgumentError for what makes no sense, TypeError for an unknown name."""
-        known = {*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}
-        if unknown := sorted(set(options) - known):
-            raise TypeError(f"load_test() has no option '{unknown[0]}': {', '.join(sorted(known))}")
+        """Reads options. Raises InvalidArgumentError for what makes no sense, UnknownOption."""
+        UnknownOption.check("load_test", options, sorted({*_DEFAULTS, *_MIX, CONCURRENCY, REQUEST_RATE, ARRIVALS}))
         modes = [mode for mode in (CONCURRENCY, REQUEST_RATE, ARRIVALS) if options.get(mode) is not None]
         if len(modes) > 1:
             raise InvalidArgumentError(f"say one of {' and '.join(modes)}, not both")

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.model_config import ModelConfig
 from ..core.status import InvalidArgumentError, TritonError
+from ..core.unknown_option import UnknownOption
 from ..ipc.interrupts import shielded
 from ..server.api.model import Model
 from .ablation import Bought, taken_back
@@ -260,11 +261,8 @@ def _bought(live: Live, config: ModelConfig, best: Trial, work: _Work, deadline:
 
 
 def tune_model(model: Model, options: Mapping[str, Any]) -> TuneResult:
-    """Answers `Model.tune`. Raises TypeError for an option that does not exist."""
+    """Answers `Model.tune`. Raises UnknownOption."""
+    UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
-    if unknown := sorted(set(options) - set(goal) - set(load)):
-        raise TypeError(
-            f"tune() has no option '{unknown[0]}': {', '.join([*Goal.__dataclass_fields__, *LOAD_OPTIONS])}"
-        )
     return tune(LiveModel(model, load), Goal(**goal), Subject(model).reload)

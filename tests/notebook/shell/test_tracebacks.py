@@ -229,3 +229,22 @@ def test_an_interrupted_load_shows_where_the_model_was(notebook: Any, before: st
     assert "KeyboardInterrupt: the load of 'm_0' was interrupted here" in lines
     assert "tritonlab/" not in result.text
     assert ("keeps serving" in result.text) == bool(before)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("m.load_test(nope=1)", "UnknownOption: load_test() has no option 'nope': arrivals, "),
+        ("m.tune(p99=20)", "UnknownOption: tune() has no option 'p99': p99_ms, "),
+        ("tritonlab.reset(nope=1)", "UnknownOption: reset() has no option 'nope': timeout, server_id, "),
+        ("%triton infer m IN=[undefined]", "OptionError: 'IN=[undefined]': NameError: name 'undefined' is not defined"),
+    ],
+)
+def test_an_option_that_does_not_exist_shows_no_frames_of_ours(notebook: Any, line: str, text: str) -> None:
+    notebook.run(MODEL)
+    notebook.run("import tritonlab")
+    result = notebook.run(line)
+    assert not result.success
+    assert text in result.text
+    assert "File " not in result.text
+    assert notebook.run("assert m.state == \"READY\"").success
