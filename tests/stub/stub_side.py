@@ -15,7 +15,7 @@ from tritonlab.stub._pb_stub.process.model_context import ModelContext
 from tritonlab.stub._pb_stub.process.stub_bridge import StubBridge
 from tritonlab.stub._pb_stub.wire.connection import Connection
 from tritonlab.stub._pb_stub.wire.ipc_message import BY_NUMBER
-from tritonlab.stub._pb_stub.wire.message_bodies import Entry, Execute, Executed, Initialize, Output, TensorHeader
+from tritonlab.stub._pb_stub.wire.message_bodies import Entry, Executed, Initialize, Output, TensorHeader
 from tritonlab.stub._pb_stub.wire.shm_manager import Region, RegionReader, create_region_file
 from tritonlab.stub._pb_stub.wire.tensor_block import pack_tensors
 
@@ -64,7 +64,7 @@ class StubSide:
         block, headers = pack_tensors(self.region, wires)
         left = iter(headers)
         placed = [entry._replace(tensors=[next(left) for _ in entry.tensors]) for entry in entries]
-        self.loop._executor.execute(ident, Execute(0, block, placed))
+        self.loop._executor.execute(ident, block, placed)
         executed: Executed = self.expect("EXECUTED", ident)
         outputs = [Output(*output) if isinstance(output, list) else output for output in executed.outputs]
         return executed._replace(outputs=outputs)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.stub.stub_side import MIB, StubSide
-from tritonlab.stub._pb_stub.wire.message_bodies import Execute, Failure, TensorHeader
+from tritonlab.stub._pb_stub.wire.message_bodies import Failure, TensorHeader
 
 FAILED = "Failed to process the request(s) for model 'm_0_0', message: "
 X = np.arange(3, dtype=np.float32)
@@ -178,7 +178,7 @@ def test_an_answer_through_the_sender_goes_first(side: StubSide, pb_utils: Modul
 
     side.serve(Model(execute))
     first, second = side.entry(1), side.entry(2)
-    side.loop._executor.execute(5, Execute(0, None, [first, second]))
+    side.loop._executor.execute(5, None, [first, second])
     flags, _, tensors, error, _ = side.expect("RESPONSE", 1)
     assert (flags, error) == (1, None)
     assert side.output(tensors[0]).tolist() == X.tolist()

@@ -14,7 +14,7 @@ from ..api.infer_request import InferenceRequest
 from ..api.pb_memory import InferenceTrace
 from ..wire.connection import LinkClosed
 from ..wire.ipc_message import NUMBER
-from ..wire.message_bodies import Execute, Failure, Initialize, Raised, Response, ResponseError, Row
+from ..wire.message_bodies import Failure, Initialize, Raised, Response, ResponseError, Row
 from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError
 from .author_call import flush_prints, leave_fork, tell_failure
@@ -39,8 +39,9 @@ class BatchExecutor:
         self._model_name = model.args["model_name"]
         self._model_version = int(model.args["model_version"])
 
-    def execute(self, ident: int, body: Execute) -> None:
-        """Runs the batch and sends EXECUTED, whatever the author's code does. Raises LinkClosed."""
+    def execute(self, ident: int, block: Optional[int], entries: List[Row]) -> None:
+        """Runs the batch `ident`, whose inputs are in `block`, and sends EXECUTED, whatever the author's code does.
+        Raises LinkClosed."""
         started = time.perf_counter_ns()
         requests: List[InferenceRequest] = []
         given: List[InferenceRequest] = []  # the author's list, which the author may change
@@ -50,18 +51,18 @@ class BatchExecutor:
         sent: Sequence[Sent] = ()
         called = finished = started
         try:
-            requests = self._receive_requests(body.block, body.entries)
+            requests = self._receive_requests(block, entries)
             given = requests.copy()
             called = time.perf_counter_ns()
-            error, returned = self._call_model(body, requests, given)
+            error, returned = self._call_model(entries, requests, given)
             finished = time.perf_counter_ns()
             if error is None:
                 packed, outputs, sent = pack_returned(self._bridge, requests, given, returned, self._decoupled)
         except (ModelFailure, SharedMemoryError, TritonModelException) as failure:
-            error = self._broke_a_rule(failure, body)
+            error = self._broke_a_rule(failure, entries)
         except Exception as failure:  # out of memory, most likely; the next batch may be smaller
-            error = self._raised(failure, body)
-        for index, (handle, *_) in enumerate(body.entries):
+            error = self._raised(failure, entries)
+        for index, (handle, *_) in enumerate(entries):
             # what stays open is answered later, through its sender
             if error is not None or outputs[index] is not None:
                 self._bridge.open_requests.pop(handle, None)
@@ -76,7 +77,10 @@ class BatchExecutor:
         self._bridge.connection.send(_EXECUTED, ident, executed)
 
     def _receive_requests(self, block: Optional[int], entries: List[Row]) -> List[InferenceRequest]:
-        headers = [header for _, _, _, _, _, _, _, rows, _ in entries for header in rows]
+        if len(entries) == 1:
+            headers = entries[0][7]
+        else:
+            headers = [header for _, _, _, _, _, _, _, rows, _ in entries for header in rows]
         tensors = received_tensors(self._bridge.reader, self._bridge.connection.freed, block, headers)
         requests = []
         position = 0
@@ -107,7 +111,7 @@ class BatchExecutor:
         return requests
 
     def _call_model(
-        self, body: Execute, requests: List[InferenceRequest], given: List[InferenceRequest]
+        self, entries: List[Row], requests: List[InferenceRequest], given: List[InferenceRequest]
     ) -> Tuple[Optional[Failure], Any]:
         """Calls the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
         bridge = self._bridge
@@ -124,9 +128,9 @@ class BatchExecutor:
                     leave_fork(sys.exc_info()[1])
             return None, returned
         except ModelFailure as failure:
-            return self._broke_a_rule(failure, body), None
+            return self._broke_a_rule(failure, entries), None
         except BaseException as error:
-            return self._raised(error, body), None
+            return self._raised(error, entries), None
 
     # -- async def execute
 
@@ -167,19 +171,19 @@ class BatchExecutor:
 
     # -- failures
 
-    def _raised(self, error: BaseException, body: Execute) -> Failure:
+    def _raised(self, error: BaseException, entries: List[Row]) -> Failure:
         """Logs that `execute` raised (rule 3.5.4), and returns what the clients read."""
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
         failure = failure_of(error, text)
-        tell_failure(self._bridge, failure, error, [entry[0] for entry in body.entries])
+        tell_failure(self._bridge, failure, error, [entry[0] for entry in entries])
         return failure
 
-    def _broke_a_rule(self, error: Exception, body: Execute) -> Failure:
+    def _broke_a_rule(self, error: Exception, entries: List[Row]) -> Failure:
         """Logs that `execute` did what Triton refuses, and returns what the clients read."""
         failure = Failure(self._failed(str(error)))
         self._log(error, failure.text)
-        tell_failure(self._bridge, failure, None, [entry[0] for entry in body.entries])
+        tell_failure(self._bridge, failure, None, [entry[0] for entry in entries])
         return failure
 
     def _log(self, error: BaseException, text: str) -> None:

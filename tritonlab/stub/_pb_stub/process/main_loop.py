@@ -56,15 +56,16 @@ class MainLoop:
             waited_since = time.perf_counter()
             command, ident, fields = self._bridge.inbox.next_command(spin)
             idle = time.perf_counter() - waited_since
-            row = BY_NUMBER[command]
-            body = row.read(fields)
             if command == _EXECUTE:
-                longest = body.spin_us * 1e-6
+                spin_us, block, entries = fields  # the row of an Execute
+                longest = spin_us * 1e-6
                 # twice as long as this command took to come; not at all if polling for it would have been in vain
                 spin = min(max(idle * 2, _LEAST_SPIN), longest) if idle < longest else 0.0
                 assert self._executor is not None
-                self._executor.execute(ident, body)
+                self._executor.execute(ident, block, entries)
             else:
+                row = BY_NUMBER[command]
+                body = row.read(fields)
                 self._bridge.tell(result_of(self._bridge, self._handlers[row.body], body), ident)
 
     def _import(self, body: Import) -> None:
