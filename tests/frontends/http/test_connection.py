@@ -24,7 +24,7 @@ from tritonlab.frontends.http import request_parser
 from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
-from tritonlab.frontends.http.infer_endpoint import InferEndpoint
+from tritonlab.frontends.http.infer_decoder import InferDecoder
 from tritonlab.frontends.shared.access import AccessRules
 from tritonlab.frontends.shared.lone_requests import LoneRequests
 from tritonlab.frontends.shared.shared_memory_manager import SharedMemoryManager
@@ -355,7 +355,7 @@ def test_a_defect_of_ours_behind_a_known_head(
     connection: Connection, lab: Lab, monkeypatch: pytest.MonkeyPatch, parsed: Seen
 ) -> None:
     assert data(connection.ask(infer(document(1)))) == [1]
-    monkeypatch.setattr(InferEndpoint, "_decode", lambda *args: 1 / 0)
+    monkeypatch.setattr(InferDecoder, "decode", lambda *args: 1 / 0)
     reply = connection.ask(infer(document(1)))
     assert (reply.status, reply.error) == (500, "unexpected error: ZeroDivisionError: division by zero")
     assert "an HTTP request failed at" in lab.server.logs()[-1].text

@@ -106,15 +106,15 @@ class InferDecoder:
         Inputs are views of `body`. Raises TritonError with the text that Triton has for the first fault, which checks
         in this order: id, parameters, inputs, superfluous data, outputs.
         """
-        self.check_size(json_size)
+        kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
         data = memoryview(body)
         json_part = data[:json_size] if json_size > PIECE else bytes(data[:json_size])
-        kind = ClientRequest if self._shared_memory.any_cuda else InferenceRequest
-        request = kind(model, {}, model_version=version)
         known = self._known.get(json_part) if type(json_part) is bytes else None
         if known is not None and json_size + known.size == len(data):
-            known.fill(request, data, json_size)
-            return request, known.outputs
+            tensors = known.tensors(data, json_size)
+            return kind(model, tensors, model_version=version, requested_outputs=known.requested), known.outputs
+        self.check_size(json_size)
+        request = kind(model, {}, model_version=version)
         document = parse(json_part)
         outputs = RequestedOutputs()
         try:

@@ -19,11 +19,13 @@ from ...core.tensor import Tensor
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.exchange import Exchange
 from . import json_writer
-from .requested_outputs import RequestedOutputs
+from .requested_outputs import BINARY, RequestedOutputs
 
 _NOT_IN_JSON = (DataType.FP16, DataType.BF16)
 #: Below this many bytes a copy is quicker than a view.
 _COPY_BELOW = 1 << 14
+#: The end of an output's object whose data is behind the JSON.
+_BEHIND = b',"parameters":{"binary_data_size":%d}}'
 #: Names of models, which come again and again.
 _quoted = functools.lru_cache(1024)(json_writer.text)
 
@@ -57,6 +59,11 @@ class InferEncoder:
         Raises TritonError for an output without a JSON form, or that does not fit into its shared memory.
         """
         blobs: list[Blob] = []
+        if not response.request_id and not response.parameters:
+            text = _plain(response, outputs, blobs)
+            if text is not None:
+                return text, blobs
+            blobs.clear()
         by_name, default = outputs.by_name, outputs.default
         entries = []
         for name, tensor in response.outputs.items():
@@ -70,7 +77,7 @@ class InferEncoder:
                 entries.append(head + b"}")  # Triton does not say where it is (measured)
             elif info.binary:
                 data = wire_data(tensor)
-                entries.append(head + b',"parameters":{"binary_data_size":%d}}' % len(data))
+                entries.append(head + _BEHIND % len(data))
                 if len(data):
                     blobs.append(data)
             else:
@@ -78,11 +85,38 @@ class InferEncoder:
         return b"".join((_head(response, model), b'"outputs":[', b",".join(entries), b"]}")), blobs
 
 
+def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[Blob]) -> bytes | None:
+    """Returns the JSON of a response that says nothing but where the data of its outputs is behind it, and adds that to
+    `blobs`. Returns None for another response."""
+    by_name, default = outputs.by_name, outputs.default
+    described = []
+    for name, tensor in response.outputs.items():
+        if by_name.get(name, default) is not BINARY or tensor.memory_type:
+            return None
+        data = wire_data(tensor)
+        size = len(data)
+        described.append((name, tensor.datatype, tensor.shape, size))
+        if size:
+            blobs.append(data)
+    return _plain_text(response.model_name, response.model_version, tuple(described))
+
+
+@functools.lru_cache(1024)
+def _plain_text(model: str, version: int, outputs: tuple[tuple[str, DataType, tuple[int, ...], int], ...]) -> bytes:
+    """Returns JSON that is the same for most responses of a model: kept, an answer of two outputs takes 2 us, not 4."""
+    entries = [_described(name, datatype, shape) + _BEHIND % size for name, datatype, shape, size in outputs]
+    return b'{%b"outputs":[%b]}' % (_model(model, version), b",".join(entries))
+
+
+def _model(name: str, version: int) -> bytes:
+    return b'"model_name":%b,"model_version":"%d",' % (_quoted(name), version)
+
+
 def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
     parts = [b"{"]
     if response.request_id:
         parts.append(b'"id":%b,' % json_writer.text(response.request_id))
-    parts.append(b'"model_name":%b,"model_version":"%d",' % (_quoted(response.model_name), response.model_version))
+    parts.append(_model(response.model_name, response.model_version))
     if response.parameters:
         pairs = [(name, json_writer.value(value)) for name, value in response.parameters.items()]
         if is_ensemble(model.config):

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,44 +31,11 @@ from .version_number import version_number
 _JSON_SIZE = b"inference-header-content-length"
 _ENCODING = b"content-encoding"
 _ACCEPTS = b"accept-encoding"
+#: A size of that many digits is read with each request: it is nearly always refused.
+_MAX_DIGITS = 12
 _LARGE_REGION = re.compile(rb'"shared_memory_byte_size"\s*:\s*[0-9]{7}')
 
 PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
-
-
-class SingleResponse(OneResponse):
-    """Collects the one response of a request, which may come on any thread."""
-
-    __slots__ = ("_future", "_loop", "over", "polled")
-
-    def __init__(self, request: InferenceRequest, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._loop = loop
-        self._future: asyncio.Future[None] | None = None
-        #: the event loop reads the answer itself, and looks then whether it is over
-        self.polled = False
-        self.over = False
-        request.on_response = self._on_response
-
-    async def wait(self) -> None:
-        """Waits until the request is over."""
-        if not self.over:
-            self._future = self._loop.create_future()
-            await self._future
-
-    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
-        self.add(response)
-        if not response.final:
-            return
-        self.over = True
-        if self.polled:
-            return
-        with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
 
 
 class InferHead:
@@ -86,6 +52,10 @@ class InferHead:
         self.json_size = header(headers, _JSON_SIZE)
         self.encoding = header(headers, _ENCODING)
         self.accepts = header(headers, _ACCEPTS)
+        #: the same as a number, read once for all requests with this head; -1 if it is none, or is not there
+        self.json_bytes = -1
+        if self.json_size is not None and self.json_size.isdecimal() and len(self.json_size) < _MAX_DIGITS:
+            self.json_bytes = int(self.json_size)
         #: whether the body is large and much of it is JSON
         self.json_is_large = self.json_size is None or len(self.json_size) >= len(str(large_work.JSON_AT_ONCE))
         self._forwarded: dict[str, ParameterValue] | None = None
@@ -103,20 +73,45 @@ class InferHead:
         return self._forwarded
 
 
-@dataclass(slots=True)
-class _Asked:
-    """A request on its way; `found` is the version it went to."""
+class HttpInferCall:
+    """A request on its way; `found` is the version it went to. Its one response may come on any thread."""
 
-    head: InferHead
-    request: InferenceRequest
-    answer: SingleResponse
-    outputs: RequestedOutputs
-    found: ModelVersion
+    __slots__ = ("_future", "_loop", "_parts", "found", "head", "outputs", "polled", "request", "response")
+
+    def __init__(
+        self,
+        head: InferHead,
+        request: InferenceRequest,
+        outputs: RequestedOutputs,
+        found: ModelVersion,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.head = head
+        self.request = request
+        self.outputs = outputs
+        self.found = found
+        #: what the client gets, once it is there
+        self.response: InferenceResponse | None = None
+        #: the event loop reads the answer itself, and looks then whether it is there
+        self.polled = False
+        self._loop = loop
+        self._future: asyncio.Future[None] | None = None
+        self._parts: OneResponse | None = None  # what came before the final response
+        request.on_response = self._on_response
+
+    async def wait(self) -> None:
+        """Waits until the response is there."""
+        if self.response is None:
+            self._future = self._loop.create_future()
+            await self._future
 
     def is_large(self) -> bool:
         """Tells whether the answer, which is there, takes long to encode."""
-        outputs = self.answer.outputs
-        total = sum([tensor.data.nbytes for tensor in outputs.values()])
+        assert self.response is not None
+        outputs = self.response.outputs
+        total = 0
+        for tensor in outputs.values():
+            total += tensor.data.nbytes
         if total <= large_work.JSON_AT_ONCE:
             return False
         if self.head.accepts is not None or total > large_work.COPY_AT_ONCE:
@@ -127,6 +122,23 @@ class _Asked:
             for name, tensor in outputs.items()
             if not (info := by_name.get(name, default)).region and tensor.data.nbytes > large_work.JSON_AT_ONCE
         )
+
+    def _on_response(self, request: InferenceRequest, response: InferenceResponse) -> None:
+        if self._parts is not None or response.empty or not response.final:
+            self._parts = self._parts or OneResponse()
+            self._parts.add(response)
+            if not response.final:
+                return
+            response = self._parts.take(none="received an unexpected null response")
+        self.response = response
+        if self.polled:
+            return
+        with contextlib.suppress(RuntimeError):  # the endpoint was stopped; nobody waits
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
 
 
 class InferEndpoint:
@@ -161,7 +173,7 @@ class InferEndpoint:
         else:
             begun = self._begin(head, body, loop)
         del body
-        reply = await self._finish(begun) if isinstance(begun, _Asked) else begun
+        reply = await self._finish(begun) if isinstance(begun, HttpInferCall) else begun
         if reply.status == 200 and request.remember is not None:
             request.remember(partial(self._answer, head, loop))
         return reply
@@ -197,7 +209,7 @@ class InferEndpoint:
             begun = self._begin(head, body, loop)
             if isinstance(begun, HttpReply):
                 return begun
-            return self._end(begun) if begun.answer.over and not begun.is_large() else self._finish(begun)
+            return self._finish(begun) if begun.response is None or begun.is_large() else self._end(begun)
         except Exception as error:
             return self._on_defect(error)
 
@@ -208,72 +220,77 @@ class InferEndpoint:
         loop: asyncio.AbstractEventLoop,
         *,
         polls: bool = True,
-    ) -> _Asked | HttpReply:
+    ) -> HttpInferCall | HttpReply:
         """Starts a request. With `polls` it also waits a moment for the answer, if that pays."""
         model, number = head.model, head.version
         try:
             found = self._exchange.find(model, number, single="HTTP end point")
             if head.encoding is not None:
                 body = data_compressor.decompress(head.encoding, body, self._max_input_size)
-            json_size = _json_size(head.json_size, len(body))
+            json_size = head.json_bytes
+            if not 0 <= json_size <= len(body):
+                json_size = _json_size(head.json_size, len(body))
         except UnsupportedError as error:
             accepts = [(b"accept-encoding", b"gzip, deflate")] if "compression" in error.message else []
             return refusal(error, TEXT, accepts)
         except TritonError as error:
             return refusal(error, TEXT)
         try:
-            request, outputs = self._decode(body, json_size, model, number, found)
+            if json_size:
+                request, outputs = self._decoder.decode(body, json_size, model, number)
+            else:
+                request, outputs = self._decode_raw(body, model, number, found), RequestedOutputs(default=BINARY)
             if self._forwarded is not None and (forwarded := head.parameters(self._forwarded)):
                 request.parameters = {**(request.parameters or {}), **forwarded}
         except TritonError as error:
             return refusal(error)
-        answer = SingleResponse(request, loop)
-        answer.polled = polls
+        call = HttpInferCall(head, request, outputs, found, loop)
+        call.polled = polls
         try:
             self._exchange.submit_single(found, request, polls, head.sender)
         except TritonError as error:
+            request.let_go()  # it refers to its call, which refers to it
             return refusal(error)
-        answer.polled = False
-        return _Asked(head, request, answer, outputs, found)
+        call.polled = False
+        return call
 
-    async def _finish(self, asked: _Asked) -> HttpReply:
+    async def _finish(self, call: HttpInferCall) -> HttpReply:
         try:
-            await asked.answer.wait()
+            await call.wait()
         except BaseException:
-            self._exchange.over(asked.request)
+            self._exchange.over(call.request)
             raise
-        return await self._work.run(self._end, asked) if asked.is_large() else self._end(asked)
+        return await self._work.run(self._end, call) if call.is_large() else self._end(call)
 
-    def _end(self, asked: _Asked) -> HttpReply:
-        self._exchange.over(asked.request)
-        response = asked.answer.take(none="received an unexpected null response")
+    def _end(self, call: HttpInferCall) -> HttpReply:
+        self._exchange.over(call.request)
+        response = call.response
+        assert response is not None
         if response.error is not None:  # not raised: its traceback would keep this call, body and all
             return refusal(response.error, TEXT)
         try:
-            return self._encode(response, asked)
+            text, blobs = self._encoder.encode(response, call.outputs, call.found, call.request)
         except TritonError as error:
             return refusal(error, TEXT)
-
-    def _decode(
-        self, body: bytes | bytearray | memoryview, json_size: int, model: str, number: int, found: ModelVersion
-    ) -> tuple[InferenceRequest, RequestedOutputs]:
-        if json_size:
-            return self._decoder.decode(body, json_size, model, number)
-        self._decoder.check_size(len(body))
-        return raw_request(body, model, number, found.config), RequestedOutputs(default=BINARY)
-
-    def _encode(self, response: InferenceResponse, asked: _Asked) -> HttpReply:
-        accepts = asked.head.accepts
-        text, blobs = self._encoder.encode(response, asked.outputs, asked.found, asked.request)
-        reply = HttpReply(body=text)
         if blobs:
-            reply.kind = BINARY_KIND
-            reply.more = blobs
-            reply.headers = [(_JSON_SIZE, b"%d" % len(text))]
-        if accepts is not None and (encoding := data_compressor.accepted(accepts)) in ("gzip", "deflate"):
-            reply.body, reply.more = data_compressor.compress(encoding, [text, *blobs]), ()
-            reply.headers = [*reply.headers, (_ENCODING, encoding.encode())]
-        return reply
+            reply = HttpReply(200, text, BINARY_KIND, ((_JSON_SIZE, b"%d" % len(text)),), blobs)
+        else:
+            reply = HttpReply(200, text)
+        return reply if call.head.accepts is None else _compressed(reply, call.head.accepts)
+
+    def _decode_raw(
+        self, body: bytes | bytearray | memoryview, model: str, number: int, found: ModelVersion
+    ) -> InferenceRequest:
+        self._decoder.check_size(len(body))
+        return raw_request(body, model, number, found.config)
+
+
+def _compressed(reply: HttpReply, accepts: str) -> HttpReply:
+    """Compresses a reply as its client says that it `accepts`."""
+    if (encoding := data_compressor.accepted(accepts)) in ("gzip", "deflate"):
+        reply.body, reply.more = data_compressor.compress(encoding, [reply.body, *reply.more]), ()
+        reply.headers = (*reply.headers, (_ENCODING, encoding.encode()))
+    return reply
 
 
 def _json_size(given: str | None, size: int) -> int:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.data_type import DataType
-from ...core.infer_request import InferenceRequest
 from ...core.tensor import Tensor
 from .json_document import INT64
 from .requested_outputs import BINARY_OUTPUT, RequestedOutputs
@@ -69,14 +68,15 @@ class KnownText(NamedTuple):
     inputs: tuple[PlainInput, ...]
     size: int
     outputs: RequestedOutputs
+    requested: tuple[str, ...]
 
-    def fill(self, request: InferenceRequest, data: memoryview, start: int) -> None:
-        """Gives a request the inputs that lie in `data` from `start` on, and the outputs that the text asks for."""
-        inputs = request.inputs
+    def tensors(self, data: memoryview, start: int) -> dict[str, Tensor]:
+        """Returns the inputs, which lie in `data` from `start` on."""
+        found = {}
         for name, datatype, shape, dtype, elements, size in self.inputs:
-            inputs[name] = Tensor(datatype, shape, np.frombuffer(data, dtype, elements, start))
+            found[name] = Tensor(datatype, shape, np.frombuffer(data, dtype, elements, start))
             start += size
-        request.requested_outputs = tuple(self.outputs.by_name)
+        return found
 
 
 class KnownTexts(dict[bytes, KnownText]):
@@ -97,4 +97,4 @@ class KnownTexts(dict[bytes, KnownText]):
             return
         if len(self) >= MAX_TEXTS:
             self.clear()
-        self[text] = KnownText(plain, sum(each.size for each in plain), outputs)
+        self[text] = KnownText(plain, sum(each.size for each in plain), outputs, tuple(outputs.by_name))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import functools
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import NamedTuple
@@ -45,36 +46,31 @@ class HttpReply:
     events: AsyncIterator[bytes] | None = None
     watch: WriteWatch | None = None
 
-    @property
-    def size(self) -> int:
-        """How many bytes the body has."""
-        return len(self.body) + sum(map(len, self.more))
-
     def whole(self, keep_alive: bool = True, headers: Headers = ()) -> bytes | None:
         """Returns the response in one piece, `headers` added; None if it is too large to be joined."""
-        size = self.size
+        size = len(self.body)
+        for piece in self.more:
+            size += len(piece)
         if size >= _JOIN_BELOW:
             return None
-        body = b"".join((self.body, *self.more)) if self.more else self.body
-        return response(self.status, (*self._headers(size), *headers), body, keep_alive=keep_alive)
+        head = _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive)
+        return b"".join((head, self.body, *self.more))
 
     def head(self, keep_alive: bool, headers: Headers = ()) -> bytes:
         """Returns what comes before the body."""
-        return response(self.status, (*self._headers(self.size), *headers), b"", keep_alive=keep_alive)
-
-    def _headers(self, size: int) -> Headers:
-        length = (b"content-length", b"%d" % size) if self.events is None else (b"transfer-encoding", b"chunked")
-        return ((b"content-type", self.kind), length, *self.headers)
+        size = None if self.events is not None else len(self.body) + sum(map(len, self.more))
+        return _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive)
 
 
-def response(status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, keep_alive: bool = True) -> bytes:
-    """Returns a whole response. Names and values of headers are ours, and are not checked."""
-    pieces = [_STATUS_LINES[status]]
-    for name, value in headers:
-        pieces += (name, b": ", value, b"\r\n")
-    pieces.append(b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
-    pieces.append(body)
-    return b"".join(pieces)
+@functools.lru_cache(256)  # most replies of one model have the same
+def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_alive: bool) -> bytes:
+    """Returns what comes before a body of `size` bytes, or before its chunks if that is None. Names and values of
+    headers are ours, and are not checked."""
+    length = b"transfer-encoding: chunked" if size is None else b"content-length: %d" % size
+    lines = [_STATUS_LINES[status] + b"content-type: " + kind, length, *(b": ".join(each) for each in headers)]
+    if not keep_alive:
+        lines.append(b"connection: close")
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def chunk(piece: bytes) -> bytes:

@@ -22,16 +22,15 @@ class ReplyWriter:
         self._left = _SKIPPED
         #: whether the client has sent bytes that are not HTTP
         self.refused = False
-
-    @property
-    def waits(self) -> bool:
-        """Tells whether the client must read before more is written."""
-        return self._readable is not None
+        #: whether the client must read before more is written
+        self.waits = False
 
     def pause(self) -> None:
+        self.waits = True
         self._readable = asyncio.Event()
 
     def resume(self) -> None:
+        self.waits = False
         if self._readable is not None:
             self._readable.set()
             self._readable = None

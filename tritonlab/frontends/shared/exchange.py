@@ -47,6 +47,8 @@ class Exchange:
         self.core = core
         self.shared_memory = shared_memory
         self._lone = LoneRequests()
+        #: notes that a request of `submit_single` is answered, or that nobody waits for its answer any more
+        self.over = self._lone.end
 
     def find(self, name: str, number: int, single: str = "") -> ModelVersion:
         """Returns the READY version that a request is for. `single` names the caller if it can only give its client one
@@ -76,10 +78,6 @@ class Exchange:
             raise
         if self.shared_memory.any_cuda:
             self._tell_inputs(request)
-
-    def over(self, request: InferenceRequest) -> None:
-        """Notes that a request of `submit_single` is answered, or that nobody waits for its answer any more."""
-        self._lone.end(request)
 
     def place(
         self, name: str, tensor: Tensor, plan: OutputPlan, version: ModelVersion, request: InferenceRequest

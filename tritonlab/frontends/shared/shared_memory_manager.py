@@ -34,14 +34,11 @@ class SharedMemoryManager:
         self._allowed = allowed
         self._gpus = gpus
         self._regions: dict[str, Region] = {}
+        #: whether any region is registered
+        self.in_use = False
         #: whether a region of a GPU was ever registered
         self.any_cuda = False
         self._lock = threading.Lock()  # of changes to them: a name is given once
-
-    @property
-    def in_use(self) -> bool:
-        """Tells whether any region is registered."""
-        return bool(self._regions)
 
     def register_system(self, name: str, key: str, offset: int, byte_size: int) -> None:
         """Registers `byte_size` bytes from `offset`, a multiple of the page size, of the shared memory `key`."""
@@ -60,6 +57,7 @@ class SharedMemoryManager:
             if name in self._regions:
                 raise AlreadyExistsError(f"shared memory region '{name}' already in manager")
             self._regions[name] = open_region()
+            self.in_use = True
 
     def unregister(self, name: str, kind: type[Region] = SystemRegion) -> None:
         """Removes a region; one that is unknown, or of another kind, is ignored."""
@@ -67,12 +65,14 @@ class SharedMemoryManager:
         with self._lock:
             if isinstance(self._regions.get(name), kind):
                 del self._regions[name]
+            self.in_use = bool(self._regions)
 
     def unregister_all(self, kind: type[Region] = SystemRegion) -> None:
         """Removes the regions of a kind."""
         self._check_allowed()
         with self._lock:
             self._regions = {name: region for name, region in self._regions.items() if not isinstance(region, kind)}
+            self.in_use = bool(self._regions)
 
     def status(self, name: str = "", kind: type[Region] = SystemRegion) -> list[dict[str, Any]]:
         """Returns the facts of one region, or of all of a kind. Raises NotFoundError."""

@@ -1,0 +1,33 @@
+"""These tests check what comes before the body of a reply."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tritonlab.frontends.http.reply import TEXT, HttpReply
+
+
+def test_a_reply_in_one_piece() -> None:
+    reply = HttpReply(200, b"{}", headers=((b"a", b"1"),), more=(b"xyz", memoryview(b"w")))
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 6\r\na: 1\r\nb: 2\r\n"
+    assert reply.whole(True, [(b"b", b"2")]) == head + b"\r\n{}xyzw"
+    assert reply.whole(False, [(b"b", b"2")]) == head + b"connection: close\r\n\r\n{}xyzw"
+    assert reply.head(True, [(b"b", b"2")]) == head + b"\r\n"
+
+
+def test_replies_differ_in_what_their_heads_say() -> None:
+    given = [HttpReply(), HttpReply(404), HttpReply(kind=TEXT), HttpReply(body=b"x"), HttpReply(headers=[(b"a", b"1")])]
+    assert len({reply.whole() for reply in [*given, *given]}) == len(given)
+
+
+def test_a_large_body_is_not_joined() -> None:
+    reply = HttpReply(more=[bytes(1 << 16)])
+    assert reply.whole() is None
+    assert b"\r\ncontent-length: 65536\r\n" in reply.head(True)
+
+
+def test_events_have_no_length() -> None:
+    async def events() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    assert HttpReply(events=events()).head(True).endswith(b"\r\ntransfer-encoding: chunked\r\n\r\n")
