@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -174,6 +175,24 @@ def test_a_call_may_be_answered_on_any_thread_and_others_pass_it(channel: grpc.C
     assert slow.result(SECONDS) == b"at last"
 
 
+@pytest.mark.skipif(bool(calls.MISSING), reason="the public server has no events of its own")
+def test_an_answer_given_at_once_and_the_end_of_its_call_are_one_event(
+    server: CallServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: list[Any] = []
+    monkeypatch.setattr(calls, "_ignore", alone.append)
+    for message in (b"x", b"fail", b"raise"):
+        with contextlib.suppress(grpc.RpcError):
+            unary(channel)(message, timeout=SECONDS)
+    later = unary(channel).future(b"wait", timeout=SECONDS)
+    waiting = Unary.waiting.get(timeout=SECONDS)
+    unary(channel)(b"x", timeout=SECONDS)  # By now the one thread has left the call that waits.
+    waiting.respond(b"later")
+    assert later.result(SECONDS) == b"later"
+    server.stop()  # after the events of all calls
+    assert len(alone) == 1
+
+
 def test_many_calls_at_once(channel: grpc.Channel) -> None:
     pending = [unary(channel).future(b"%d" % i, timeout=SECONDS) for i in range(500)]
     assert [call.result(SECONDS) for call in pending] == [b"%d" % i for i in range(500)]
@@ -312,6 +331,32 @@ def test_stop_lets_calls_end_and_takes_no_new_ones(server: CallServer, channel: 
     stopper.join(SECONDS)
     assert not stopper.is_alive()
     assert refusal(unary(channel), b"x")[0] == "UNAVAILABLE"
+
+
+def test_a_call_that_comes_while_the_server_stops_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Blocking(UnaryCall):
+        def handle(self, message: bytes) -> None:
+            entered.set()
+            go_on.wait(SECONDS)
+            self.respond(message)
+
+    server = CallServer({"/s/Unary": Blocking}, OPTIONS)
+    port = server.listen("127.0.0.1:0")
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}", OPTIONS) as channel:
+        first = unary(channel).future(b"1", timeout=SECONDS)
+        assert entered.wait(SECONDS)
+        second = unary(channel).future(b"2", timeout=SECONDS)
+        stopper = threading.Thread(target=server.stop, args=(SECONDS,))
+        stopper.start()
+        assert eventually(lambda: not server._running)
+        go_on.set()
+        assert first.result(SECONDS) == b"1"
+        second.exception(SECONDS)  # It was answered or refused, as it came before or after the stop.
+        stopper.join(SECONDS)
+    assert not caplog.records
 
 
 def test_stop_cancels_what_does_not_end(server: CallServer, channel: grpc.Channel) -> None:

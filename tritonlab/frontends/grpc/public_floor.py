@@ -33,6 +33,10 @@ _ALGORITHMS = {"gzip": grpc.Compression.Gzip, "deflate": grpc.Compression.Deflat
 Tag: TypeAlias = Callable[[Any], object]
 
 
+def _ignore(event: Any) -> None:
+    """Handles the end of operations whose tag another one has, too."""
+
+
 class ReceiveMessageOperation:
     def __init__(self, flags: int) -> None:
         self.found: bytes | None = None
@@ -97,8 +101,10 @@ class PublicCall:
         self._ended = False  # its status has been sent
 
     def start_server_batch(self, operations: Sequence[Any], tag: Tag) -> None:
-        (first, *_) = operations
+        first, *others = operations
         if isinstance(first, ReceiveCloseOnServerOperation):
+            if others:  # They are over when the call is.
+                self._to_send.put((others, _ignore))
             if not self._context.add_callback(lambda: self._close(first, tag)):
                 self._close(first, tag)
         elif isinstance(first, ReceiveMessageOperation):
