@@ -7,13 +7,13 @@ Times are nanoseconds of the server's monotonic clock. A word is a number in a t
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..core.infer_request import InferenceRequest
 from ..core.tensor import Tensor
+from .lone_executions import LoneExecutions, RecordLock
 from .ring import Ring
 
 #: How many rows of each table are kept, and how many of what is kept as Python objects.
@@ -143,9 +143,11 @@ class ModelRecord:
         self.name = name
         #: differs in another record of the same name
         self.epoch = next(_EPOCHS)
-        self.lock = threading.Lock()  # guards everything below
-        self.batches = Ring(BATCHES, events, whole=True)
-        self.requests = Ring(REQUESTS, events, whole=True)
+        self._batches = Ring(BATCHES, events, whole=True)
+        self._requests = Ring(REQUESTS, events, whole=True)
+        #: executions that are not in these tables yet
+        self.lone = LoneExecutions(self._batches, self._requests)
+        self.lock = RecordLock(self.lone)  # guards everything here but the notes
         self.extras = Ring(EXTRAS, events)
         self.rejected = Ring(REJECTED, events)
         self.responses = Ring(RESPONSES, events)
@@ -165,6 +167,25 @@ class ModelRecord:
         self.open: dict[int, OpenStream] = {}
         #: by serial, of requests that may still run; the oldest go first
         self.cancelling: dict[int, Cancelling] = {}
+
+    @property
+    def batches(self) -> Ring:
+        """Returns the table of all executions so far."""
+        if self.lone.notes:
+            self.settle()
+        return self._batches
+
+    @property
+    def requests(self) -> Ring:
+        """Returns the table of all requests so far that were executed."""
+        if self.lone.notes:
+            self.settle()
+        return self._requests
+
+    def settle(self) -> None:
+        """Makes rows of the executions that were only noted, unless this thread holds the lock."""
+        with self.lock:
+            pass
 
     @property
     def tables(self) -> dict[str, Ring]:
@@ -213,6 +234,17 @@ class ModelRecord:
         named = next((text for at, text in self.ids_since(row) if at == row), "")
         found = self.requests.row(row)
         return named or f"request {int(found['serial']) if found else '?'}"
+
+    def shapes_of(self, request: InferenceRequest) -> int:
+        """Returns the number of a request's shapes, and remembers it for those that are like it."""
+        shapes: Shapes = tuple([(name, tensor.shape) for name, tensor in request.inputs.items()])
+        number = self.words.shapes.get(shapes)
+        if number is None:
+            self.datatypes |= {name: tensor.datatype.name for name, tensor in request.inputs.items()}
+            number = self.words.number("shapes", shapes)
+        if request.alike is not None:
+            self.know(request.alike, request.batch_size, number)
+        return number
 
     def shapes(self, tensors: Mapping[str, Tensor]) -> int:
         """Returns the number that stands for the tensors' names and shapes."""

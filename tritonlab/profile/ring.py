@@ -56,6 +56,17 @@ class Ring:
             self.write(data, self.total % self.capacity * self.size, *numbers[begin : begin + width])
             self.total += 1
 
+    def extend(self, columns: Sequence[NDArray[np.int64]]) -> None:
+        """Adds rows, whole numbers, to a ring that is `whole`: all numbers of each column."""
+        table = np.stack(columns, axis=1)
+        data = np.frombuffer(self.reserve(), np.int64).reshape(self.capacity, -1)
+        kept = table[-self.capacity :]
+        begin = (self.total + len(table) - len(kept)) % self.capacity
+        before = min(len(kept), self.capacity - begin)
+        data[begin : begin + before] = kept[:before]
+        data[: len(kept) - before] = kept[before:]
+        self.total += len(table)
+
     def since(self, row: int, limit: int | None = None) -> tuple[int, bytes]:
         """Returns the number of the first row that is still kept from `row` on, and all rows from there, or `limit` of
         them, as doubles.

@@ -1,0 +1,114 @@
+"""Executions of one request each are noted in a short form, on the way of the answer, and become rows of tables later.
+
+Measured in place, between two requests of one caller: a note takes 1.3 us and its rows 0.1 when many are made at once;
+to write the rows at once took 2.3, most of it because what that touches is in no cache then. What is noted is bytes:
+objects that are kept cost as much, because the next request's are then made in memory that is in no cache.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from .ring import Ring
+
+#: A note: serial, arrived, queued, number of the kind, start, end, batch_id, compute_input, compute_infer,
+#: compute_output.
+_NOTE = struct.Struct("10q")
+note = _NOTE.pack
+#: How many notes wait at most; one request in so many waits for their rows, 50 us.
+NOTES = 512
+FULL = NOTES * _NOTE.size
+#: How many kinds are known at most: each load of a model has kinds of its own. Others are not noted.
+_KINDS = 1_000
+#: With fewer notes than this numpy takes longer than Python.
+_MANY = 64
+
+
+class LoneKind(NamedTuple):
+    """Holds what many executions have in common, as numbers of the tables BATCHES and REQUESTS."""
+
+    instance: int
+    version: int
+    size: int
+    reason: int
+    failed: int
+    shapes: int
+
+
+class LoneExecutions:
+    """Holds the notes of one model, on their way into its tables. Who notes needs no lock: `notes += note(…)` is one
+    step for other threads; who calls a method holds the lock of the record."""
+
+    __slots__ = ("_batches", "_known", "_requests", "kinds", "notes")
+
+    def __init__(self, batches: Ring, requests: Ring) -> None:
+        self._batches = batches
+        self._requests = requests
+        #: the number of each kind, by its requests' `alike`, its size, instance, version, reason and whether it failed
+        self.kinds: dict[tuple[object, int, str, int, str, bool], int] = {}
+        self._known: list[LoneKind] = []
+        self.notes = bytearray()
+
+    def learn(self, key: tuple[object, int, str, int, str, bool], kind: LoneKind) -> None:
+        """Lets executions of a kind be noted from now on."""
+        if len(self._known) < _KINDS and key not in self.kinds:
+            self._known.append(kind)
+            self.kinds[key] = len(self._known) - 1
+
+    def settle(self) -> None:
+        """Makes rows of all notes, in the order in which they came."""
+        taken = bytes(self.notes)
+        del self.notes[: len(taken)]  # others may have come meanwhile
+        (self._write_many if len(taken) >= _MANY * _NOTE.size else self._write_few)(
+            taken, self._batches, self._requests
+        )
+
+    def _write_few(self, taken: bytes, batches: Ring, requests: Ring) -> None:
+        data, asked = batches.reserve(), requests.reserve()
+        for serial, arrived, queued, number, start, end, batch_id, *took in _NOTE.iter_unpack(taken):
+            instance, version, size, reason, failed, shapes = self._known[number]
+            row, first = batches.total, requests.total
+            requests.write(asked, first % requests.capacity * requests.size, serial, arrived, queued, row, size, shapes)
+            at = row % batches.capacity * batches.size
+            batches.write(data, at, start, end, instance, batch_id, version, size, 1, reason, *took, failed, first)
+            batches.total, requests.total = row + 1, first + 1
+
+    def _write_many(self, taken: bytes, batches: Ring, requests: Ring) -> None:
+        columns = np.frombuffer(taken, np.int64).reshape(-1, 10).T
+        serial, arrived, queued, number, start, end, batch_id, *took = columns
+        instance, version, size, reason, failed, shapes = np.array(self._known)[number].T
+        places = np.arange(len(number))
+        row, first = places + batches.total, places + requests.total
+        requests.extend((serial, arrived, queued, row, size, shapes))
+        one = np.ones_like(size)
+        batches.extend((start, end, instance, batch_id, version, size, one, reason, *took, failed, first))
+
+
+class RecordLock:
+    """Is held by who reads or writes a record. Taking it makes rows of all notes. None are made while it is held, so
+    that the tables fit together although the server goes on taking notes."""
+
+    __slots__ = ("_depth", "_lock", "_lone")
+
+    def __init__(self, lone: LoneExecutions) -> None:
+        self._lone = lone
+        self._lock = threading.RLock()  # guards _depth
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._lone.notes and self._depth == 1:
+            try:
+                self._lone.settle()
+            except BaseException:
+                self.__exit__()
+                raise
+
+    def __exit__(self, *raised: object) -> None:
+        self._depth -= 1
+        self._lock.release()
