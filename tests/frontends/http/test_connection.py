@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import socket
 import struct
 import threading
@@ -20,7 +21,7 @@ from tests.conformance.rules import rule
 from tests.serving import Lab, config
 from tritonlab.core.trace_settings import TraceSetting
 from tritonlab.frontends.http import connection as connections
-from tritonlab.frontends.http import request_parser
+from tritonlab.frontends.http import large_work, request_parser
 from tritonlab.frontends.http.connection_server import ConnectionServer
 from tritonlab.frontends.http.http_app import HTTPOptions
 from tritonlab.frontends.http.http_server import HTTPServer
@@ -215,6 +216,17 @@ def test_compressed_bodies_of_a_known_head(connection: Connection, parsed: Seen)
         assert reply.headers["content-encoding"] == "gzip"
         assert json.loads(gzip.decompress(reply.body))["outputs"][0]["data"] == [1]
     assert len(parsed) == 1
+
+
+def test_the_head_of_a_large_request_is_not_remembered(connection: Connection, parsed: Seen) -> None:
+    values = [math.sin(value) for value in range(500)]
+    body = gzip.compress(json.dumps(document(*values)).encode())
+    assert len(body) > large_work.PACKED_AT_ONCE
+    head = f"POST /v2/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    for _ in range(2):
+        reply = connection.ask(f"{head}Content-Encoding: gzip\r\n\r\n".encode() + body)
+        assert data(reply) == pytest.approx(values)
+    assert len(parsed) == 2 and not parsed[0]._known
 
 
 # answers that come later

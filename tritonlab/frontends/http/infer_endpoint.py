@@ -154,6 +154,8 @@ class InferEndpoint:
         work: LargeWork,
     ) -> None:
         self._exchange = exchange
+        self._tracer = exchange.core.tracer
+        self._memory = exchange.shared_memory
         self._decoder = InferDecoder(exchange.shared_memory, max_input_size)
         self._encoder = InferEncoder(exchange)
         self._restricted = restricted
@@ -168,26 +170,16 @@ class InferEndpoint:
             return head
         loop = asyncio.get_running_loop()
         body, request.body = request.body, b""
-        if self._is_large(head, body):
+        large = _is_large(head, len(body))
+        if large or (self._memory.in_use and _names_large_region(body)):
             begun = await self._work.run(self._begin, head, body, loop, polls=False)
         else:
             begun = self._begin(head, body, loop)
         del body
         reply = await self._finish(begun) if isinstance(begun, HttpInferCall) else begun
-        if reply.status == 200 and request.remember is not None:
+        if reply.status == 200 and request.remember is not None and not large:
             request.remember(partial(self._answer, head, loop))
         return reply
-
-    def _is_large(self, head: InferHead, body: bytes | bytearray | memoryview) -> bool:
-        """Tells whether it takes long to decode the request and to hand it over."""
-        size = len(body)
-        if size > large_work.COPY_AT_ONCE or (size > large_work.JSON_AT_ONCE and head.json_is_large):
-            return True
-        if head.encoding is not None and size > large_work.PACKED_AT_ONCE:
-            return True
-        return (
-            self._exchange.shared_memory.in_use and _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
-        )
 
     def _read(self, request: Request, model: str, version: str) -> InferHead | HttpReply:
         if (restricted := self._restricted.refusal("inference", request.headers)) is not None:
@@ -202,8 +194,8 @@ class InferEndpoint:
     def _answer(
         self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview
     ) -> HttpReply | Coroutine[Any, Any, HttpReply] | None:
-        """Answers a request with the same head as an earlier one; see `Direct`."""
-        if self._exchange.core.tracer.active or self._is_large(head, body):
+        """Answers a request with the same head as an earlier one, which was not large; see `Direct`."""
+        if self._tracer.active or (self._memory.in_use and _names_large_region(body)):
             return None  # `TracedCall` has more to note
         try:
             begun = self._begin(head, body, loop)
@@ -283,6 +275,18 @@ class InferEndpoint:
     ) -> InferenceRequest:
         self._decoder.check_size(len(body))
         return raw_request(body, model, number, found.config)
+
+
+def _is_large(head: InferHead, size: int) -> bool:
+    """Tells whether it takes long to decode a body of `size` bytes and to hand it over."""
+    if size > large_work.COPY_AT_ONCE or (size > large_work.JSON_AT_ONCE and head.json_is_large):
+        return True
+    return head.encoding is not None and size > large_work.PACKED_AT_ONCE
+
+
+def _names_large_region(body: bytes | bytearray | memoryview) -> bool:
+    """Tells whether much of the request may be in its client's shared memory."""
+    return _LARGE_REGION.search(body, 0, large_work.JSON_AT_ONCE) is not None
 
 
 def _compressed(reply: HttpReply, accepts: str) -> HttpReply:
