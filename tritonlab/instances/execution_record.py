@@ -38,10 +38,14 @@ class ExecutionRecord:
         now = self._clock.now()
         requests = payload.requests if not payload.nulls else [r for r in payload.requests if not r.null]
         stats = self.stats
+        queued, taken = [], []
+        for request in requests:
+            queued.append(request.execute_start - request.queue_start)
+            taken.append(now - request.request_start)
         stats.record_batch(
             payload.size,
-            [r.execute_start - r.queue_start for r in requests],
-            [now - r.request_start for r in requests],
+            queued,
+            taken,
             times,
             len(requests) if failed else 0,
             self._clock.wall() // 1_000_000,
