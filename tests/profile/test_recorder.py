@@ -7,6 +7,7 @@ from tests.profile.events import Heard, asked
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, in_threads
 from tritonlab.core.infer_request import InferenceRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
+from tritonlab.profile.call_tree import told_of
 from tritonlab.profile.model_record import EMPTY, FINAL, ModelRecord
 from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.ring import Ring
@@ -93,6 +94,15 @@ def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
     ]
     assert record.words.word("sequence", 0) == "text"
     assert record.words.lists()["instance"][0] == "caller_0_0"
+
+
+def test_large_correlation_ids_stay_apart() -> None:
+    heard, large = Heard(), [2**53 - 1, 2**53, 2**53 + 1, 2**64 - 1]
+    for serial, number in enumerate(large):
+        heard.execute(asked(serial, correlation_id=number), start=serial, end=serial + 1)
+    record = heard.recording.model("add")
+    assert len({row[2] for row in record.extras.rows().tolist()}) == 4
+    assert [told_of(heard.recording, "add", row) for row in range(4)] == [f"of sequence {number}" for number in large]
 
 
 def test_a_stream_is_open_until_its_final_response() -> None:

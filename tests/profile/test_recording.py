@@ -10,6 +10,8 @@ import pytest
 from tests.profile.events import Heard, asked
 from tritonlab.core.status import ModelError
 from tritonlab.profile.recording import Recording, RecordingError
+from tritonlab.profile.stream_facts import stream_facts
+from tritonlab.testing import MS
 
 
 @pytest.fixture
@@ -39,6 +41,26 @@ def test_a_file_holds_all_of_it(heard: Heard, tmp_path: Path) -> None:
     assert again.wall == heard.recording.wall
     ((key, ring),) = again.metrics.series().items()
     assert (key, ring.rows().tolist()) == (("requests_total", (("kind", "a"),)), [[5, 3]])
+
+
+def test_a_file_has_the_streams_that_were_open(heard: Heard, tmp_path: Path) -> None:
+    stream = asked(200, at=80, request_id="slow")
+    heard.execute(stream, start=81, end=82)
+    heard.respond(stream, at=83, outputs=stream.inputs, final=False)
+    heard.respond(stream, at=85, outputs=stream.inputs, final=False)
+    again = Recording.load(heard.recording.save(tmp_path / "day.npz"))
+    facts = stream_facts(again.model("add"))
+    assert facts == stream_facts(heard.recording.model("add"))
+    assert facts.open == [(200, "slow", 2, 80 * MS)] and facts.responses == 3
+    assert again.model("add").open[200].first == 83 * MS
+
+
+def test_a_file_says_how_many_changes_of_metrics_were_not_kept(heard: Heard, tmp_path: Path) -> None:
+    for number in range(1_003):
+        heard.recording.metrics.add("users_total", {"user": str(number)}, 1.0, number)
+    again = Recording.load(heard.recording.save(tmp_path / "day.npz"))
+    assert again.metrics.warnings() == heard.recording.metrics.warnings()
+    assert any(warning.startswith("4 changes of further series") for warning in again.metrics.warnings())
 
 
 def test_a_disk_that_is_full_leaves_the_file_of_before(

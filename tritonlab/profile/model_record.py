@@ -30,9 +30,9 @@ BATCHES += ["compute_input", "compute_infer", "compute_output", "failed", "first
 #: A row is one execution of one request; `batch` is its row of BATCHES.
 REQUESTS = ["serial", "arrived", "queued", "batch", "size", "shapes"]
 #: Facts of few requests, by their row of REQUESTS. `sequence`: the correlation id, or -1 - its number among the words
-#: if it is text. `parent`, `step`: for an ensemble's step the serial of the ensemble's request, and the step's number,
-#: else -1. `caller`, `caller_batch`: the instance whose model made it, and its execution, or -1.
-#: `timeout`: the request's own, microseconds, or 0.
+#: if it is text, or too large for a double. `parent`, `step`: for an ensemble's step the serial of the ensemble's
+#: request, and the step's number, else -1. `caller`, `caller_batch`: the instance whose model made it, and its
+#: execution, or -1. `timeout`: the request's own, microseconds, or 0.
 EXTRAS = ["row", "priority", "sequence", "parent", "caller", "caller_batch", "step", "timeout"]
 #: A row is a request that ended in the dynamic batcher. `reason`: a place in REJECTIONS; `time`: when that was decided,
 #: or that it executes if its time was up on the way to the instance.
@@ -49,6 +49,8 @@ COPIES = ["serial", "time", "device", "to_device", "to_host", "simulated"]
 FINAL, EMPTY, ERROR = 1, 2, 4
 #: Each tensor's name and shape.
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+#: Below this a double holds each whole number.
+_EXACT = 1 << 53
 _EPOCHS = itertools.count(1)
 
 
@@ -78,11 +80,20 @@ class OpenStream:
 
     __slots__ = ("arrived", "count", "executed", "first", "last")
 
-    def __init__(self, request: InferenceRequest) -> None:
-        self.arrived = request.request_start
-        self.executed = request.execute_start
-        self.first = self.last = 0
-        self.count = 0
+    def __init__(self, arrived: int, executed: int, first: int = 0, last: int = 0, count: int = 0) -> None:
+        self.arrived = arrived
+        self.executed = executed
+        self.first = first
+        self.last = last
+        self.count = count
+
+    def facts(self) -> tuple[int, int, int, int, int]:
+        """Returns what makes the same again."""
+        return self.arrived, self.executed, self.first, self.last, self.count
+
+    @staticmethod
+    def of(request: InferenceRequest) -> OpenStream:
+        return OpenStream(request.request_start, request.execute_start)
 
 
 class Words:
@@ -111,6 +122,12 @@ class Words:
             if len(known) < _WORDS:
                 number = known[word] = len(known)
         return number
+
+    def sequence(self, correlation_id: int | str) -> int:
+        """Returns what stands for a correlation id in EXTRAS."""
+        if isinstance(correlation_id, int) and correlation_id < _EXACT:
+            return correlation_id
+        return -1 - self.number("sequence", str(correlation_id))
 
     def word(self, kind: str, number: float) -> Any:
         """Returns the word of a number; an empty text if it has none."""

@@ -145,7 +145,7 @@ class Recorder(Instrument):
         with record.lock:
             stream = record.open.get(request.serial)
             if stream is None:
-                stream = record.open[request.serial] = OpenStream(request)
+                stream = record.open[request.serial] = OpenStream.of(request)
             shapes = record.shapes(response.outputs)
             record.responses.add((request.serial, now, stream.count, kind, shapes))
             if not response.empty:
@@ -189,7 +189,7 @@ class Recorder(Instrument):
             record.mark(now, _KINDS.get(error.code, "error"), f"{name}: {first_line}", request.serial)
             asked = record.cancelling.get(request.serial)
             if asked is not None and asked.asked:  # one that ended before its first response
-                record.end_stream(request.serial, OpenStream(request), now, FINAL + ERROR)
+                record.end_stream(request.serial, OpenStream.of(request), now, FINAL + ERROR)
 
     def instance_died(self, model: str, version: int, instance: str, reason: str, now: int) -> None:
         self._mark(model, now, "restart", f"{instance}: {reason}" if reason else instance)
@@ -218,8 +218,7 @@ class Recorder(Instrument):
         """Adds facts that only few requests have."""
         if request.request_id:
             record.ids.append((row, request.request_id))
-        sequence = request.correlation_id
-        number = sequence if isinstance(sequence, int) else -1 - record.words.number("sequence", sequence)
+        number = record.words.sequence(request.correlation_id)
         parent, step = (request.parent.serial, request.step) if isinstance(request, StepRequest) else (-1, -1)
         called = self._calls.pop(id(request), None) if self._calls else None
         caller, batch = (-1, -1) if called is None else (record.words.number("instance", called[1]), called[2])

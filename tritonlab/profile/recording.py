@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..core.explained import Explained
 from ..core.status import Code
 from .metric_record import MetricRecord
-from .model_record import EVENTS, Mark, ModelRecord
+from .model_record import EVENTS, Mark, ModelRecord, OpenStream
 from .perfetto import trace_events
 
 FORMAT = 1
@@ -84,6 +84,7 @@ class Recording:
                         "marks": list(record.marks),
                         "mark_count": record.mark_count,
                         "ids": list(record.ids),
+                        "open": [[serial, *stream.facts()] for serial, stream in record.open.items()],
                         "tables": {table: [ring.total, list(ring.columns)] for table, ring in record.tables.items()},
                     }
                 )
@@ -92,6 +93,7 @@ class Recording:
             arrays[f"series.{index}"] = ring.rows()
             series.append([*key, ring.total])
         about = {"format": FORMAT, "wall": self.wall, "events": self.events, "models": models, "series": series}
+        about["refused"] = self.metrics.refused
         about["families"] = {name: list(told) for name, told in self.metrics.families.items()}
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         path = Path(path)
@@ -160,6 +162,7 @@ def _restored(about: dict[str, Any], arrays: Any) -> Recording:
         record.marks.extend(Mark(*mark) for mark in entry["marks"])
         record.mark_count = entry["mark_count"]
         record.ids.extend((int(row), str(text)) for row, text in entry["ids"])
+        record.open = {serial: OpenStream(*facts) for serial, *facts in entry.get("open", [])}
         for table, ring in record.tables.items():
             if table not in entry["tables"]:
                 continue  # an older version did not have it
@@ -168,6 +171,7 @@ def _restored(about: dict[str, Any], arrays: Any) -> Recording:
                 raise RecordingError(f"table {table} has other columns than this version")
             later = len(ring.columns) - len(columns)  # columns that an older version did not have
             ring.restore(total, np.pad(arrays[f"{index}.{table}"], ((0, 0), (0, later))))
+    recording.metrics.refused = int(about.get("refused", 0))
     for name, (kind, description) in about["families"].items():
         recording.metrics.describe(name, kind, description)
     for index, (name, labels, total) in enumerate(about["series"]):

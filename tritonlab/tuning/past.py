@@ -104,6 +104,11 @@ class Past:
         arrived, ends = self.asked("arrived")[begin:end], self.batches[batches, BATCHES.index("end")]
         return Numbers.of(ends - arrived, arrived, ends, self.batches[np.unique(batches), BATCHES.index("size")])
 
+    def rejected_within(self, window: tuple[int, int]) -> int:
+        """Returns how many of the requests that came between two times ended in the batcher."""
+        queued = self.rejected[:, REJECTED.index("queued")]
+        return int(((window[0] <= queued) & (queued < window[1])).sum())
+
     @cached_property
     def numbers(self) -> Numbers:
         """Returns what was recorded."""

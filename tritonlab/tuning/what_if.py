@@ -9,7 +9,7 @@ from typing import Any
 from ..core.model_config import ModelConfig
 from .application import Application, Reload
 from .past import Past
-from .replay import Ghosts, Numbers
+from .replay import NEVER, Ghosts, Numbers
 from .settings import Settings
 from .what_if_figure import what_if_figure
 
@@ -96,8 +96,10 @@ def told(before: Numbers, after: Numbers) -> str:
     )
 
 
-def notes(past: Past, present: Settings, settings: Settings, ghosts: Ghosts) -> list[str]:
-    """Returns what one has to know to believe the replay, in sentences."""
+def notes(
+    past: Past, present: Settings, settings: Settings, ghosts: Ghosts, window: tuple[int, int] = (0, NEVER)
+) -> list[str]:
+    """Returns what one has to know to believe the replay of what came in a window, in sentences."""
     found = []
     if settings.instances > max(present.instances, len(past.instances)):
         found.append("More instances than were recorded are taken not to slow one another down.")
@@ -107,7 +109,7 @@ def notes(past: Past, present: Settings, settings: Settings, ghosts: Ghosts) -> 
         seen = f"{known[0]} to {known[-1]}" if len(known) > 1 else f"{known[0]} alone"
         said = f"{min(beyond)} to {max(beyond)}" if len(beyond) > 1 else f"{beyond[0]}"
         found.append(f"How long batches of {said} take is guessed: sizes {seen} were recorded often enough.")
-    before = len(past.rejected)
+    before = past.rejected_within(window)
     if ghosts.refused or before:
         said = f"{ghosts.refused:,} requests would have been refused, cancelled, or their time would have been up"
         found.append(f"{said}; {before:,} were.")

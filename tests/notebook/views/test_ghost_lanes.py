@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
+from tritonlab.core.model_config import ModelConfig
 from tritonlab.notebook.views.ghost_lanes import GhostLanes
 from tritonlab.profile.model_record import ModelRecord
 from tritonlab.tuning.settings import Settings
@@ -21,10 +22,10 @@ class FakeSubject:
 
     name = "m"
 
-    def __init__(self, requests: int = 40) -> None:
-        self.bench = Bench(CONFIG, 1, lambda size: 4 * MS)
+    def __init__(self, requests: int = 40, config: ModelConfig = CONFIG) -> None:
+        self.bench = Bench(config, 1, lambda size: 4 * MS)
         self.bench.run([Sent(MS) for _ in range(requests)])
-        self.config = CONFIG
+        self.config = config
         self.record: ModelRecord = self.bench.record
         self.loaded: list[Settings] = []
 
@@ -73,6 +74,17 @@ def test_first_comes_what_is_in_view_then_all(page: Page) -> None:
     assert whole["changed"] and whole["lanes"] == ["m_0_0"]
     assert "requests/s" in whole["text"] and "count: 2" in whole["config"]
     assert "Execution times fitted to" in whole["notes"][-1]
+
+
+def test_in_view_only_those_that_were_refused_there_are_compared() -> None:
+    full = config_of("max_batch_size: 1 dynamic_batching { default_queue_policy { max_queue_size: 3 } }")
+    page = Page(FakeSubject(config=full))
+    page.lanes.answer({"do": "replay", "settings": Settings.of(full).to_dict(), "window": [30 * MS, 40 * MS]})
+    refused = [int(view["notes"][-2].split()[0]) for view in (page.next()[0], page.next()[0])]
+    page.lanes.answer({"do": "replay", "settings": Settings.of(full).to_dict(), "window": [30 * MS, 40 * MS]})
+    assert 0 < refused[0] < refused[1]
+    were = [int(view["notes"][-2].split("; ")[1].split()[0]) for view in (page.next()[0], page.next()[0])]
+    assert were[1] == refused[1] and 0 < were[0] < were[1]
 
 
 def test_an_empty_record_says_what_to_do() -> None:

@@ -87,7 +87,7 @@ class GhostLanes:
             line = told(past.numbers_within(window), ghosts.numbers())
             facts = {
                 "text": line,
-                "notes": [*notes(past, now, wanted, ghosts), f"Execution times {past.times}."],
+                "notes": [*notes(past, now, wanted, ghosts, window), f"Execution times {past.times}."],
                 "config": wanted.pbtxt(config),
                 "changed": wanted != now,
                 "lanes": past.instances,
