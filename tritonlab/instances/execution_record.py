@@ -57,8 +57,18 @@ class ExecutionRecord:
                     request.on_executed(times)
         hook = self._instruments.batch_executed
         if hook is not None and requests and not self._warmup:
-            model, size, why = requests[0].model_name, payload.size, payload.reason
             # one by one: to put some into a tuple first takes longer
-            hook(model, self._version, self._instance, batch_id, requests, size, why, times, failed, now)
+            hook(
+                requests[0].model_name,
+                self._version,
+                self._instance,
+                batch_id,
+                requests,
+                payload.size,
+                payload.reason,
+                times,
+                failed,
+                now,
+            )
         if self._instruments.execute_finished is not None:
             self._instruments.execute_finished(self._instance, batch_id, times, now)

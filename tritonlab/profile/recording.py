@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.explained import Explained
 from ..core.status import Code
+from .lone_executions import LoneKey, LoneKind
 from .metric_record import MetricRecord
 from .model_record import EVENTS, Mark, ModelRecord, OpenStream
 from .perfetto import trace_events
@@ -39,7 +40,10 @@ class Recording:
         self.wall = time.time_ns() - time.monotonic_ns()
         self.metrics = MetricRecord()
         self.records: dict[str, ModelRecord] = {}
-        self._lock = threading.Lock()  # guards the making of records
+        #: where executions of a kind are noted, and the number of the kind; all kinds of all models are in one, because
+        #: each look-up is on the way of an answer
+        self.kinds: dict[LoneKey, tuple[bytearray, int]] = {}
+        self._lock = threading.Lock()  # guards the making and forgetting of records and kinds
 
     def model(self, name: str) -> ModelRecord:
         """Returns the record of a model; an empty one if nothing happened to it yet."""
@@ -48,6 +52,15 @@ class Recording:
             with self._lock:
                 record = self.records.setdefault(name, ModelRecord(name, self.events))
         return record
+
+    def learn(self, record: ModelRecord, key: LoneKey, kind: LoneKind) -> None:
+        """Lets executions of a kind be noted from now on. The caller holds the record's lock."""
+        with self._lock:
+            if key in self.kinds or self.records.get(record.name) is not record:
+                return
+            number = record.lone.learn(kind)
+            if number is not None:
+                self.kinds[key] = record.lone.notes, number
 
     def arrivals(self, model: str) -> NDArray[np.float64]:
         """Returns when the requests of a model came, in seconds after the first of those that are kept. One that
@@ -65,7 +78,7 @@ class Recording:
     def clear(self) -> None:
         """Forgets everything so far."""
         with self._lock:
-            self.records = {}
+            self.records, self.kinds = {}, {}
         self.metrics.clear()
 
     def save(self, path: str | Path) -> Path:
