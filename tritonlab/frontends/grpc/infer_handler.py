@@ -60,7 +60,6 @@ class ModelInferCall(UnaryCall):
 
     _request: InferenceRequest | None = None
     _wanted: OutputsWanted | None = None
-    _gone = False
     _earlier: OneResponse | None = None  # the response before the final one, which may be empty
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
@@ -80,8 +79,6 @@ class ModelInferCall(UnaryCall):
             request, self._wanted = asked.request, asked.wanted
             request.on_response = self._on_response
             self._request = request
-            if self._gone:
-                request.cancel()
         except TritonError as error:
             self._fail(error)
             return
@@ -113,6 +110,5 @@ class ModelInferCall(UnaryCall):
         self.fail(STATUS[error.code], error.message)
 
     def cancelled(self) -> None:
-        self._gone = True
         if self._request is not None:
             self._request.cancel()

@@ -61,6 +61,12 @@ def _output(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
     return field(5, field(1, name.encode()) + field(2, datatype.name.encode()) + dims)
 
 
+@functools.lru_cache(1024)
+def _content(size: int) -> bytes:
+    """Returns what stands before an output's bytes."""
+    return b"\x32" + varint(size)
+
+
 def _parameter(key: str, value: ParameterValue) -> bytes:
     """Encodes one entry of a map of InferParameter; the Python value decides its kind."""
     if isinstance(value, bool):
@@ -125,8 +131,7 @@ class InferResponseWriter:
                 placed = self._exchange.place(name, tensor, plan, wanted.version, wanted.request)
                 tensor, data = (tensor, _EMPTY) if placed is None else (placed, placed.data)
             pieces.append(_output(name, tensor.datatype, tensor.shape))
-            contents.append(b"\x32" + varint(data.nbytes))
-            contents.append(data)
+            contents += _content(data.nbytes), data
         return pieces + contents
 
 
