@@ -14,7 +14,7 @@ from tritonlab.core.model_config import ModelConfig, parse_pbtxt
 from tritonlab.core.status import TritonError
 from tritonlab.core.tensor import Tensor
 from tritonlab.instances.payload import Payload
-from tritonlab.profile.model_record import ModelRecord
+from tritonlab.profile.model_record import EVENTS, ModelRecord
 from tritonlab.profile.recorder import Recorder
 from tritonlab.schedulers.dynamic_batch import BatchConfig
 from tritonlab.schedulers.dynamic_batch_scheduler import DynamicBatchScheduler
@@ -46,11 +46,13 @@ class Bench:
     What happens at one nanosecond happens in the order that `replay` documents.
     """
 
-    def __init__(self, config: ModelConfig, instances: int, took: Callable[[int], int], way: int = 0) -> None:
+    def __init__(
+        self, config: ModelConfig, instances: int, took: Callable[[int], int], way: int = 0, events: int = EVENTS
+    ) -> None:
         self.clock = MockClock(1_000)
         self.timer = FakeTimer(self.clock)
         instruments = Instruments()
-        self.recorder = Recorder()
+        self.recorder = Recorder(events)
         instruments.add(self.recorder)
         hook = instruments.batch_executed
         assert hook is not None
@@ -83,6 +85,7 @@ class Bench:
             fields = {"priority": one.priority, "timeout": one.timeout}
             request = InferenceRequest("m", {"X": Tensor.from_numpy(array)}, **fields)
             request.serial, request.batch_size, request.request_start = number + 1, one.size, at
+            request.alike = one.columns  # as the rules of a model with fixed dims say
             try:
                 self.scheduler.enqueue(request)
             except TritonError:

@@ -1,0 +1,92 @@
+"""What was recorded says the same from a file: tables, facts, arrivals, and what a replay makes of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tuning.scheduler_bench import Bench, Sent, config_of
+from tritonlab.profile.batch_facts import batch_facts
+from tritonlab.profile.model_record import ModelRecord
+from tritonlab.profile.recording import Recording
+from tritonlab.profile.traffic import traffic
+from tritonlab.tuning.past import Past
+
+SENT = st.builds(
+    Sent,
+    after=st.integers(0, 300) | st.integers(0, 20_000),
+    size=st.integers(1, 3),
+    columns=st.sampled_from([2, 2, 3]),
+    timeout=st.integers(0, 6),
+    cancels=st.sampled_from([False] * 9 + [True]),
+)
+POLICY = "default_queue_policy { default_timeout_microseconds: 9 max_queue_size: 5 allow_timeout_override: true }"
+CONFIG = config_of(f"max_batch_size: 4 dynamic_batching {{ {POLICY} }} instance_group {{ count: 2 }}")
+
+
+def saved_and_loaded(recording: Recording) -> Recording:
+    with tempfile.TemporaryDirectory() as directory:
+        return Recording.load(recording.save(Path(directory) / "it.npz"))
+
+
+def told(recording: Recording) -> dict[str, Any]:
+    """All that views say of the model."""
+    record = recording.model("m")
+    tables = {name: (ring.total, ring.dropped, ring.rows().tolist()) for name, ring in record.tables.items()}
+    facts = repr(batch_facts(record)), traffic(record, 1 << 40), recording.arrivals("m").tolist()
+    return {**tables, "words": record.words.lists(), "dropped": record.dropped, "facts": facts}
+
+
+def replayed(record: ModelRecord) -> Any:
+    try:
+        past = Past(record)
+    except ValueError as error:
+        return str(error)
+    assert (past.answered >= past.asked("queued")).all() and (past.asked("queued") >= past.asked("arrived")).all()
+    ghosts = past.replay(CONFIG)
+    assert all(start < end for start, end in zip(ghosts.start, ghosts.end, strict=True))
+    assert sum(map(len, ghosts.requests)) + ghosts.refused == len(past.arrivals)
+    return ghosts.start, ghosts.end, ghosts.lane, ghosts.size, ghosts.reason, ghosts.refused, repr(past.numbers)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(SENT, min_size=1, max_size=50),
+    st.sampled_from([1, 3, 10, 1_000]),
+    st.lists(st.integers(0, 200_000), max_size=2),
+    st.integers(0, 1 << 30),
+)
+def test_a_file_says_what_the_recorder_said(sent: list[Sent], events: int, loads: list[int], seed: int) -> None:
+    drawn = random.Random(seed)
+    bench = Bench(CONFIG, 2, lambda size: drawn.randrange(1, 9_000) + 700 * size, drawn.choice([0, 500]), events)
+    bench.run(sent)
+    for at in sorted(loads):
+        bench.record.mark(at, "state", "version 1 READY")
+    recording = bench.recorder.recording
+    again = saved_and_loaded(recording)
+    assert told(again) == told(recording) == told(saved_and_loaded(again))
+    assert replayed(again.model("m")) == replayed(recording.model("m"))
+    with tempfile.TemporaryDirectory() as directory:
+        events_of = json.loads(again.perfetto(Path(directory) / "trace.json").read_text())["traceEvents"]
+    assert all(event.get("dur", 0) >= 0 for event in events_of)
+    times = [event["ts"] for event in events_of if "ts" in event]
+    assert times == sorted(times)
+
+
+def test_large_sets_of_labels_come_back() -> None:
+    recording = Recording()
+    labels = [{f"label_{n}": "x" * n for n in range(50)}, {}, {"ü": '"\\\n'}]
+    for number, one in enumerate(labels):
+        for value in (float(number), float("inf"), float("nan"), -1e300):
+            recording.metrics.add("m_total", one, value, number)
+    again = saved_and_loaded(recording)
+    assert list(again.metrics.series()) == list(recording.metrics.series())
+    for mine, other in zip(again.metrics.series().values(), recording.metrics.series().values(), strict=True):
+        assert np.array_equal(mine.rows(), other.rows(), equal_nan=True)
