@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from .explained import Explained
+from .status import Code
 
-class UnknownOption(TypeError):
+
+class UnknownOption(Explained, TypeError):
     """A call got a keyword argument that it does not take. A notebook shows the cell's line for it, and no frames of
     ours."""
+
+    code = Code.INVALID_ARG
 
     @staticmethod
     def check(call: str, given: Iterable[str], known: Collection[str]) -> None:

@@ -27,8 +27,8 @@ _ASK_SECONDS = 1.0
 
 
 class RequestExecutor:
-    """Runs the INFERs of stubs. `infer` starts a checked request; `find(name, version)` finds the version that it is
-    for. Both may raise TritonError. `later` calls a function after that many nanoseconds. `patience` is after how many
+    """Runs the INFERs of stubs. `find(name, version)` finds the version that a request is for, `infer` starts it there.
+    Both may raise TritonError. `later` calls a function after that many nanoseconds. `patience` is after how many
     nanoseconds calls that wait for one another are refused even if a thread of the author's could end it (0: never).
     `adopt(request, trace)` makes a request part of the trace of that number. `called(request, instance, batch_id)` is
     called for each request that starts. `copies` is told which outputs went to a GPU, or from one, as their requests
@@ -36,7 +36,7 @@ class RequestExecutor:
 
     def __init__(
         self,
-        infer: Callable[[InferenceRequest], None],
+        infer: Callable[[InferenceRequest, Any], None],
         find: Callable[[str, int], Callee],
         clock: Clock,
         later: Callable[[int, Callable[[], None]], None],
@@ -115,7 +115,7 @@ class RequestExecutor:
                     self._later(_FIRST_LOOK, lambda: self._look_again(call, _FIRST_LOOK))
                 if self._called is not None:
                     self._called(request, caller.name, call.batch)
-                self._infer(request)
+                self._infer(request, callee)
         except TritonError as error:
             text = _refused(name, error)
         if text:
