@@ -160,10 +160,14 @@ def test_after_a_leader_the_link_reader_reads_again(stub: FakeStub) -> None:
         heard.clear()
 
 
-def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub) -> None:
+@pytest.mark.parametrize("unwatch", [False, True])
+def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub, unwatch: bool) -> None:
     threads: list[threading.Thread] = []
+    events: list[int] = []
+    on_event = stub.link._watch.callback
+    stub.link._watch.callback = lambda mask: (events.append(mask), on_event(mask))[1]  # type: ignore[func-returns-value]
     stub.link.handlers[LOG] = lambda ident, body: threads.append(threading.current_thread())
-    assert stub.link.hold() and stub.link.held
+    assert stub.link.hold(unwatch=unwatch) and stub.link.held
     stub.send("LOG")
     others: list[bool] = []
     other = threading.Thread(target=lambda: others.extend([stub.link.held, stub.link.hold(), stub.link.lead(bool)]))
@@ -175,6 +179,7 @@ def test_what_is_held_is_left_to_the_thread_that_leads_next(stub: FakeStub) -> N
     stub.send("LOG")
     eventually(lambda: len(threads) == 2)
     assert threads[1] is not threading.current_thread()
+    assert not unwatch or len(events) == 1  # the first message woke nobody
 
 
 def test_a_lost_link_is_not_held(stub: FakeStub) -> None:

@@ -120,7 +120,7 @@ class StubExecutor:
             services.instruments.execute_started(self._plan.label, execution.batch_id, payload.requests, now)
         if packed is not None:
             if payload.requests[0].waiter and self._leader is not None:
-                self._leader.keep(payload.requests[0])
+                self._leader.keep(payload.requests[0], now)
             try:
                 stub.link.execute(execution.batch_id, packed, self.lead.sends(services.clock.now()))
             except Exception as failure:  # a field of a type that has no wire form

@@ -102,6 +102,8 @@ class StubConnection:
         self.lost_reason = ""
         self._socket = sock
         self._connection = Connection(sock, on_freed=region.free)
+        #: the blocks in the stub's region that are no longer read; leases append to it
+        self.freed = self._connection.freed
         self._receiving = threading.Lock()  # held by the thread that reads the socket
         self._holder = 0  # the id of the thread that holds _receiving through `hold`
         self._answers = AwaitedAnswers()
@@ -111,11 +113,6 @@ class StubConnection:
         self._hello = Answer(ROW[Hello])
         self._watch = link_reader.watch(sock.fileno(), self._on_event)
         self._watch.start()
-
-    @property
-    def freed(self) -> list[int]:
-        """Returns the list of the blocks in the stub's region that are no longer read; leases append to it."""
-        return self._connection.freed
 
     # -- sending
 
@@ -164,13 +161,16 @@ class StubConnection:
 
     # -- receiving
 
-    def hold(self) -> bool:
+    def hold(self, *, unwatch: bool = False) -> bool:
         """Reserves the socket for this thread before it sends the command whose answer it will wait for; then it must
-        `lead`. Returns False if another thread is reading or the link has ended."""
+        `lead`. Returns False if another thread is reading or the link has ended. The watch is disarmed here with
+        `unwatch`, else by `lead`, while the stub works; an event before that finds the socket taken."""
         if self._lost or not self._receiving.acquire(False):
             return False
         self._holder = threading.get_ident()
-        return True  # `lead` disarms the watch, while the stub works; an event before that finds the socket taken
+        if unwatch:
+            self._arm()
+        return True
 
     @property
     def held(self) -> bool:
