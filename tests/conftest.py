@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.conformance.reference import ReferenceServer, missing
+from tests.serving import await_endings
 
 # how long an example takes says nothing where others use the machine
 settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,6 +23,13 @@ def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_goes_on_ending() -> Iterator[None]:
+    """Tells the module, and not those after it, that a model, an instance or a process of it never came to its end."""
+    yield
+    await_endings()
 
 
 @pytest.fixture(scope="session")

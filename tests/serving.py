@@ -7,9 +7,11 @@ it.
 from __future__ import annotations
 
 import os
+import sys
 import textwrap
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -247,6 +249,27 @@ def eventually(holds: Callable[[], Any], timeout: float = SOON) -> Any:
         if time.monotonic() > end:
             raise AssertionError(f"it did not come true in {timeout:.0f} s")
         time.sleep(0.005)
+
+
+#: Threads that a module was told of; they are no fault of those after it.
+_told: set[threading.Thread] = set()
+
+
+def await_endings() -> None:
+    """Waits until no thread ends anything any more: models, instances, processes. One that goes on is told with what it
+    does, once."""
+
+    def ending() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name.startswith(("unload", "end "))} - _told
+
+    try:
+        eventually(lambda: not ending())
+    except AssertionError:
+        left, frames = ending(), sys._current_frames()
+        _told.update(left)
+        found = [(thread.name, frames[thread.ident]) for thread in left if thread.ident in frames]
+        said = [f"'{name}' goes on:\n{''.join(traceback.format_stack(frame))}" for name, frame in found]
+        pytest.fail("\n".join(said), pytrace=False)
 
 
 def alive(pid: int) -> bool:

@@ -17,6 +17,8 @@ from tests.test_layering import LAZY, PACKAGE, ROOT, Import, own_imports
 
 #: Names that begin with an underscore and are documented, public ones of the standard library.
 DOCUMENTED = {"os._exit", "sys._getframe", "sys._current_frames"}
+#: The same of objects: what a NamedTuple has.
+DOCUMENTED_ATTRIBUTES = {"_asdict", "_fields", "_make", "_replace"}
 
 #: The budgets: lines of a file, of a function, of a class.
 BUDGETS = {"files": 400, "functions": 60, "classes": 200}
@@ -98,6 +100,36 @@ def private_uses(path: Path, root: Path) -> Iterator[Use]:
                 yield Use(place, node.lineno, name)
 
 
+def private_attributes(paths: Sequence[Path], root: Path) -> Iterator[Use]:
+    """The private attributes that are read of objects and that none of these files defines, so they are others'."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    ours = set(DOCUMENTED_ATTRIBUTES)
+    for node in (node for tree in trees.values() for node in ast.walk(tree)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            ours.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            ours.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            ours.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            ours |= {alias.name for alias in node.names}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            name = _attribute_read(node)
+            if name not in ours and _is_private(name):
+                yield Use(str(path.relative_to(root)), getattr(node, "lineno", 0), f"….{name}")
+
+
+def _attribute_read(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        module = node.value.id if isinstance(node.value, ast.Name) else ""
+        return "" if f"{module}.{node.attr}" in DOCUMENTED else node.attr
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+        name = node.args[1]
+        return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else ""
+    return ""
+
+
 def _is_private(name: str) -> bool:
     parts = [part for part in name.split(".") if part != "_"]
     return name not in DOCUMENTED and any(part.startswith("_") and not part.startswith("__") for part in parts)
@@ -120,6 +152,7 @@ def table(root: Path = ROOT, package: Path = PACKAGE) -> str:
         for kind, found in measured(path, root).items():
             sizes[kind] += found
         uses += private_uses(path, root)
+    uses += private_attributes(sorted(package.rglob("*.py")), root)
     lines = [f"{sum(size.lines for size in sizes['files'])} lines in {package.name}/"]
     for kind, budget in BUDGETS.items():
         numbers = [size.lines for size in sizes[kind] if size.lines] or [0]

@@ -1,4 +1,4 @@
-"""A public class is known by its name: no two modules of the package, the stub's included, have one of the same."""
+"""A public class is known by its name, and so is a module: the package, the stub included, has none of them twice."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ FACADE = "tritonserver/"
 IN_PB_UTILS = {"InferenceRequest", "InferenceResponse", "ResponseIterator", "Tensor", "TritonError"}
 #: The other one is what grpcio calls so.
 TWICE = {"Server", *IN_PB_UTILS}
+#: Modules that Triton or Python names, and those that each protocol, or the link, has of its own.
+MODULES_TWICE = {
+    "__init__",
+    "__main__",
+    "c_python_backend_utils",
+    "triton_python_backend_utils",
+    "infer_request",
+    "infer_response",
+    "connection",
+    "errors",
+}
 
 
 def test_no_two_public_classes_have_one_name() -> None:
@@ -25,3 +36,12 @@ def test_no_two_public_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(place)
     assert {name: found for name, found in places.items() if len(found) > 1 and name not in TWICE} == {}
+
+
+def test_no_two_modules_have_one_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE).as_posix()
+        if not place.startswith(FACADE):
+            places[path.stem].append(place)
+    assert {name: found for name, found in places.items() if len(found) > 1 and name not in MODULES_TWICE} == {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,11 @@ def test_what_it_calls_public_is_public() -> None:
     documented = (runtime.load.__doc__ or "") + (runtime.serve.__doc__ or "")
     for name in re.findall(r"fields? of `(\w+)`", documented):
         assert name in tritonlab.__all__
+
+
+def test_help_tells_what_each_option_of_a_server_is() -> None:
+    told = inspect.getdoc(tritonlab.Options) or ""
+    assert [f.name for f in fields(tritonlab.Options) if not re.search(rf"^(.*, )?{f.name}\b.*: ", told, re.M)] == []
 
 
 def test_the_way_of_a_request_is_drawn_as_in_runtime_and_names_what_is_there() -> None:

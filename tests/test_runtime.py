@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import tritonlab
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG
+from tritonlab.core.status import InvalidArgumentError
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +37,23 @@ def test_an_unknown_option_ends_nothing() -> None:
     server = tritonlab.default_server()
     with pytest.raises(TypeError, match="cache_size"):
         tritonlab.reset(cache_size=5)
+    assert server.live() and tritonlab.default_server() is server
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("simulated_gpus", -1),
+        ("cache_config", "x"),
+        ("rate_limit", "x"),
+        ("model_control_mode", "x"),
+        ("backend_config", {"shm-default-byte-size": "x"}),
+    ],
+)
+def test_an_option_that_no_server_can_have_ends_nothing(name: str, value: Any) -> None:
+    server = tritonlab.default_server()
+    with pytest.raises(InvalidArgumentError):
+        tritonlab.reset(**{name: value})
     assert server.live() and tritonlab.default_server() is server
 
 

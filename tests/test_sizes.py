@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sizes import BUDGETS, Use, circles, measured, over, private_uses, table
+from tests.sizes import BUDGETS, Use, circles, measured, over, private_attributes, private_uses, table
 from tests.test_layering import PACKAGE, ROOT, own_imports
 
 
@@ -42,6 +42,14 @@ def test_private_names_of_other_packages_are_found(package: Path) -> None:
     )
     found = list(private_uses(path, package.parent))
     assert found == [Use("tritonlab/a.py", 3, "grpc._cython.cygrpc"), Use("tritonlab/a.py", 6, "zlib._secret")]
+
+
+def test_private_attributes_of_others_are_found(package: Path) -> None:
+    ours, path = package / "b.py", package / "a.py"
+    ours.write_text("class A:\n    def __init__(self):\n        self._own = 1\n")
+    path.write_text("import os\nos._exit(1)\na._own\na._asdict()\nparser._actions\ngetattr(task, '_waiter', None)\n")
+    found = list(private_attributes([path, ours], package.parent))
+    assert found == [Use("tritonlab/a.py", 5, "…._actions"), Use("tritonlab/a.py", 6, "…._waiter")]
 
 
 def test_the_table_tells_them_all(package: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tritonlab test`: the golden sets of notebooks and model repositories, without a browser."""
+"""This module is `tritonlab test`: it asks the golden sets of notebooks and model repositories, without a browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Suite(NamedTuple):
-    """What was tested, and `GoldenReport.to_dict` of it, or why it could not be tested."""
+    """Holds what was tested, and `GoldenReport.to_dict` of it, or why it could not be tested."""
 
     name: str
     report: dict[str, Any] | str

@@ -1,4 +1,5 @@
-"""Unit tests of a model.py in the test's own process: breakpoints, coverage, no server.
+"""This module is for unit tests of a model.py in the test's own process, with breakpoints and coverage, without a
+server.
 
     class_ = load_class("models/add_sub")
     model = class_()
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .core.metrics import MetricRegistry
+from .core.metric_registry import MetricRegistry
 from .core.model_config import parse_pbtxt
 from .core.model_config_rules import autofill, instance_args, instance_specs, normalize_instance_groups
 from .core.status import TritonError
@@ -28,8 +29,8 @@ from .core.tensor import Tensor as ServerTensor
 from .stub._pb_stub.api import bridge
 from .stub._pb_stub.api.infer_request import InferenceRequest
 from .stub._pb_stub.api.infer_response import InferenceResponse
+from .stub._pb_stub.api.parameters_text import encode_parameters
 from .stub._pb_stub.api.pb_tensor import Tensor
-from .stub._pb_stub.api.request_parameters import encode_parameters
 from .stub._pb_stub.wire.message_bodies import IsModelReady, MetricFamilyDel, MetricFamilyNew, MetricNew, MetricOp
 
 _MODEL_FILE = "model.py"
@@ -40,7 +41,7 @@ Callee = Any
 
 
 def load_class(path: str | PathLike[str]) -> Any:
-    """The TritonPythonModel class of a model.py, or of the newest version in a model directory.
+    """Returns the TritonPythonModel class of a model.py, or of the newest version in a model directory.
 
     As in a stub, the version and the model directory join the end of `sys.path`, so that helper files are found
     (rule 2.1.5). Raises FileNotFoundError, AttributeError for a file without the class, and what the import raises.
@@ -61,7 +62,7 @@ def load_class(path: str | PathLike[str]) -> Any:
 def build_args(
     config: str | PathLike[str], *, name: str = "", gpu_ids: Sequence[int] = (), instance: int = 0
 ) -> dict[str, str]:
-    """The `args` of `initialize` (rule 2.3.1) for a model directory or the text of a config.pbtxt.
+    """Returns the `args` of `initialize` (rule 2.3.1) for a model directory or the text of a config.pbtxt.
 
     `name`: the model's name where neither says it. `instance`: which of the config's instances. Raises ConfigError.
     """
@@ -91,7 +92,8 @@ def build_request(
     model_version: int = 1,
     decoupled: bool = False,
 ) -> InferenceRequest:
-    """A request as `execute` gets it: its tensors hold copies of `inputs`, as if they had come through a server.
+    """Returns a request as `execute` gets it: its tensors hold copies of `inputs`, as if they had come through a
+    server.
 
     `inputs`: arrays, torch tensors, lists, text, by name. `requested_outputs`: a server puts all outputs of the model's
     config there when the client names none. `decoupled`: whose rules its response sender follows (rule 1.9.2). Raises
@@ -113,7 +115,7 @@ def build_request(
 
 
 class FakeTriton(bridge.Bridge):
-    """The server around the models of one test; use it as a context manager.
+    """Stands for the server around the models of one test; use it as a context manager.
 
     `models`: what BLS calls reach, by name: a model object with `execute`, or a function of the request that returns a
     response or several. `logs` are (level, text); `sent` are (request handle, response or None, flags) of response
@@ -149,11 +151,11 @@ class FakeTriton(bridge.Bridge):
         bridge.install(self._before.pop())
 
     def responses(self, request: InferenceRequest) -> list[InferenceResponse]:
-        """What the model sent for `request` through its response sender so far."""
+        """Returns what the model sent for `request` through its response sender so far."""
         return [response for handle, response, _ in self.sent if handle == request._handle and response is not None]
 
     def closed(self, request: InferenceRequest) -> bool:
-        """Whether the final flag was sent for `request`."""
+        """Tells whether the final flag was sent for `request`."""
         return any(handle == request._handle and flags for handle, _, flags in self.sent)
 
     def cancel(self, request: InferenceRequest) -> None:
@@ -161,7 +163,7 @@ class FakeTriton(bridge.Bridge):
         self.cancelled.add(request._handle)
 
     def metrics(self) -> str:
-        """The custom metrics as Prometheus text."""
+        """Returns the custom metrics as Prometheus text."""
         return self._metrics.expose()
 
     # -- what the author's objects call
@@ -200,7 +202,7 @@ class FakeTriton(bridge.Bridge):
 
 
 def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
-    """A BLS request as the model it goes to gets it."""
+    """Returns a BLS request as the model it goes to gets it."""
     return InferenceRequest._received(
         next(_handles),
         request._request_id,
@@ -217,7 +219,7 @@ def _delivered(request: InferenceRequest, decoupled: bool) -> InferenceRequest:
 
 
 def _answered(response: InferenceResponse, request: InferenceRequest) -> InferenceResponse:
-    """The response of a called model as the caller gets it: what was requested, in memory of its own."""
+    """Returns the response of a called model as the caller gets it: what was requested, in memory of its own."""
     wanted = [t for t in response._tensors if not request._requested or t._name in request._requested]
     tensors = [] if response._error is not None else [_copied(tensor._name, *tensor._wire()) for tensor in wanted]
     return InferenceResponse._received(tensors, response._error, response._parameters)
@@ -233,7 +235,7 @@ def _copied(name: str, datatype: int, shape: list[int], data: Any) -> Tensor:
 
 
 def _model_file(path: Path) -> Path:
-    """`path`, or the model.py of the newest version in it."""
+    """Returns `path`, or the model.py of the newest version in it."""
     path = path.resolve()
     if not path.is_dir():
         return path

@@ -41,7 +41,7 @@ from .clients.golden import GoldenSet
 from .clients.sending import asks_of
 from .clients.snippets import failure_test
 from .core.scratch_directory import ScratchDirectory
-from .core.unknown_option import UnknownOption
+from .core.unknown_option import UnknownOption, explains_unknown
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
@@ -53,6 +53,7 @@ from .server.api.failures import KeptFailure
 from .server.api.handed_in import HandedIn
 from .server.api.model import Model
 from .server.api.server import Server
+from .server.build import check_options
 from .server.options import Options
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def recording(server: Server | None = None) -> Recording:
     return Recorder.of((server or default_server()).instruments).recording
 
 
+@explains_unknown
 def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
     """Returns a view, which a cell shows, of `subject`: a model, a recording, the path of a recording, or the path of a
     trace file of Triton's own.
@@ -264,10 +266,12 @@ def serve(server: Server | None = None, **options: Any) -> Endpoints:
 def reset(*, timeout: float = UNLOAD_SECONDS, **options: Any) -> None:
     """Ends the default server and its models; the next use makes a new one. `options`: fields of `Options` for it, such
     as `cache_config="local,size=1048576"`. Requests that still execute after `timeout` seconds, or at an interrupt,
-    fail, and their processes are killed."""
+    fail, and their processes are killed. Raises UnknownOption, or InvalidArgumentError for a value that no server can
+    have; then nothing has ended."""
     global _server, _directory, _workspace, _options
     UnknownOption.check("reset", options, ["timeout", *Options.__dataclass_fields__])
     wanted = Options(**{**_NOTEBOOK, **options})
+    check_options(wanted)  # while there is a server that goes on
     with _lock:
         _options = wanted
         server, directory, workspace = _server, _directory, _workspace

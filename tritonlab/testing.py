@@ -84,9 +84,8 @@ class MockClock:
 
 
 class FakeTimer:
-    """Is a `schedulers.timer.Timer` without a thread: a call that is due is made as `advance` moves the
-    clock past it.
-    """
+    """Is a `schedulers.timer.Timer` without a thread: a call that is due is made as `advance` moves the clock past
+    it."""
 
     def __init__(self, clock: MockClock) -> None:
         self._clock = clock
@@ -116,9 +115,8 @@ class _Idle(Protocol):
 
 
 class FakeInstance:
-    """Is what a scheduler sees of a model instance. Payloads pile up in `payloads` until `finish` answers
-    the oldest.
-    """
+    """Is what a scheduler sees of a model instance. Payloads pile up in `payloads` until `finish` answers the
+    oldest."""
 
     def __init__(self, name: str = "fake_0_0") -> None:
         self.name = name
@@ -164,9 +162,8 @@ class FakeStub:
         self.connection = Connection(theirs, on_freed=self.region.free, unpacks=True)
 
     def receive(self, timeout: float = 5.0) -> Message:
-        """Returns the kernel's next message as (command number, id, body). Raises TimeoutError after
-        `timeout` seconds.
-        """
+        """Returns the kernel's next message as (command number, id, body). Raises TimeoutError after `timeout`
+        seconds."""
         message = self.connection.receive(timeout=timeout)
         if message is None:
             raise TimeoutError("the kernel sent nothing")

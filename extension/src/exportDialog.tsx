@@ -53,12 +53,13 @@ class Export {
     return this.done.length > 0 && !this.running;
   }
 
-  /** Asks what the export would do; of several answers the one to the last question counts. */
-  async ask(): Promise<void> {
+  /** Asks what the export would do; of several answers the one to the last question counts. `failed`: why the last
+   *  export failed, which stays to be read. */
+  async ask(failed = ""): Promise<void> {
     const asked = ++this._asked;
     try {
       const plan = await this.task.link.ask("plan", { models: this.names, directory: this.directory });
-      if (asked === this._asked) [this.plan, this.error] = [plan, ""];
+      if (asked === this._asked) [this.plan, this.error] = [plan, failed];
     } catch (error) {
       if (asked === this._asked) [this.plan, this.error] = [null, text(error)];
     }
@@ -82,7 +83,7 @@ class Export {
       this.error = text(error);
     }
     this.running = "";
-    if (this.error) void this.ask();
+    if (this.error) void this.ask(this.error);
     this.changed.emit();
   }
 }

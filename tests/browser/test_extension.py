@@ -145,6 +145,32 @@ def test_export_of_a_cell_shows_what_it_would_replace(lab: Any) -> None:
     expect(cell_button(lab, 0)).not_to_be_visible()
 
 
+def test_an_export_that_fails_says_why(lab: Any) -> None:
+    open_notebook(lab, "fails", [LOAD, ECHO])
+    lab.run(0)
+    lab.run(1)
+    marked(lab, 1, "ready")
+    lab.cell(1).locator(".tritonlab-mark-export").click()
+    dialog = lab.page.locator(".tritonlab-export")
+    where = dialog.get_by_label("Repository directory")
+    where.fill("fails.ipynb")
+    lab.wait_text(dialog.get_by_role("alert"), "fails.ipynb is no directory")
+    expect(accept(lab)).to_be_disabled()
+
+    # what the plan cannot know
+    theirs = lab.jupyter.notebooks / "kept" / "echo"
+    theirs.mkdir(parents=True)
+    (lab.jupyter.notebooks / "kept.backup").write_text("in the way")
+    where.fill("kept")
+    lab.wait_text(accept(lab), "Replace, keep a backup")
+    (theirs / "mine.txt").write_text("precious")
+    accept(lab).click()
+    lab.wait_text(dialog, "mine.txt")  # it has looked again
+    expect(dialog.get_by_role("alert")).to_contain_text("was not replaced, because its backup")
+    lab.shot("ext_export_failed")
+    assert (theirs / "mine.txt").read_text() == "precious" and lab.errors == []
+
+
 def test_a_kernel_without_tritonlab_is_told_how(lab: Any) -> None:
     open_notebook(lab, "without", [ECHO])
     toolbar(lab).click()

@@ -30,6 +30,8 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+            if x[0, 0] < 0:
+                raise ValueError("less than nothing")
             rows, last = self.metrics["low" if x[0, 0] < 0.5 else "high"]
             rows.increment(len(x))
             last.set(float(x[0, 0]))
@@ -37,9 +39,14 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x)]))
         return responses
 """
-LOAD = """import random, time
+LOAD = """import random, time, tritonlab
 for n in range(300):
     scorer(X=[[random.betavariate(2, 3)]])
+    if n % 3 == 0:
+        try:
+            scorer(X=[[-1.0]])
+        except tritonlab.TritonError:
+            pass
     time.sleep(0.01)
 print("scored")"""
 
@@ -48,12 +55,15 @@ def test_metrics_move(lab: Any, theme: str, view_of: Any) -> None:
     view = view_of("metrics", MODEL, "%triton view scorer metrics", LOAD, "%triton view scorer memory")
     canvas = view.locator("canvas")
     lab.run(3)
-    lab.until(canvas, "c => +c.dataset.series >= 9 && +c.dataset.kept > 600")
+    lab.until(canvas, "c => +c.dataset.series >= 13 && +c.dataset.kept > 600")
     lab.wait_text(view.locator(".tl-facts"), "scored_rows_total {part=low}")
     canvas.focus()
     canvas.press("Enter")
     lab.wait_text(view.locator(".tl-twin"), "nv_inference_exec_count")
+    lab.wait_text(view.locator(".tl-facts"), "nv_inference_request_failure {version=1, reason=BACKEND}100, ")
     lab.shot(f"metrics_{theme}", view)
+    failures = re.compile("nv_inference_request_failure: .*version=1, reason=BACKEND 100")
+    expect(canvas).to_have_attribute("aria-label", failures)
     expect(canvas).to_have_attribute("aria-label", re.compile("score: 300 observed"))
     memory_of_the_same(lab, theme)
 

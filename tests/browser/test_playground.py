@@ -107,6 +107,8 @@ def test_every_field_has_a_label(lab: Any, theme: str) -> None:
     output = opened(lab, f"labels_{theme}", MODEL)
     output.get_by_text("Request options").click()
     output.get_by_label("priority").wait_for()
+    header = output.locator(".jupyter-widget-Collapse-header")
+    lab.until(header, "e => getComputedStyle(e).borderTopColor !== getComputedStyle(e).color")  # a faint line
     lab.shot(f"options_{theme}", output.get_by_label("priority"))
     unnamed = lab.page.evaluate(
         """() => [...document.querySelectorAll('.tl-form :is(input, select, textarea)')]

@@ -14,6 +14,8 @@ from tritonlab.clients.perf_input import NotSendable
 from tritonlab.clients.snippets import KINDS, Address, copy_as
 from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_response import InferenceResponse
+from tritonlab.core.status import InternalError
 from tritonlab.core.tensor import Tensor
 
 CONFIG: dict[str, Any] = {"max_batch_size": 8, "output": [{"name": "OUT", "data_type": "TYPE_FP32"}]}
@@ -84,6 +86,14 @@ def test_a_batch_is_an_entry_of_perf_analyzer_for_each_row() -> None:
         copy_as("perf_analyzer input", request(np.array([[b"\xff"]], dtype=object)), CONFIG)
 
 
+def test_an_answer_without_outputs_is_an_answer() -> None:
+    made = copy_as("pytest", request(np.float32([[1]])), CONFIG, [InferenceResponse("m", 1)])
+    assert "assert len(answers) == 1" in made.text
+
+
 def test_a_test_needs_an_answer() -> None:
     with pytest.raises(NotSendable, match="send the request first"):
         copy_as("pytest", request(np.float32([[1]])), CONFIG)
+    failed = InferenceResponse(error=InternalError("no"))
+    with pytest.raises(NotSendable, match="this request failed"):
+        copy_as("pytest", request(np.float32([[1]])), CONFIG, [failed])

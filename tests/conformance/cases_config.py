@@ -214,6 +214,10 @@ SEQUENCE_CASES = [
     ConfigCase("cached_sequence", ("5.3.1", "5.9.1"), _sequence("") + " response_cache { enable: true }", POLL,
         "Response Cache does not currently support model {m} with sequence batching scheduler. "
         "Please disable the response cache."),
+    ConfigCase("cached_sequence_before_all", ("5.3.1",), _sequence("direct { minimum_slot_utilization: 3 }")
+        + " response_cache { enable: true } model_transaction_policy { decoupled: true }", POLL,
+        "Response Cache does not currently support model {m} with sequence batching scheduler. "
+        "Please disable the response cache."),
     ConfigCase("state_without_name", ("5.6.11",), _state(_initial("data_type: TYPE_FP32 dims: [2, 3]", name="")), FINAL,
         "Field 'name' must be set when using initial_state for state input 'si'."),
     ConfigCase("state_type", ("5.6.11",), _state(_initial("data_type: TYPE_INT32 dims: [2, 3]")), FINAL,

@@ -382,6 +382,7 @@ def test_a_step_is_asked_for_the_outputs_that_its_map_names(client: Client) -> N
     for model, wanted in (("half", ["OUT2"]), ("fork", ["OUT", "OUT2"])):
         ident = f"wanted-{model}-{client.side}"
         client.infer(model, {"X": x(1)}, request_id=ident, outputs=["Y2"] if model == "fork" else [])
+        eventually(partial(asked_of, client, "split", ident))
         assert asked_of(client, "split", ident)[-1][5] == wanted
         assert not asked_of(client, "echo", ident)
 
@@ -414,8 +415,11 @@ def test_an_ensemble_and_its_steps_count_separately(client: Client) -> None:
     names = ("batching", "batch4")
     before = {name: counts(name) for name in names}
     client.infer("batching", {"X": np.ones((3, 2), np.float32)})
-    grown = {name: tuple(b - a for a, b in zip(before[name], counts(name), strict=True)) for name in names}
-    assert grown == dict.fromkeys(names, (3, 1, 1, 1, 1, 1))
+
+    def grown(name: str) -> tuple[int, ...]:
+        return tuple(b - a for a, b in zip(before[name], counts(name), strict=True))
+
+    wait_for(lambda: all(grown(name) == (3, 1, 1, 1, 1, 1) for name in names))  # Triton counts after it has answered
     found = statistics(client, "batching")
     assert [batch["batch_size"] for batch in found["batch_stats"]] == [3]
     assert found["inference_stats"]["compute_infer"]["ns"] > 0
@@ -424,12 +428,15 @@ def test_an_ensemble_and_its_steps_count_separately(client: Client) -> None:
 @rule("5.7.13")
 def test_a_failed_request_is_a_failure_of_the_ensemble(client: Client) -> None:
     """Triton counts each of them twice; not so here."""
-    before = statistics(client, "exception")
+
+    def counts() -> tuple[int, int]:
+        found = statistics(client, "exception")["inference_stats"]
+        return found["fail"]["count"], found["success"]["count"]
+
+    failed, succeeded = counts()
+    assert succeeded == 0
     client.infer("exception", {"X": x(1)})
-    after = statistics(client, "exception")
-    failed = after["inference_stats"]["fail"]["count"] - before["inference_stats"]["fail"]["count"]
-    assert failed == (2 if client.side == "real" else 1)
-    assert after["inference_stats"]["success"]["count"] == 0
+    wait_for(lambda: counts() == (failed + (2 if client.side == "real" else 1), 0))
 
 
 @rule("5.2.4", "5.7.7")
@@ -681,10 +688,13 @@ def test_every_version_of_an_ensemble_serves_and_steps_may_name_a_version(client
     assert client.placed("of_version", {"config.pbtxt": text, "1/.keep": "", "3/.keep": ""}) is None
     answer = client.infer("of_version", {"X": x(1)})
     assert (answer.error, answer.version) == ("", "3")
-    found = client.statistics("versions")
-    assert isinstance(found, list)
-    counts = {stats["version"]: stats["inference_count"] for stats in found}
-    assert counts == {"1": 1, "2": 0}
+
+    def counts() -> dict[str, int]:
+        found = client.statistics("versions")
+        assert isinstance(found, list)
+        return {stats["version"]: stats["inference_count"] for stats in found}
+
+    wait_for(lambda: counts() == {"1": 1, "2": 0})  # Triton counts a request after it has answered it
     states = [(e["version"], e["state"]) for e in client.index() if e["name"] == "of_version"]
     assert states == [("1", "READY"), ("3", "READY")]
     client.unload("of_version", dependents=True)

@@ -165,9 +165,6 @@ def test_a_name_that_no_directory_can_have(rpc: Rpc, length: int) -> None:
     assert rpc("RepositoryModelLoad", repository_request("RepositoryModelLoad", name)) == failed
 
 
-NO_TEXT = "invalid value type for load parameter 'config', expected string_param."
-
-
 @rule("5.11.3", "5.11.5")
 @pytest.mark.parametrize(
     ("method", "parameters", "text"),

@@ -19,12 +19,13 @@ from .rules import rule
 from .scripts import code, marked
 from .test_grpc_infer import DECOUPLED, RESERVED, SENDER, SENDER_CONFIG
 
-TENSORS = ("CODE STRING 1", "OUT STRING 1")
+TENSORS = ("CODE STRING 1", "OUT STRING 1; A STRING 1; B STRING 1")
 MODELS = {
     "echo": model(ECHO, config("IN FP32 -1", "IN FP32 -1")),
     "sender": model(SENDER, SENDER_CONFIG),
     "decoupled": model(SENDER, config("IN FP32 -1", "OUT FP32 -1", CPU, DECOUPLED)),
     "script": model(SCRIPTED, config(*TENSORS, CPU, DECOUPLED)),
+    "one": model(SCRIPTED, config(*TENSORS)),
 }
 FINAL = "triton_final_response"
 STRICT = (("triton_grpc_error", "true"),)
@@ -198,6 +199,22 @@ def test_requests_of_a_stream_run_at_once_and_each_keeps_its_order(rpc: Rpc, cli
     if client.side == "lab":
         assert [by_id.pop(id) for id in ("one", "again", "none")] == [[1], [0], [None]]
     assert by_id == {"six": [0, 1, 2, 3, 4, 5], "two": [0, 1], "three": [0, 1, 2]}
+
+
+@rule("3.7.5")
+@pytest.mark.parametrize("empty_final", [False, True])
+@pytest.mark.parametrize("outputs", [[], ["B"]])
+@pytest.mark.parametrize("name", ["script", "one"])
+def test_a_last_response_without_outputs_is_a_response_and_no_mere_end(
+    rpc: Rpc, client: Client, name: str, outputs: list[str], empty_final: bool
+) -> None:
+    """Whether the model gave none, or none that the client asked for."""
+    given = "T('A', np.array([b'x'], object))" if outputs else ""
+    body = f"requests[0].get_response_sender().send(R([{given}]), flags=1)\nreturn " + ("[None]" * (name == "one"))
+    extra: dict[str, Any] = {"triton_enable_empty_final_response": True} if empty_final else {}
+    script_ = tensor("CODE", "BYTES", [1], bytes_contents=[code(body).encode()])
+    asked = message(name, [script_], id="a", outputs=[output(o) for o in outputs], **extra)
+    assert [shown(found, client) for found in rpc.stream([asked])] == [("", "a", name, "1", True, None)]
 
 
 @rule("6.13.1")

@@ -58,3 +58,28 @@ def test_a_request_that_asks_for_another_protocol_is_answered_in_this_one(http: 
 def test_a_client_that_has_said_all_is_answered(http: RawHTTP) -> None:
     (reply,) = replies(http, infer(http), 1, end=True)
     assert reply.plain == (200, JSON, ANSWER)
+
+
+@rule("6.3.1")
+@pytest.mark.parametrize("path", ["/v2/models/one/infer", "/v2/health/live", "/v2/models/nobody"])
+def test_a_client_of_http_1_0_says_whether_the_connection_goes_on(http: RawHTTP, path: str) -> None:
+    line, _, rest = infer(http, "Connection: keep-alive\r\n").partition(b"\r\n")
+    stays = line.replace(b"/v2/models/one/infer HTTP/1.1", path.encode() + b" HTTP/1.0") + b"\r\n" + rest
+    if path != "/v2/models/one/infer":
+        stays = stays.replace(b"POST", b"GET").replace(b": %d" % len(BODY), b": 0").removesuffix(BODY)
+    with closing(http.connect()) as connection, connection.makefile("rb") as stream:
+        found = []
+        for _ in range(2):
+            connection.sendall(stays)
+            found.append(read_reply(stream))
+        assert [reply.headers["connection"] for reply in found] == ["keep-alive"] * 2
+        connection.sendall(stays.replace(b"Connection: keep-alive\r\n", b""))
+        assert {read_reply(stream).plain, *(reply.plain for reply in found)} == {found[0].plain}
+        assert stream.read() == b""
+
+
+@rule("6.3.1")
+@pytest.mark.parametrize("before", [1, 2])
+def test_what_is_no_request_takes_no_answer_from_those_before_it(http: RawHTTP, before: int) -> None:
+    found = replies(http, infer(http) * before + b"GARBAGE\r\n\r\n", before)
+    assert [reply.plain for reply in found] == [(200, JSON, ANSWER)] * before

@@ -317,6 +317,20 @@ def test_a_models_error_has_the_status_of_its_code(http: RawHTTP, name: str, sta
     assert reply.plain == (status, TEXT, b'{"error":"my \\"words\\""}')
 
 
+@rule("6.1.1", "5.4.1")
+def test_a_text_that_is_cut_is_answered_as_the_model_s_error_is(http: RawHTTP) -> None:
+    def ask(data: bytes) -> Any:
+        entry = {"name": "STRING", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": len(data)}}
+        return http.infer("any", {"inputs": [entry]}, data)
+
+    cut = ask(b"\x01\0\0\0a\x09\0\0\0b")
+    text = (
+        "incomplete string data for inference input 'STRING', expecting string of length 9 but only 1 bytes available"
+    )
+    assert (cut.status, cut.kind, cut.error) == (400, TEXT, text)
+    assert (ask(b"\x01\0\0\0a\x09\0").kind, ask(b"\x01\0\0\0a").kind) == (JSON, JSON)
+
+
 @rule("3.5.1", "3.6.1")
 def test_an_exception_is_an_internal_error(http: RawHTTP) -> None:
     reply = run(http, "raise ValueError('oh')")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from .clients import Client
-from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, SCRIPTED, config, model
+from .models import ADD_SUB, ADD_SUB_CONFIG, CPU, ECHO, SCRIPTED, config, model
 from .raw_http import RawHTTP
 from .rules import rule
 from .scripts import TENSORS, code, marked
@@ -30,7 +30,22 @@ ensemble_scheduling {
 }
 """
 
+PAIR = """
+platform: "ensemble"
+input [ { name: "X" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "Y" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "P" data_type: TYPE_FP32 dims: [ -1 ] }, { name: "Q" data_type: TYPE_FP32 dims: [ -1 ] } ]
+ensemble_scheduling {
+  step {
+    model_name: "echo_pair"
+    model_version: -1
+    input_map [ { key: "A" value: "X" }, { key: "B" value: "Y" } ]
+    output_map [ { key: "A" value: "P" }, { key: "B" value: "Q" } ]
+  }
+}
+"""
+
 MODELS = {
+    "echo_pair": model(ECHO, config("A FP32 -1; B FP32 -1", "A FP32 -1; B FP32 -1")),
     "script": model(SCRIPTED, config(*TENSORS)),
     "flow": model(SCRIPTED, config(*TENSORS, "model_transaction_policy { decoupled: true }", CPU)),
     "add_sub": model(ADD_SUB, ADD_SUB_CONFIG),
@@ -58,6 +73,18 @@ def test_an_ensemble_gives_its_parameters_once_per_output(ensemble: RawHTTP) -> 
         b'{"SUM":[2.0,4.0,6.0,8.0],"ZERO":[0.0,0.0,0.0,0.0],"model_name":"both","model_version":"1",'
         b'"sequence_end":false,"sequence_id":0,"sequence_start":false}'
     )
+
+
+@rule("5.7.8")
+def test_outputs_without_elements_bring_no_parameters(http: RawHTTP, client: Client) -> None:
+    assert client.placed("pair", {"config.pbtxt": PAIR, "1/.keep": ""}) is None
+    for sizes, times in (((1, 2), 2), ((1, 0), 1), ((0, 1), 1), ((0, 0), 0)):
+        inputs = [
+            {"name": name, "shape": [size], "datatype": "FP32", "data": [0] * size}
+            for name, size in zip("XY", sizes, strict=True)
+        ]
+        reply = http.infer("pair", {"inputs": inputs})
+        assert (reply.status, reply.body.count(b'"sequence_id":0')) == (200, times), sizes
 
 
 @rule("3.1.3", "6.3.2")

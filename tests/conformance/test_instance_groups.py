@@ -114,3 +114,25 @@ def test_profiles_are_for_tensorrt(side: Client) -> None:
         "models;\n"
     )
     side.unload("profiled")
+
+
+@rule("5.3.3")
+@pytest.mark.parametrize("wrong", ["environment", "import", "auto complete", "no file"])
+def test_a_wrong_group_is_told_before_anything_else_of_the_model(side: Client, wrong: str) -> None:
+    files = telling("{ kind: KIND_CPU gpus: [ 0 ] }")
+    if wrong == "environment":
+        files["config.pbtxt"] += 'parameters { key: "EXECUTION_ENV_PATH" value: { string_value: "/nowhere" } }\n'
+    elif wrong == "no file":
+        files["1/other.py"] = files.pop("1/model.py")
+    else:
+        raising = (
+            "\n    @staticmethod\n    def auto_complete_config(config):\n        raise RuntimeError('told later')\n"
+        )
+        files["1/model.py"] += "raise RuntimeError('told later')\n" if wrong == "import" else raising
+    failure = side.placed("wrong", files)
+    side.unload("wrong")
+    assert failure is not None
+    assert failure.text == (
+        "load failed for model 'wrong': version 1 is at UNAVAILABLE state: Invalid argument: instance group wrong_0 of "
+        "model wrong has kind KIND_CPU but specifies one or more GPUs;\n"
+    )

@@ -315,6 +315,13 @@ BAD_REQUESTS: dict[str, tuple[str, Any, dict[str, Any], str, str]] = {
         "INVALID_ARG",
         "incomplete string data for inference input 'IN', expecting string of length 9 but only 1 bytes available",
     ),
+    "string cut before the last": (
+        "echo_text",
+        {"IN": Raw("BYTES", [2], b"\x09\0\0\0b\x01\0\0\0")},
+        {},
+        "INVALID_ARG",
+        UNKNOWN + "expected 2 string elements for inference input 'IN' for model 'echo_text', got 1",
+    ),
     "unknown model": ("nobody", {"IN": f32(1)}, {}, "NOT_FOUND", "Request for unknown model: 'nobody' is not found"),
     "unknown version": (
         "versions",

@@ -177,6 +177,21 @@ def test_a_model_that_fails_to_load_says_why(model_failures: dict[str, Failure |
     assert re.fullmatch(pattern, failure.text), failure.text
 
 
+@rule("2.5.1")
+def test_all_versions_that_fail_to_load_say_why_in_one_line(side: Client) -> None:
+    text = "max_batch_size: 4 version_policy { all {} }"
+    files = {"1/model.py": ADD_SUB, "2/model.py": ADD_SUB, "config.pbtxt": config("IN INT32 0", "OUT INT32 1", text)}
+    failure = side.placed("two", files)
+    side.unload("two")
+    assert failure is not None
+    found = re.fullmatch(r"load failed for model 'two': version (.) (.*;)version (.) (.*;)\n", failure.text)
+    why = "dimension must be integer >= 1, or -1 to indicate a variable-size dimension for two;"
+    said = f"is at UNAVAILABLE state: Invalid argument: model input 'IN' {why}"
+    assert found is not None
+    # 2.51 says them in the order in which they failed
+    assert sorted(zip(found.groups()[::2], found.groups()[1::2], strict=True)) == [("1", said), ("2", said)]
+
+
 #: model directory, the hidden reason
 POLL_ERRORS: dict[str, tuple[Files, str]] = {
     "unknown field": (

@@ -271,6 +271,33 @@ def test_an_ensemble_follows_its_models(side: Client) -> None:
     side.unload("part")
 
 
+@rule("5.7.4")
+def test_a_load_of_an_ensemble_loads_what_has_changed_in_it(side: Client) -> None:
+    side.place("part", model(who("a"), TELLING_CONFIG))
+    side.place("whole", ensemble("part"))
+    side.place("outer", ensemble("whole"))
+    assert side.load("outer") is None
+    for name, source in (("whole", "b"), ("outer", "c")):  # itself unchanged, and the model deep inside
+        write(side, "part", "1/model.py", who(source))
+        assert side.load(name) is None
+        assert [answers(side, each)[2] for each in ("part", "whole", "outer")] == [source] * 3
+    assert side.unload("outer") is None
+    write(side, "part", "1/model.py", who("d"))
+    assert side.load("outer") is None
+    assert [answers(side, each)[2] for each in ("part", "whole", "outer")] == ["d"] * 3
+    write(side, "part", "1/model.py", "1 / 0")
+    assert side.load("whole") is None  # what was loaded goes on
+    assert answers(side, "outer")[2] == "d"
+    write(side, "part", "config.pbtxt", "nonsense: 1")
+    failure = side.load("whole")
+    assert failure is not None
+    text = "failed to load 'whole', failed to poll from model repository"
+    assert (failure.code, failure.text) == ("INTERNAL", text)
+    assert answers(side, "outer")[2] == "d"
+    for name in ("outer", "whole", "part"):
+        side.unload(name)
+
+
 @rule("5.11.5")
 def test_unload_dependents_takes_what_no_load_asked_for(side: Client) -> None:
     side.place("part", model(who("a"), TELLING_CONFIG))

@@ -75,7 +75,8 @@ def test_the_figure_is_enough_and_not_much_more(tmp_path: Path) -> None:
         for name, sizes in LOADS.items():
             ask(real.http, name, sizes)
             took[name], before = used(real) - before, used(real)
-    assert all(took[name] <= said[name] <= took[name] + 7 * MIB for name in LOADS), (said, took)
+    # Triton takes 2 MiB less for "growing" where it has freed a block before the next request asks for one
+    assert all(took[name] <= said[name] <= took[name] + 9 * MIB for name in LOADS), (said, took)
 
     with ReferenceServer(tmp_path / "real", tmp_path, within=within(said["large"] // MIB)) as real:
         ask(real.http, "large", LOADS["large"])

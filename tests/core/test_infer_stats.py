@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 from tritonlab.core.execute_times import ExecuteTimes
 from tritonlab.core.infer_stats import InferStats
 
@@ -62,6 +64,54 @@ def test_batches_are_counted_per_execution_and_size() -> None:
         }
         for size, n in ((1, 1), (4, 2))
     ]
+
+
+def test_every_reader_and_every_number_of_executions_sees_all_of_them() -> None:
+    """They are counted in groups, or when somebody looks."""
+    for executions in (1, 15, 16, 17, 100):
+        failed = InferStats()
+        for _ in range(executions):
+            failed.record_batch(1, [1], [2], ExecuteTimes(1, 1, 1), 1, 7000)
+        assert failed.failures()["BACKEND"] == executions
+        stats = InferStats()
+        for _ in range(executions):
+            stats.record_batch(1, [1], [2], ExecuteTimes(1, 1, 1), 0, 7000)
+        assert (
+            repr(stats)
+            == f"<InferStats {executions} ok | 0 failed | {executions} inferences in {executions} executions>"
+        )
+        stats.add_times(1, ExecuteTimes(10, 0, 0))
+        assert stats.to_dict("m", 1)["batch_stats"][0]["compute_input"] == {"count": executions, "ns": executions + 10}
+
+
+def test_times_that_come_later_find_the_batch_that_was_just_noted() -> None:
+    stats = InferStats()
+    stats.record_batch(3, [1], [2], ExecuteTimes(1, 1, 1), 0, 7000)
+    stats.add_times(3, ExecuteTimes(10, 20, 30))
+    (batch,) = stats.to_dict("m", 1)["batch_stats"]
+    assert [batch[part]["ns"] for part in ("compute_input", "compute_infer", "compute_output")] == [11, 21, 31]
+
+
+def test_the_last_inference_is_the_latest_of_executions_and_cache_hits() -> None:
+    stats = InferStats()
+    stats.record_batch(1, [1], [2], ExecuteTimes(1, 1, 1), 0, 7000)
+    stats.record_cache_hit(1, 1, 1, 7005)
+    assert stats.to_dict("m", 1)["last_inference"] == 7005
+
+
+def test_threads_that_record_while_others_read_lose_nothing() -> None:
+    stats = InferStats()
+
+    def record() -> None:
+        for _ in range(2000):
+            stats.record_batch(1, [1], [2], ExecuteTimes(1, 1, 1), 0, 7000)
+
+    threads = [threading.Thread(target=record) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        stats.to_dict("m", 1)
+    assert stats.to_dict("m", 1)["execution_count"] == 6000
 
 
 def test_a_failed_execution_counts_as_execution_but_not_as_inference() -> None:

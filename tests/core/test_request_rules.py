@@ -116,6 +116,25 @@ def test_bytes_without_data(shape: tuple[int, ...]) -> None:
         rules(inputs("S STRING [-1]")).check(request({"S": raw(DataType.BYTES, shape, b"")}))
 
 
+@pytest.mark.parametrize("config", [BATCHED, PLAIN])
+def test_a_shape_that_has_passed_says_nothing_of_the_bytes_of_the_next(config: str) -> None:
+    found = rules(config)
+    shape = (1, 2) if config is BATCHED else (2,)
+    good = {"A": fp32(*shape), "B": fp32(*shape)}
+    short = {**good, "B": Tensor(DataType.FP32, shape, np.ones(1, np.float32))}
+    for _ in range(2):
+        found.check(InferenceRequest("m", dict(good)))
+        with pytest.raises(InvalidArgumentError, match="byte size mismatch"):
+            found.check(InferenceRequest("m", dict(short)))
+
+
+def test_shapes_that_are_remembered_are_few() -> None:
+    found = rules(BATCHED)
+    for size in range(1000):
+        found.check(InferenceRequest("m", {"A": fp32(1, 2), "B": fp32(1, size)}))
+    assert 0 < len(found._rules["B"].sizes) <= 256
+
+
 def test_what_a_client_must_say_it_must_say() -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         rules(inputs("A FP32 [-1]")).check(request({"A": raw(DataType.FP32, (-1,), bytes(4))}))

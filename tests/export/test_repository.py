@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from tests.serving import write_model
 from tritonlab import Model, Server
 from tritonlab.export.report import ExportConflict
 from tritonlab.export.repository import export, plan_export
+from tritonlab.export.repository_place import NoRepository
 from tritonlab.ipc.own_stub import write_own_stub
 
 SOURCE = """\
@@ -265,6 +267,55 @@ def test_a_link_or_a_file_in_the_way_is_refused(model: Model, tmp_path: Path) ->
     (tmp_path / "models" / "m").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError, match="is not a directory; nothing was written"):
         export(model, tmp_path / "models", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "path", ["a_file", "a_file/below", "~nobody_of_that_name/models", "x" * 300, "a_link_to_nothing"]
+)
+def test_where_no_repository_can_be_is_said_in_a_sentence(model: Model, tmp_path: Path, path: str) -> None:
+    (tmp_path / "a_file").write_text("mine")
+    (tmp_path / "a_link_to_nothing").symlink_to(tmp_path / "nothing")
+    place = path if path.startswith("~") else tmp_path / path
+    with pytest.raises(
+        NoRepository, match=r"is no directory|no such user|cannot be made: file name too long"
+    ) as caught:
+        export(model, place)
+    assert "Errno" not in str(caught.value) and caught.value.fix == "name another directory"
+    if "x" not in path:
+        with pytest.raises(NoRepository, match=r"is no directory|no such user"):
+            plan_export(model, place)
+
+
+def test_a_repository_may_be_a_file_system_of_its_own(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "mounted"
+    real = os.replace
+
+    def replace(source: Path, destination: Path) -> None:
+        if len({repository in Path(path).parents for path in (source, destination)}) == 2:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        real(source, destination)
+
+    monkeypatch.setattr(os, "replace", replace)
+    export(model, repository)
+    written = files(repository / "m")
+    (repository / "m" / "1" / "model.py").write_text("# mine")
+    backup = export(model, repository, overwrite=True).backup
+    assert backup is not None and (backup / "1" / "model.py").read_text() == "# mine"
+    assert files(repository / "m") == written and "# mine" not in (repository / "m" / "1" / "model.py").read_text()
+    assert [path.name for path in repository.iterdir()] == ["m"]
+    assert sorted(path.name for path in tmp_path.iterdir() if "mounted" in path.name) == ["mounted", "mounted.backup"]
+    assert not list(tmp_path.glob(".tritonlab*"))
+
+
+def test_nothing_is_replaced_without_a_backup(model: Model, tmp_path: Path) -> None:
+    (tmp_path / "models" / "m").mkdir(parents=True)
+    (tmp_path / "models" / "m" / "mine.txt").write_text("precious")
+    (tmp_path / "models.backup").write_text("a file in the way")
+    with pytest.raises(NoRepository, match=r"was not replaced, because its backup .*models.backup cannot be made"):
+        export(model, tmp_path / "models", overwrite=True)
+    assert files(tmp_path / "models" / "m") == ["mine.txt"]
 
 
 def test_an_ensemble_brings_the_models_of_its_steps(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
-from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script
-from tritonlab.core.status import InternalError, ModelError
+from tests.serving import DECOUPLED, SCRIPTED, SCRIPTED_CONFIG, Lab, Script, eventually
+from tritonlab.core.status import CancelledError, InternalError, ModelError
 
 TEXT = (
     "Failed to process the request(s) for model '{}', message: The request and its response sender were dropped "
@@ -218,3 +218,34 @@ class TritonPythonModel:
     assert response.error is None
     assert response.outputs["OUT"].numpy() == [3.0]
     lab.server.unload(model)
+
+
+#: what a coroutine does with its request before it gives up what its client has given up
+GIVEN_UP = {
+    "nothing": "",
+    "keeps the request": "self.kept['request'] = requests[0]",
+    "keeps the exception": "keep = True",
+}
+
+
+@pytest.mark.parametrize("case", GIVEN_UP)
+def test_a_coroutine_that_ends_with_its_cancelled_request_ends_it_at_once(lab: Lab, case: str) -> None:
+    """It needs no garbage collection: an unload waited for one, for ever if the model had nothing else to do."""
+    source = "import asyncio, gc\n" + SCRIPTED.replace("    def execute", "    async def execute").replace(
+        '"def script', '"async def script'
+    ).replace("return scope", "return await scope")
+    model = lab.load("gives_up", source, SCRIPTED_CONFIG + DECOUPLED)
+    waiting = Script(model).infer(
+        "gc.disable()\n"
+        f"keep = False\n{GIVEN_UP[case]}\n"
+        "while not requests[0].is_cancelled(): await asyncio.sleep(0.001)\n"
+        "error = asyncio.CancelledError('given up')\n"
+        "if keep: self.kept['error'] = error\n"
+        "raise error",
+        raise_on_error=False,
+    )
+    waiting.cancel()
+    (response,) = waiting
+    assert isinstance(response.error, CancelledError)
+    assert response.error.message == "Request cancelled"
+    assert eventually(lambda: Script(model).instance.inflight == {})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,6 +88,27 @@ def test_large_responses_are_views_that_go_back(stream: Script) -> None:
     kept.clear()
     gc.collect()
     assert numbers(stream.responses(used)) == [0]
+
+
+def test_a_stream_of_large_responses_needs_room_for_few(stream: Script, tmp_path: Path) -> None:
+    """Nothing else is said to the stub meanwhile, which is busy with `execute` and reads nothing."""
+    turn = tmp_path / "turn"
+    os.mkfifo(turn)
+    code = f"""
+    s = request.get_response_sender()
+    with open({str(turn)!r}, "rb", buffering=0) as turn:
+        for n in range(100):
+            s.send(answer(OUT=np.full(1 << 18, n, np.float32)))
+            turn.read(1)
+    s.send(answer(OUT=np.float32([{REGION}.size >> 20])), flags=1)
+    """
+    before = numbers(stream.responses(SEND + f"s.send(answer(OUT=np.float32([{REGION}.size >> 20])), flags=1)"))
+    iterator = stream.infer(code)
+    with turn.open("wb", buffering=0) as file:
+        for n in range(100):
+            assert next(iterator).outputs["OUT"].numpy()[-1] == n
+            file.write(b"x")
+    assert numbers(list(iterator))[0] <= max(before[0], 8)
 
 
 def test_a_response_nobody_reads_goes_back_too(stream: Script) -> None:

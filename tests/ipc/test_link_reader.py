@@ -118,6 +118,35 @@ def test_one_that_is_not_armed_for_reading_is_not_heard(
     watch.remove()
 
 
+def test_one_that_is_disarmed_is_not_disarmed_again(
+    link_reader: LinkReader, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that follows a pause disarms twice, before it is sent and before its answer is read."""
+    ours, theirs = pair
+    heard = Heard()
+    watch = link_reader.watch(ours.fileno(), heard)
+    watch.start()
+    calls: list[int] = []
+
+    class Counting:
+        def modify(self, fd: int, mask: int) -> None:
+            calls.append(mask)
+            epoll.modify(fd, mask)
+
+    epoll, counting = link_reader.epoll, Counting()
+    with monkeypatch.context() as patch:
+        patch.setattr(link_reader, "epoll", counting)
+        watch.arm(readable=False)
+        watch.arm(readable=False)
+        assert len(calls) == 1
+        watch.arm()
+        watch.arm()  # needed each time: an event may have come between
+        assert len(calls) == 3
+    theirs.send(b"1")
+    assert heard.once_more()
+    watch.remove()
+
+
 def test_a_removed_watch_does_nothing_any_more(
     link_reader: LinkReader, pair: tuple[socket.socket, socket.socket]
 ) -> None:

@@ -75,6 +75,60 @@ def test_waiting_ends_in_time_though_the_stub_goes_on_talking(stub: FakeStub) ->
     assert heard
 
 
+def test_what_a_stub_sent_before_it_left_is_read_though_it_reads_nothing_more(stub: FakeStub) -> None:
+    heard = listen(stub)
+    assert stub.link.hold()
+    stub.link.return_blocks()  # nobody reads it
+    for number in range(3):
+        stub.send("LOG", 0, [0, "f", number, ""])
+    stub.die()
+    stub.link.return_blocks()
+    assert not stub.link.lost
+    stub.link.lead(lambda: False)
+    assert [body[2] for body in heard] == [0, 1, 2]
+    assert stub.link.lost_reason == "the other end closed the link"
+
+
+def test_it_is_read_though_a_message_to_the_stub_fails(stub: FakeStub) -> None:
+    """A process that a model forked may send and leave while the answer to a call of its own is on its way."""
+    heard = listen(stub)
+    assert stub.link.hold()
+    for number in range(3):
+        stub.send("LOG", 0, [0, "f", number, ""])
+    stub.die()
+    answer = stub.link.ask(Finalize())
+    assert not answer.done()
+    stub.link.lead(lambda: False)
+    assert [body[2] for body in heard] == [0, 1, 2]
+    assert answer.lost
+    assert stub.link.lost_reason == "the other end closed the link"
+
+
+def test_it_is_read_though_the_rest_of_a_message_to_the_stub_fails(stub: FakeStub) -> None:
+    heard = listen(stub)
+    assert stub.link.hold()
+    answer = stub.link.ask(Initialize({"large": "x" * (1 << 22)}, [], False, False, 0.0))
+    assert stub.link._connection.has_unsent
+    for number in range(3):
+        stub.send("LOG", 0, [0, "f", number, ""])
+    stub.die()
+    eventually(lambda: stub.link.lost or not stub.link._connection.has_unsent)
+    assert not stub.link.lost
+    stub.link.lead(lambda: False)
+    assert [body[2] for body in heard] == [0, 1, 2]
+    assert answer.lost
+
+
+def test_without_a_caller_the_link_reader_hears_of_the_end_after_a_message_that_fails(stub: FakeStub) -> None:
+    heard = listen(stub)
+    stub.send("LOG", 0, [0, "f", 1, ""])
+    stub.die()
+    answer = stub.link.ask(Finalize())
+    eventually(lambda: stub.link.lost)
+    assert answer.lost
+    assert len(heard) == 1
+
+
 def test_a_question_on_a_lost_link_is_lost_at_once(stub: FakeStub) -> None:
     stub.die()
     eventually(lambda: stub.link.lost)
@@ -108,6 +162,22 @@ def test_a_leader_reads_on_its_own_thread(stub: FakeStub) -> None:
     assert stub.link.lead(lambda: bool(threads))
     sender.join()
     assert threads == [threading.current_thread()]
+
+
+def test_a_leader_ends_in_time_though_there_is_always_another_message(stub: FakeStub) -> None:
+    count, enough = 0, 20_000  # more than anybody reads in the time
+
+    def hear(ident: int, body: Any) -> None:
+        nonlocal count
+        count += 1
+        if count < enough:
+            stub.send("LOG")
+
+    stub.link.handlers[LOG] = hear
+    assert stub.link.hold(unwatch=True)
+    stub.send("LOG")
+    assert stub.link.lead(lambda: count == enough, spin=0.01, timeout=0.01)
+    assert 0 < count < enough
 
 
 def test_only_one_thread_leads(stub: FakeStub) -> None:

@@ -9,20 +9,19 @@ import pytest
 from tritonlab.ipc.stub_log import MAX_LINE, LogBook, LogRecord, StubOutput
 
 
-def record(text: str = "line", model: str = "m", instance: str = "m_0_0") -> LogRecord:
-    return LogRecord(0, model, 1, instance, "stdout", "INFO", text)
+def record(text: str = "line", model: str = "m") -> LogRecord:
+    return LogRecord(0, model, 1, "m_0_0", "stdout", "INFO", text)
 
 
 # -- LogBook
 
 
-def test_records_are_kept_in_order_by_model_and_instance() -> None:
+def test_records_are_kept_in_order_by_model() -> None:
     book = LogBook()
-    for text, model, instance in [("1", "a", "a_0"), ("2", "b", "b_0"), ("3", "a", "a_1")]:
-        book.add(record(text, model, instance))
+    for text, model in [("1", "a"), ("2", "b"), ("3", "a")]:
+        book.add(record(text, model))
     assert [r.text for r in book.records()] == ["1", "2", "3"]
     assert [r.text for r in book.records("a")] == ["1", "3"]
-    assert [r.text for r in book.records(instance="b_0")] == ["2"]
 
 
 def test_the_oldest_records_go_first() -> None:
@@ -88,6 +87,19 @@ def pipes() -> Iterator[Pipes]:
     yield pipes
     if pipes.output.fds:
         pipes.close()
+
+
+class PolledElsewhere:
+    """Is a poll object while another thread polls with it."""
+
+    def poll(self, timeout: int) -> list[tuple[int, int]]:
+        raise RuntimeError("concurrent poll() invocation")
+
+
+def test_lines_are_drained_while_another_thread_drains(pipes: Pipes) -> None:
+    pipes.output._poll = PolledElsewhere()  # type: ignore[assignment]
+    pipes.write(b"a line\n")
+    assert pipes.texts == ["a line"]
 
 
 def test_lines_come_with_their_stream(pipes: Pipes) -> None:

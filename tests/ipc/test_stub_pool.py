@@ -184,6 +184,52 @@ def test_a_killed_zygote_comes_back(pool: StubPool, taken: list[StubProcess], mo
     assert alive(taken[0].pid)
 
 
+def test_an_import_that_takes_long_is_not_waited_for(
+    pool: StubPool,
+    taken: list[StubProcess],
+    model: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may hang: the model's own process tells where."""
+    site, go = tmp_path / "site-packages", tmp_path / "go"
+    site.mkdir()
+    (site / "slow.py").write_text(f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.005)\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    assert pool.wait_warm()
+    monkeypatch.setattr("tritonlab.ipc.zygotes._PATIENCE", 0.01)
+    source, said = model("import slow\n"), list[str]()
+    taken.append(pool.acquire(model=source, say=said.append))
+    assert said == ["The model imports anew at every start: 'slow', because that has taken more than 0.01 s."]
+    go.touch()
+    eventually(lambda: "slow" in imported(pool).values())
+    taken.append(pool.acquire(model=source, say=said.append))
+    assert (taken[1].imports_anew, len(said)) == ("", 1)
+    assert imported(pool)[origin(pool)] == "slow"
+
+
+def test_what_is_imported_after_what_is_left_out_is_named(
+    pool: StubPool,
+    taken: list[StubProcess],
+    model: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "fails.py").write_text("raise RuntimeError('always')\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    why = "'fails', because RuntimeError: always"
+    for rest, also in (
+        ("", ""),
+        ("PIL", "'PIL'"),
+        ("PIL, scipy, PIL", "'PIL' and 'scipy'"),
+        ("PIL, a, b, c", "'PIL', 'a' and 2 more"),
+    ):
+        taken.append(pool.acquire(model=model(f"import fails\nimport {rest or 'json'}\n")))
+        assert taken[-1].imports_anew == why + (f"; also {also}, which the model imports after it" if also else "")
+
+
 def test_what_takes_too_much_memory_is_not_kept(
     link_reader: LinkReader, taken: list[StubProcess], model: Callable[[str], str]
 ) -> None:

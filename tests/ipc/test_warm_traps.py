@@ -43,6 +43,27 @@ os.write(descriptor, b"x")
 os.close(descriptor)
 """
 
+#: A thread as jemalloc has it, which handles forks itself.
+ALLOCATOR = """
+import ctypes, threading, time
+named = threading.Event()
+def clean():
+    ctypes.CDLL(None).prctl(15, b"jemalloc_bg_thd", 0, 0, 0)
+    named.set()
+    time.sleep(999)
+threading.Thread(target=clean, daemon=True).start()
+named.wait()
+"""
+
+#: Waits until a file that it makes is gone.
+SLOW = """
+import os, time
+begun = os.path.join(os.path.dirname(__file__), "slow.begun")
+open(begun, "w").close()
+while os.path.exists(begun):
+    time.sleep(0.005)
+"""
+
 PACKAGES = {
     "heavy.py": HEAVY,
     "light.py": "import heavy\nheavy.LIGHT = True\n",
@@ -56,6 +77,10 @@ PACKAGES = {
     "temporary.py": "import tempfile, atexit, shutil\nD = tempfile.mkdtemp()\natexit.register(shutil.rmtree, D)\n",
     "crash.py": "import os\nos.kill(os.getpid(), 11) if os.environ.get('CRASH') else None\n",
     "handlers.py": "import signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n",
+    "shares.py": "import multiprocessing\nLOCK = multiprocessing.Lock()\n",
+    "alarms.py": "import signal\nsignal.signal(14, signal.SIG_IGN)\nsignal.setitimer(signal.ITIMER_REAL, 999)\n",
+    "forks.py": "import os, sys\nos.register_at_fork(before=lambda: print('forks', file=sys.stderr))\n",
+    "allocator.py": ALLOCATOR,
 }
 
 TELLS = """
@@ -402,6 +427,8 @@ def test_functions_at_exit_run_once_in_each(sides: Sides, here: Path) -> None:
         ("chdir", "it changes the working directory"),
         ("paths", "it changes sys.path"),
         ("temporary", "it makes temporary files"),
+        ("shares", "it shares memory"),
+        ("alarms", "it sets a timer"),
         ("broken", "broken on purpose"),
     ],
 )
@@ -419,6 +446,20 @@ def test_what_no_fork_would_have_is_left_out(sides: Sides, module: str, why: str
     """
     assert sides.same(source)[1]  # what comes before it is not
     assert any(f"'{module}', because " in text and why in text for text in sides.said())
+
+
+def test_a_thread_of_an_allocator_is_no_trap(sides: Sides) -> None:
+    """pyarrow has it, and so pandas: without it the stub frees memory itself."""
+    source = "import heavy\nimport allocator\ndef see(): return 1\n"
+    assert sides.same(source)[1]
+    assert "heavy, allocator" in sides.warm.server.core.pool.memory().imports.values()
+
+
+def test_what_a_module_prints_at_forks_is_not_in_the_log(sides: Sides) -> None:
+    source = "import heavy\nimport forks\ndef see(): return 1\n"
+    for lab in (sides.cold, sides.warm):
+        model = sides.load(lab, source)
+        assert [record.text for record in model.logs() if record.text == "forks"] == []
 
 
 def test_a_module_that_crashes_at_import(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,6 +493,33 @@ def test_a_package_that_changes(sides: Sides, site: Path) -> None:
         assert sides.same(source) == (2, True)
     finally:
         (site / "heavy.py").write_text(HEAVY)
+
+
+def test_a_package_that_changes_before_another_import_is_added(sides: Sides, site: Path) -> None:
+    """The zygote that has the first would grow the one for both."""
+    source = "import heavy\n{}def see(): return getattr(heavy, 'VERSION', 1)\n"
+    assert sides.same(source.format("")) == (1, True)
+    (site / "heavy.py").write_text(HEAVY + "VERSION = 2\n")
+    try:
+        assert sides.same(source.format("import light\n")) == (2, True)
+    finally:
+        (site / "heavy.py").write_text(HEAVY)
+
+
+def test_a_package_that_changes_while_it_is_imported(sides: Sides, site: Path) -> None:
+    """As `%pip install` in the first cell does, while a new kernel imports what the last one needed."""
+    (site / "slow.py").write_text(SLOW)
+    source = "import heavy\nimport slow\ndef see(): return getattr(slow, 'VERSION', 1)\n"
+    loading = threading.Thread(target=sides.load, args=(sides.warm, source))
+    loading.start()
+    try:
+        eventually((site / "slow.begun").exists)
+        (site / "slow.py").write_text("VERSION = 2\n")
+        (site / "slow.begun").unlink()
+        loading.join(60)
+        assert sides.same(source) == (2, True)
+    finally:
+        (site / "slow.py").unlink()
 
 
 def test_a_package_that_is_installed(sides: Sides, site: Path) -> None:
@@ -491,6 +559,25 @@ def test_a_variable_that_changes(sides: Sides, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("HEAVY", value)
         found, warm = sides.same(source)
         assert (found[0], warm) == (value, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("TZ", "Asia/Tokyo"), ("LC_ALL", "C"), ("LANG", "C"), ("HOME", "/nowhere")]
+)
+def test_a_variable_that_is_read_when_a_process_starts(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    source = """
+    import heavy
+    import locale, site, sys, time
+
+    def see():
+        reads = [time.strftime("%H %Z", time.localtime(0)), time.tzname, locale.setlocale(locale.LC_ALL)]
+        return [*reads, sys.getfilesystemencoding(), sys.flags, site.getusersitepackages(), sys.path[1:4]]
+    """
+    sides.same(source)
+    monkeypatch.setenv(name, value)
+    assert sides.same(source)[1]
 
 
 def test_another_working_directory(sides: Sides, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

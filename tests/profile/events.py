@@ -8,7 +8,7 @@ import numpy as np
 
 from tritonlab.core.delivery import deliver
 from tritonlab.core.execute_times import ExecuteTimes
-from tritonlab.core.infer_request import InferenceRequest
+from tritonlab.core.infer_request import InferenceRequest, ModelRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.tensor import Tensor
@@ -20,6 +20,14 @@ def asked(serial: int, at: int = 0, columns: int = 2, model: str = "add", **fiel
     """A request that came at `at` milliseconds."""
     request = InferenceRequest(model, {"IN": Tensor.from_numpy(np.zeros((1, columns), np.int32))}, **fields)
     request.serial, request.request_start, request.queue_start = serial, at * MS, at * MS
+    return request
+
+
+def called(serial: int, instance: str, batch: int, at: int = 0, model: str = "add") -> ModelRequest:
+    """A request that a model made in that execution of that instance."""
+    request = ModelRequest(model, asked(serial).inputs)
+    request.serial, request.request_start, request.queue_start = serial, at * MS, at * MS
+    request.caller = instance, batch
     return request
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.profile.events import Heard, asked
+from tests.profile.events import Heard, asked, called
 from tritonlab.core.infer_request import InferenceRequest, StepRequest
 from tritonlab.core.status import ModelError
 from tritonlab.profile.call_tree import CALLS, call_tree, told_of
@@ -12,17 +12,10 @@ def step(parent: InferenceRequest, serial: int, at: int, model: str, number: int
     return made
 
 
-def call(heard: Heard, serial: int, at: int, instance: str, batch: int) -> InferenceRequest:
-    made = asked(serial, at=at, model="called")
-    assert heard.instruments.request_called is not None
-    heard.instruments.request_called(made, instance, batch, at)
-    return made
-
-
 def test_steps_and_calls_are_below_what_made_them() -> None:
     heard = Heard()
     whole = asked(1, at=0, model="pipe", request_id="q")
-    second = call(heard, 4, 5, "two_0_0", 2)
+    second = called(4, "two_0_0", 2, at=5, model="called")
     heard.execute(step(whole, 2, 1, "one", 0), start=1, end=3, instance="one_0_0")
     heard.execute(second, start=6, end=7, instance="called_0_0")
     heard.execute(step(whole, 3, 3, "two", 1), start=4, end=8, instance="two_0_0")
@@ -50,7 +43,7 @@ def test_what_few_requests_have_is_told() -> None:
 
 def test_calls_belong_to_the_execution_that_made_them_and_not_to_one_of_the_same_number() -> None:
     heard = Heard()
-    during, later = call(heard, 2, 5, "add_0_0", 1), call(heard, 3, 50, "add_0_0", 1)
+    during, later = called(2, "add_0_0", 1, at=5, model="called"), called(3, "add_0_0", 1, at=50, model="called")
     heard.execute(asked(1, at=0), asked(9, at=1), start=4, end=8)
     heard.execute(during, start=5, end=6, instance="called_0_0")
     heard.execute(later, start=50, end=51, instance="called_0_0")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.profile.events import Heard, asked
+from tests.profile.events import Heard, asked, called
 from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.profile.lone_executions import NOTES, LoneKind
 from tritonlab.profile.model_record import ModelRecord
@@ -86,9 +86,9 @@ def test_only_executions_that_are_known_are_noted() -> None:
     assert not noted(asked(3), asked(4))
     assert not noted(asked(5, request_id="x"))
     assert not noted(asked(6), failed=True) and noted(asked(7), failed=True)
-    heard.instruments.request_called(asked(8), "b_0", 1, 0)  # type: ignore[misc]
-    assert not noted(asked(9))  # it may be the one that was called
-    assert record.requests.rows()[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7, 9]
+    assert not noted(called(8, "b_0", 1))
+    assert noted(asked(9))
+    assert record.requests.rows()[:, 0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_tables_fit_together_while_the_lock_is_held() -> None:

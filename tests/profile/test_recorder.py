@@ -1,17 +1,37 @@
 from __future__ import annotations
 
+import gc
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tests.profile.events import Heard, asked
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, in_threads
-from tritonlab.core.infer_request import InferenceRequest, StepRequest
+from tests.profile.events import Heard, asked, called
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, IDENTITY, Lab, config, in_threads
+from tritonlab.core.infer_request import InferenceRequest, ModelRequest, StepRequest
 from tritonlab.core.status import CancelledError, ModelError, TritonError, UnavailableError
 from tritonlab.profile.call_tree import told_of
 from tritonlab.profile.model_record import EMPTY, FINAL, ModelRecord
 from tritonlab.profile.recorder import Recorder
 from tritonlab.profile.ring import Ring
 from tritonlab.testing import MS
+
+#: Asks the model `cached`.
+ASKS_CACHED = """
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.Tensor("X", requests[0].inputs()[0].as_numpy().reshape(1, -1))]
+        asked = pb_utils.InferenceRequest(model_name="cached", requested_output_names=["OUT"], inputs=inputs)
+        return [pb_utils.InferenceResponse(asked.exec().output_tensors())]
+"""
+
+
+def made_requests() -> int:
+    # not isinstance, which asks objects for their __class__: some of torch warn then
+    return sum(issubclass(type(one), ModelRequest) for one in gc.get_objects())
 
 
 def shown(ring: Ring, *columns: str) -> list[tuple[float, ...]]:
@@ -75,11 +95,8 @@ def test_what_few_requests_have_stands_in_a_table_of_its_own() -> None:
     parent = asked(1)
     step = StepRequest(parent, "add", 1, asked(0).inputs, (), lambda *_: None, lambda _: None, 3)
     step.serial = 4
-    called = asked(3)
-    hook = heard.instruments.request_called
-    assert hook is not None
-    hook(called, "caller_0_0", 17, 0)
-    heard.execute(asked(2, request_id="two", priority=1, correlation_id=8), called, step, start=1, end=2)
+    made = called(3, "caller_0_0", 17)
+    heard.execute(asked(2, request_id="two", priority=1, correlation_id=8), made, step, start=1, end=2)
     heard.execute(asked(5, correlation_id="text"), asked(6, correlation_id="text"), start=1, end=2)
     heard.execute(asked(7, timeout=700), start=2, end=3)
     record = heard.recording.model("add")
@@ -187,14 +204,20 @@ def test_shapes_without_end_do_not_fill_the_memory() -> None:
     assert len(record.words.known("shapes")) == 10_000
 
 
-def test_requests_that_models_made_and_nobody_executed_are_forgotten() -> None:
-    heard = Heard()
-    hook = heard.instruments.request_called
-    assert hook is not None
-    requests = [asked(serial) for serial in range(10_050)]
-    for request in requests:
-        hook(request, "caller_0_0", 1, 0)
-    assert len(heard.recorder._calls) == 10_000
+def test_requests_that_models_made_and_nobody_executed_are_not_kept(tmp_path: Path) -> None:
+    """The response cache answers them."""
+    lab = Lab(tmp_path, cache_config="local,size=1048576")
+    recorder = Recorder.of(lab.server.instruments)
+    cached = "max_batch_size: 1", "response_cache { enable: true }"
+    lab.load("cached", IDENTITY, config("X FP32 -1", "OUT FP32 -1", *cached))
+    caller = lab.load("asks", ASKS_CACHED, config("X FP32 -1", "OUT FP32 -1"))
+    before = made_requests()
+    for _ in range(5):
+        caller(X=np.float32([1]))
+    assert recorder.recording.model("cached").requests.total == 1
+    gc.collect()
+    assert made_requests() == before
+    lab.server.stop()
 
 
 def test_a_server_records_what_it_executes(lab: Lab) -> None:

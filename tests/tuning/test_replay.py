@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.model_config import ModelConfig
+from tritonlab.core.model_config_rules import normalize_instance_groups
 from tritonlab.core.status import InvalidArgumentError, UnsupportedError
 from tritonlab.profile.model_record import REJECTIONS, ModelRecord
 from tritonlab.schedulers.dynamic_batch import BatchConfig
@@ -197,11 +198,11 @@ def test_what_no_replay_can_tell_is_refused() -> None:
         single.changed(instances=0)
     groups = config_of("max_batch_size: 4 instance_group { count: 1 } instance_group { count: 1 }")
     with pytest.raises(UnsupportedError, match="several instance groups"):
-        Settings.of(groups).changed(instances=3).written(groups)
+        Settings.of(groups).changed(instances=3)
 
 
 def test_settings_are_written_as_the_lines_of_a_config() -> None:
-    config = config_of("max_batch_size: 8 instance_group { name: 'm_0' count: 1 kind: KIND_CPU }")
+    config = config_of("max_batch_size: 8 instance_group { count: 1 kind: KIND_CPU }")
     wanted = Settings.of(config).changed(500, [4, 2], 6, 2)
     assert str(wanted) == "2 instances, batches up to 6, delay 500 us, preferred 2, 4"
     assert " ".join(wanted.pbtxt(config).split()) == (
@@ -209,6 +210,32 @@ def test_settings_are_written_as_the_lines_of_a_config() -> None:
         "dynamic_batching { preferred_batch_size: [2, 4] max_queue_delay_microseconds: 500 }"
     )
     assert Settings.of(wanted.written(config)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("groups", "instances", "said"),
+    [
+        ("", 2, ""),
+        ("", 4, "instance_group { count: 2 }"),
+        ("instance_group { }", 2, "instance_group { }"),
+        ("instance_group { count: 1 rate_limiter { priority: 2 } }", 6, "count: 3 rate_limiter { priority: 2 }"),
+        (
+            "instance_group { name: 'a' count: 3 kind: KIND_GPU gpus: 1 }",
+            2,
+            "name: 'a' kind: KIND_GPU count: 2 gpus: 1",
+        ),
+        ("instance_group { kind: KIND_CPU count: 2 }", 1, "instance_group { kind: KIND_CPU count: 1 }"),
+        (two := "instance_group { count: 2 } instance_group { kind: KIND_CPU }", 5, two),
+    ],
+)
+def test_an_instance_group_stays_its_author_s_but_for_its_count(groups: str, instances: int, said: str) -> None:
+    authored = config_of(f"max_batch_size: 4 {groups}")
+    served = normalize_instance_groups(authored, gpu_ids=[0, 1])
+    wanted = Settings.of(served).changed(100, instances=instances)
+    said = said if not said or said.startswith("instance_group") else f"instance_group {{ {said} }}"
+    lines = config_of(wanted.pbtxt(authored))
+    assert lines.instance_group == config_of(said).instance_group
+    assert Settings.of(normalize_instance_groups(lines, gpu_ids=[0, 1])) == wanted
 
 
 TIMED = "dynamic_batching { default_queue_policy { default_timeout_microseconds: %d } }"

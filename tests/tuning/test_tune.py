@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from tests.ensembles import ensemble_text, step
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.model_config import ModelConfig
@@ -17,7 +18,7 @@ from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import taken_back
 from tritonlab.tuning.bought_figure import bought_figure
 from tritonlab.tuning.confirmed import Confirmed, Noise
-from tritonlab.tuning.live import Measured
+from tritonlab.tuning.live import LiveModel, Measured
 from tritonlab.tuning.offered_load import Load, Manner, loads_of
 from tritonlab.tuning.replay import Ghosts, Numbers, Pace, replay
 from tritonlab.tuning.search import Calibration, Found, Probed, Trial, predict, search, space
@@ -50,7 +51,8 @@ class FakeLive:
     name = "m"
 
     def __init__(self, truth: Truth, ratios: np.ndarray | None = None, config: ModelConfig = CONFIG) -> None:
-        self.config = config
+        self.config = self.authored = config
+        self.ensembles: dict[str, int] = {}
         self.clock = Clock()
         self.settings = self.first = Settings.of(config)
         self.loads: list[Settings] = []
@@ -173,6 +175,24 @@ def test_a_number_of_instances_that_does_not_load_is_not_chosen() -> None:
     live.most = 0
     with pytest.raises(ModelLoadError):
         tuned(live)
+
+
+def test_what_would_end_an_ensemble_is_not_tried() -> None:
+    live = FakeLive(*MODELS["linear"], config=config_of("max_batch_size: 8 instance_group { count: 1 }"))
+    live.ensembles = {"small": 2, "whole": 8}
+    result = tuned(live, p99_ms=20, max_batch_size=16)
+    assert {one.max_batch_size for one in live.loads} <= {8, 16}
+    assert {settings.max_batch_size for settings, _ in result.run.found.candidates} == {8, 16}
+    said = "A max_batch_size of less than 8 was not tried: ensemble 'whole' needs 8, and would have stopped serving."
+    assert said in repr(result)
+    live.loads.clear()
+    with pytest.raises(
+        InvalidArgumentError, match="8 or more while ensemble 'whole' is loaded, not 4"
+    ):
+        tuned(live, max_batch_size=4)
+    assert live.loads == []
+    live.ensembles = {"unbatched": 0}
+    assert "was not tried" not in repr(tuned(live, p99_ms=20, max_batch_size=4))
 
 
 def test_a_limit_that_nobody_keeps_is_said() -> None:
@@ -311,6 +331,19 @@ def test_a_search_that_is_cut_short_has_the_present_settings() -> None:
     assert found.tried == 1 and found.best(None)[0].settings == Settings.of(CONFIG)
     assert predict(choices[0], Load(concurrency=4), CONFIG, known, 300).numbers.rate == pytest.approx(400, rel=0.1)
     assert Found({}).best(None) == []
+
+
+def test_the_ensemble_around_a_model_serves_on(lab: Lab) -> None:
+    model = lab.load("inner", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 4 dynamic_batching { }")
+    steps = step("inner", "INPUT0=X INPUT1=X", "OUTPUT0=Y")
+    (lab.write("around", "", ensemble_text(steps, batch=4)) / "1" / "model.py").unlink()
+    around = lab.server.load("around")
+    assert LiveModel(model, {}).ensembles == {"around": 4} and LiveModel(around, {}).ensembles == {}
+    with pytest.raises(InvalidArgumentError, match="while ensemble 'around' is loaded"):
+        model.tune(budget_s=1.0, max_batch_size=2)
+    assert around.ready()
+    lab.server.unload("around")
+    assert LiveModel(model, {}).ensembles == {}
 
 
 def test_a_model_that_runs_is_tuned_and_left_as_it_was(lab: Lab) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,6 +21,10 @@ from tritonlab.tuning.what_if import WhatIf
 __all__ = ["lab"]
 
 
+#: which says nothing about its instances
+ANYWHERE = ADD_SUB_CONFIG.replace("instance_group [ { kind: KIND_CPU } ]", "max_batch_size: 4")
+
+
 @pytest.fixture
 def served() -> tuple[ModelConfig, Past]:
     """A request each millisecond, of which each batch takes 4 ms."""
@@ -36,7 +41,7 @@ def asked(served: tuple[ModelConfig, Past], applied: list[Settings], **differing
         applied.append(settings)
         return applied.pop
 
-    return WhatIf("m", past, config, Settings.of(config).changed(**differing), reload)
+    return WhatIf("m", past, config, config, Settings.of(config).changed(**differing), reload)
 
 
 def test_it_states_the_facts(served: tuple[ModelConfig, Past]) -> None:
@@ -76,18 +81,40 @@ def test_it_is_applied_when_somebody_says_so(served: tuple[ModelConfig, Past]) -
 
 
 def test_a_model_of_any_server_is_asked_and_reloaded(lab: Lab) -> None:
-    model = lab.load("summed", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 4")
+    model = lab.load("summed", ADD_SUB, ANYWHERE)
     with pytest.raises(InvalidArgumentError, match="nothing of 'summed' was recorded"):
         model.what_if(instances=2)
     for _ in range(3):
         model(INPUT0=np.zeros((1, 4), np.float32), INPUT1=np.zeros((1, 4), np.float32))
+    assert "kind" not in model.what_if(instances=2).config  # which would keep it off the GPUs of another machine
+    assert "instance_group" not in model.what_if(max_queue_delay_microseconds=100).config
     found = model.what_if(max_queue_delay_microseconds=100, instances=2)
     assert found.before.requests == found.after.requests == 3
     found.apply()
     assert len(model.instances()) == 2
     assert model.config()["dynamic_batching"]["max_queue_delay_microseconds"] == 100
+    model(INPUT0=np.zeros((1, 4), np.float32), INPUT1=np.zeros((1, 4), np.float32))
+    assert "kind" not in model.what_if(instances=3).config
     found.undo()
     assert "dynamic_batching" not in model.config() and len(model.instances()) == 1
+
+
+def test_a_model_on_two_gpus_gets_as_many_instances_as_are_said(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, simulated_gpus=2)
+    try:
+        tritonlab.recording(lab.server)
+        model = lab.load("twice", ADD_SUB, ANYWHERE)
+        zeros = np.zeros((1, 4), np.float32)
+        model(INPUT0=zeros, INPUT1=zeros)
+        found = model.what_if(max_queue_delay_microseconds=100)
+        found.apply()
+        assert len(model.instances()) == 2 and "instance_group" not in found.config
+        found.undo()
+        model(INPUT0=zeros, INPUT1=zeros)
+        model.what_if(instances=4).apply()
+        assert len(model.instances()) == 4
+    finally:
+        lab.server.stop()
 
 
 def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:

@@ -6,6 +6,7 @@ import http.client
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
@@ -95,7 +96,7 @@ class HttpLink:
 
 
 def model_path(name: str, version: str) -> str:
-    return f"/v2/models/{name}" + (f"/versions/{version}" if version else "")
+    return f"/v2/models/{quote(name, safe='')}" + (f"/versions/{version}" if version else "")
 
 
 def error_text(data: bytes, status: int) -> str:

@@ -23,7 +23,7 @@ _WIDTH = 110
 
 
 class TooLarge(Explained, ValueError):
-    """A tensor is too large for the text of a program."""
+    """Says that a tensor is too large for the text of a program."""
 
     code = Code.UNSUPPORTED
 

@@ -14,9 +14,8 @@ from ..core.tensor import Tensor
 
 @dataclass(frozen=True)
 class Split:
-    """Splits the nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out
-    (rule 3.11.3).
-    """
+    """Splits the nanoseconds of one request: in the queue, marshalling in, in `execute`, marshalling out (rule
+    3.11.3)."""
 
     queue: int
     compute_input: int
@@ -34,9 +33,8 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Holds one request and what came back so far. `error`: what its client gets; `batch_size`: of the
-    batch it was in.
-    """
+    """Holds one request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was
+    in."""
 
     request: InferenceRequest
     arrivals: tuple[Arrival, ...] = ()

@@ -16,7 +16,7 @@ from .literal import MOST_BYTES, TooLarge
 
 
 class NotSendable(Explained, ValueError):
-    """This kind of client cannot send the request."""
+    """Says that this kind of client cannot send the request."""
 
     code = Code.UNSUPPORTED
 

@@ -17,6 +17,7 @@ from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..core.tensor import Tensor
+from ..core.unknown_option import explains_unknown
 from ..load.load_model import load_target
 from ..server.api.load_tested import LoadTested
 from .grpc_link import GrpcLink
@@ -32,6 +33,7 @@ _FIND_SECONDS = 3.0
 _SETTLE_SECONDS = 0.2
 
 
+@explains_unknown
 def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
     """Connects to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
     token for example; `timeout`: seconds for each request.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from ..core.execute_times import ExecuteTimes
+from ..core.explained import Explained
 from ..core.infer_request import InferenceRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.instrument import Instrument
@@ -129,7 +130,7 @@ class Sending:
         """
         for request in self._requests:
             if request.state not in (RequestState.INITIALIZED, RequestState.RELEASED):
-                return self._model.server.core.explain(request)
+                return Explained.cite(self._model.server.core.explain(request))
         return ""
 
     @property
@@ -137,9 +138,8 @@ class Sending:
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until every request has its final response; returns False if that took longer than
-        `timeout` seconds.
-        """
+        """Waits until every request has its final response; returns False if that took longer than `timeout`
+        seconds."""
         return self._finished.wait(timeout)
 
     def take_changes(self) -> bool:
@@ -200,8 +200,6 @@ def ask(model: Model, request: InferenceRequest, timeout: float | None = None) -
     return replace(outcome, error=UnavailableError(f"no answer within {timeout:g} s"))
 
 
-def asks_of(server: ModelHost, timeout: float = 60.0) -> Callable[[InferenceRequest], Outcome]:
-    """Returns the function that sends requests to the models of `server` that they name. `timeout`: seconds
-    for each.
-    """
-    return lambda request: ask(server.model(request.model_name), request, timeout)
+def asks_of(server: ModelHost) -> Callable[[InferenceRequest], Outcome]:
+    """Returns the function that sends requests to the models of `server` that they name, and waits a minute at most."""
+    return lambda request: ask(server.model(request.model_name), request, 60.0)

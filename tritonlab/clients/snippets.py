@@ -160,9 +160,12 @@ def _pytest(asked: Asked) -> Snippet:
     """Writes a test that asks over gRPC, which carries every kind of answer."""
     if not asked.responses:
         raise NotSendable("a test needs an answer to hold others to: send the request first")
+    if any(response.error is not None for response in asked.responses):
+        raise NotSendable("a test needs an answer to hold others to, and this request failed")
     name = f"test_{asked.request.model_name}"
     kept: dict[str, Any] = {f"input.{key}": _stored(tensor) for key, tensor in asked.request.inputs.items()}
-    wanted = [response for response in asked.responses if response.outputs and response.error is None]
+    # a stream ends with a response that holds its flag alone; else every answer counts, also one without outputs
+    wanted = [response for response in asked.responses if response.outputs or not asked.decoupled]
     for number, response in enumerate(wanted):
         kept |= {f"output.{number}.{key}": _stored(tensor) for key, tensor in response.outputs.items()}
     file = io.BytesIO()

@@ -12,7 +12,7 @@ from .tensor import Tensor
 
 
 class Copies:
-    """Is used for tensors in the memory of GPUs only: it costs requests without any nothing."""
+    """Is used only for tensors in the memory of GPUs, so that requests without any pay nothing."""
 
     def __init__(self, instruments: Instruments, clock: Clock) -> None:
         self._instruments = instruments

@@ -1,4 +1,4 @@
-"""Triton's tensor datatypes: one table for all their names, numbers and numpy forms."""
+"""This table has Triton's tensor datatypes: all their names, numbers and numpy forms."""
 
 from __future__ import annotations
 

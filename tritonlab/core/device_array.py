@@ -17,7 +17,7 @@ from ..stub._pb_stub.wire.gpus import driver_of
 from .data_type import DataType
 from .status import InternalError, InvalidArgumentError, UnsupportedError
 
-#: Streams that a consumer may name of which nothing has to wait: the default stream, and none.
+#: Streams that a consumer may name for which nothing has to wait: the default stream, and none.
 _ORDERED = (None, -1, 1)
 
 
@@ -54,13 +54,13 @@ class DeviceArray:
         """Returns a DLPack capsule over the memory, for a consumer that works on `stream`. Raises InternalError."""
         if stream not in _ORDERED and self.place is None:
             with device_errors():
-                self.driver.synchronize(self.device)  # its producer has had only the default stream wait
+                self.driver.synchronize(self.device)  # its producer has made only the default stream wait
         self.exposed = True
         owner = Borrowed(self.driver, self.device, self)
         return export_device(self.address, self.device, int(datatype), list(shape), owner)
 
     def described(self) -> DeviceArray:
-        """Returns what says the same of the memory, without the memory: for those who only tell of it."""
+        """Returns a description of the memory without the memory itself, for those who only tell of it."""
         return DeviceArray(self.driver, self.device, 0, self.nbytes, None)
 
     def __getattr__(self, name: str) -> NoReturn:

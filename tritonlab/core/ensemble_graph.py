@@ -1,4 +1,5 @@
-"""An ensemble's steps as a graph, computed once per load: who reads what, and how shapes change on the way.
+"""An `EnsembleGraph` shows an ensemble's steps, computed once per load: who reads what, and how shapes change on the
+way.
 
     ensemble input --> step --> ensemble tensor --> step --> ensemble output
 
@@ -89,6 +90,8 @@ class EnsembleGraph:
     inputs: tuple[str, ...]
     optional_inputs: tuple[str, ...]
     decoupled: bool
+    #: whether its tensors have a batch dimension before the dims
+    batches: bool
     max_inflight_requests: int
 
     @staticmethod
@@ -116,6 +119,7 @@ class EnsembleGraph:
             inputs=tuple(tensor.name for tensor in config.input),
             optional_inputs=tuple(tensor.name for tensor in config.input if tensor.optional),
             decoupled=is_decoupled(config),
+            batches=config.max_batch_size > 0,
             # Definitions of the message older than 25.11 do not have the field.
             max_inflight_requests=int(getattr(scheduling, "max_inflight_requests", 0)),
         )

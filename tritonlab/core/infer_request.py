@@ -94,6 +94,8 @@ class InferenceRequest:
 
     #: True in a NullRequest
     null: ClassVar[bool] = False
+    #: whether a model or an ensemble made it
+    made: ClassVar[bool] = False
     #: whether outputs stay where the model left them, on a device, also if all inputs come from the host
     keeps_device: ClassVar[bool] = False
 
@@ -140,7 +142,7 @@ class InferenceRequest:
         #: the id of the sending thread if that thread will read the answer itself (`InferenceServer.infer_here`); else
         #: 0
         self.waiter = 0
-        #: what has left the answer for that thread to read; the thread calls its `lead`
+        #: what keeps the answer for that thread until it calls `kept.lead`, which reads the answer
         self.kept: Leadable | None = None
         self.serial = 0
         self.request_start = 0
@@ -157,8 +159,8 @@ class InferenceRequest:
     def placed(
         self, outputs: dict[str, Tensor], to_host: Callable[[InferenceRequest, Tensor], Tensor]
     ) -> dict[str, Tensor]:
-        """Returns outputs, some of which are in the memory of a GPU, where the sender wants them: it gets them there if
-        it has sent an input there, and else in host memory, by `to_host`. Raises InternalError."""
+        """Returns outputs, some of which are in the memory of a GPU, where the sender wants them: on the GPU if it has
+        sent an input there, else in host memory, brought by `to_host`. Raises InternalError."""
         if self.keeps_device or any(tensor.memory_type for tensor in self.inputs.values()):
             return outputs
         return {name: to_host(self, tensor) for name, tensor in outputs.items()}
@@ -233,11 +235,14 @@ class ClientRequest(InferenceRequest):
 
 class ModelRequest(InferenceRequest):
     """Is a request that a model makes (BLS). `memory` is type (0 GPU, 1 CPU) and device of the memory that it prefers
-    for outputs; they arrive wherever the callee left them if that is None (rule 1.12.2)."""
+    for outputs; they arrive wherever the callee left them if that is None (rule 1.12.2). `caller` is the instance whose
+    model made it, and the number of its execution, 0 if there was none."""
 
-    __slots__ = ("memory",)
+    __slots__ = ("caller", "memory")
     keeps_device = True
+    made = True
     memory: Sequence[int] | None
+    caller: tuple[str, int]
 
 
 class StepRequest(InferenceRequest):
@@ -249,6 +254,7 @@ class StepRequest(InferenceRequest):
 
     __slots__ = ("on_executed", "parent", "step")
     keeps_device = True
+    made = True
 
     def __init__(
         self,

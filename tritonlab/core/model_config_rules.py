@@ -88,8 +88,8 @@ def final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> ModelConfig:
 def autofill(config: ModelConfig, *, model_name: str, files: Collection[str]) -> ModelConfig:
     """Fills in name, backend, default file name, and the defaults of schedulers and policies (rules 5.1.1 to 5.1.3).
 
-    `files` are the names in the first version directory; a directory's ends in `/`. Raises ConfigError if
-    the backend cannot be told (5.1.2).
+    `files` are the names in the first version directory; a directory's ends in `/`. Raises ConfigError if the backend
+    cannot be told (5.1.2).
     """
     filled = _copy(config)
     filled.name = filled.name or model_name

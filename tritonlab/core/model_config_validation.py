@@ -98,6 +98,8 @@ _CORRID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE
 
 def _check_sequence_batching(config: ModelConfig) -> None:
     name, batcher = config.name, config.sequence_batching
+    if config.response_cache.enable:
+        raise ConfigError(_no_cache(config, "sequence batching scheduler"))
     for kind in ("START", "END", "READY", "CORRID"):
         _check_control_kind(name, batcher, f"CONTROL_SEQUENCE_{kind}")
     if batcher.HasField("oldest"):
@@ -153,13 +155,14 @@ def _check_control(name: str, control: Any, kind: str) -> None:
 
 
 def _check_response_cache(config: ModelConfig) -> None:
-    if not config.response_cache.enable:
-        return
-    refused = f"Response Cache does not currently support model {config.name} with"
-    if config.model_transaction_policy.decoupled:
-        raise ConfigError(f"{refused} 'decoupled' transaction policy. Please disable the response cache.")
-    if config.HasField("sequence_batching"):
-        raise ConfigError(f"{refused} sequence batching scheduler. Please disable the response cache.")
+    if config.response_cache.enable and config.model_transaction_policy.decoupled:
+        raise ConfigError(_no_cache(config, "'decoupled' transaction policy"))
+
+
+def _no_cache(config: ModelConfig, why: str) -> str:
+    return (
+        f"Response Cache does not currently support model {config.name} with {why}. Please disable the response cache."
+    )
 
 
 def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
@@ -168,8 +171,7 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     Raises ConfigError.
     """
     _check_structure(config)
-    for group in config.instance_group:
-        _check_instance_group(config, group, gpu_ids)
+    validate_instance_groups(config, gpu_ids=gpu_ids)
     for tensor in config.input:
         _check_tensor(config, tensor, "model input")
         if tensor.format != tensor.FORMAT_NONE and len(tensor.dims) != 3:
@@ -181,6 +183,12 @@ def validate_final(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
     _check_batch_tensors(config)
     if config.HasField("sequence_batching"):
         _check_states(config.sequence_batching.state)
+
+
+def validate_instance_groups(config: ModelConfig, *, gpu_ids: Sequence[int]) -> None:
+    """Checks the instance groups of a normalised configuration alone. Raises ConfigError."""
+    for group in config.instance_group:
+        _check_instance_group(config, group, gpu_ids)
 
 
 def _check_tensor(config: ModelConfig, tensor: Any, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The `nv_` metrics that every model has, read from its statistics (rules 5.13.1 to 5.13.3)."""
+"""This module reads the `nv_` metrics that every model has from its statistics (rules 5.13.1 to 5.13.3)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """This module writes Prometheus text as Triton writes it (rule 1.14.8).
 
-It does not use `prometheus_client.generate_latest`, which names counters `<name>_total`, which breaks every dashboard
-made for Triton, prints `0.0` for `0`, and importing it costs 60 ms (measured). The tests read this text with its parser
-instead. One difference to Triton on purpose: it prints a newline in a help text raw, which breaks the format; here it
-is escaped.
+It does not use `prometheus_client.generate_latest`: that names counters `<name>_total`, which breaks every dashboard
+made for Triton, it prints `0.0` for `0`, and importing it costs 60 ms (measured). The tests read this text with its
+parser instead. One difference to Triton on purpose: it prints a newline in a help text raw, which breaks the format;
+here it is escaped.
 """
 
 from __future__ import annotations

@@ -17,6 +17,12 @@ from .model_config import dims_text
 from .status import InvalidArgumentError
 from .tensor import Tensor
 
+
+class CutElementError(InvalidArgumentError):
+    """Says that a BYTES tensor ends within its last element. In Triton the backend finds that, and so it is answered
+    over HTTP as an error of the model's response is (rule 6.1.1)."""
+
+
 _BATCHING_NOTE = (
     " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each "
     "input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting "
@@ -24,10 +30,14 @@ _BATCHING_NOTE = (
 )
 
 
+#: The most shapes of an input that are remembered.
+_SIZES = 256
+
+
 class InputRule:
     """Says what one input of the configuration asks for. `dims` exclude the batch dimension; -1 allows any size."""
 
-    __slots__ = ("datatype", "dims", "element_size", "fixed_size", "name", "optional", "reshape")
+    __slots__ = ("datatype", "dims", "element_size", "name", "optional", "reshape", "sizes")
 
     def __init__(self, tensor: Any) -> None:
         self.name: str = tensor.name
@@ -36,8 +46,19 @@ class InputRule:
         self.optional: bool = tensor.optional
         self.reshape = tuple(tensor.reshape.shape) if tensor.HasField("reshape") else None
         self.element_size = self.datatype.byte_size
-        # bytes per batch item if the configuration fixes them, else -1
-        self.fixed_size = prod(self.dims) * self.element_size if self.element_size and -1 not in self.dims else -1
+        #: what `fit` returned for the last shapes that fit; to look it up takes a tenth of the time of `fit`
+        self.sizes: dict[tuple[int, ...], int] = {}
+
+    def fit(self, shape: tuple[int, ...], batched: bool) -> int:
+        """Returns how many bytes a tensor of `shape` has, for BYTES how many elements; -1 if the shape does not fit.
+        `batched`: its first dimension is that of the batch."""
+        item = shape[1:] if batched else shape
+        if item != self.dims and not self.matches(item):
+            return -1
+        if len(self.sizes) >= _SIZES:
+            self.sizes.clear()
+        size = self.sizes[shape] = prod(shape) * (self.element_size or 1)
+        return size
 
     def matches(self, shape: Sequence[int]) -> bool:
         """Returns whether `shape`, without the batch dimension, fits. A -1 in `dims` also allows size 0."""
@@ -195,8 +216,8 @@ class RequestExamination:
                     f"{request.prefix}unexpected number of string elements {found} {about}, expecting {count}"
                 )
             position = start + length
-            if position > end:
-                raise InvalidArgumentError(
+            if position > end and found == count:  # an earlier one that is cut off counts as whole (measured)
+                raise CutElementError(
                     f"incomplete string data for inference input '{name}', expecting string of length {length} but "
                     f"only {end - start} bytes available"
                 )

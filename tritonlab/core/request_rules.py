@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from math import prod
 from typing import Any
 
 from numpy.typing import NDArray
@@ -47,7 +46,7 @@ class RequestRules:
         added = config.sequence_batching.control_input or config.sequence_batching.state
         self._adds_inputs = bool(added)
         self._needs_input = bool(self.max_batch_size and not added and not config.HasField("ensemble_scheduling"))
-        # With sizes of their own, or inputs that may lack, requests differ.
+        # Requests differ where a dimension may have any size, or an input may be left out.
         fixed = not added and all(-1 not in rule.dims and not rule.optional for rule in self._rules.values())
         #: says of requests that they are alike (`InferenceRequest.alike`)
         self._alike = object() if fixed else None
@@ -101,16 +100,13 @@ class RequestRules:
                     batch = shape[0]
                 if batch < 1:
                     return 0
-                shape = shape[1:]
-            if shape != rule.dims and not rule.matches(shape):
-                return 0
-            if rule.fixed_size > 0:
-                if tensor.data.nbytes != rule.fixed_size * batch:
+            size = rule.sizes.get(shape)
+            if size is None:
+                size = rule.fit(shape, max_batch_size > 0)
+            if rule.element_size:
+                if tensor.data.nbytes != size:
                     return 0
-            elif rule.element_size:
-                if tensor.data.nbytes != prod(shape) * rule.element_size * batch:
-                    return 0
-            elif not _holds_elements(tensor.data, prod(shape) * batch):
+            elif size < 0 or not _holds_elements(tensor.data, size):
                 return 0
         return batch if batch <= max_batch_size or not max_batch_size else 0
 

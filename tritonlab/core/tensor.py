@@ -215,11 +215,14 @@ def wire_elements(data: bytes | memoryview, datatype: DataType) -> NDArray[Any]:
     return np.frombuffer(data, dtype)
 
 
+_RAGGED = "lists of different lengths are no tensor"
+
+
 def _object_array(value: Any) -> NDArray[Any]:
     """Returns text or nested lists of text as an object array. numpy's own choice, a `U` array, drops trailing NULs."""
     array = np.asarray(value, dtype=np.object_)
     if any(isinstance(element, (list, tuple)) for element in array.flat):
-        raise InvalidArgumentError("lists of different lengths are no tensor")
+        raise InvalidArgumentError(_RAGGED)
     return array
 
 
@@ -235,10 +238,22 @@ def _number_array(value: Any, datatype: DataType) -> NDArray[Any]:
         if datatype in (DataType.INVALID, DataType.BF16) or array.dtype == datatype.numpy:
             return array
         if array.size and array.dtype.kind not in _READABLE[datatype.numpy.kind] and not _all_ints(value, datatype):
-            raise InvalidArgumentError(f"{array.dtype} values cannot be read as {datatype.name}")
+            raise InvalidArgumentError(f"{_said(array)} cannot be read as {datatype.name}")
         return np.asarray(value, dtype=datatype.numpy)
     except (ValueError, TypeError, OverflowError) as error:
+        if "inhomogeneous" in str(error):
+            raise InvalidArgumentError(_RAGGED) from error
         raise InvalidArgumentError(f"{type(value).__name__} cannot be read as a tensor: {error}") from error
+
+
+def _said(array: NDArray[Any]) -> str:
+    """Returns what the elements of an array are, in words."""
+    if array.dtype.kind in "SU":
+        return "text"
+    if array.dtype.kind == "O":
+        other = next((one for one in array.flat if not isinstance(one, (bool, int, float))), array.flat[0])
+        return f"an element of type {type(other).__name__}"
+    return f"{array.dtype} values"
 
 
 def _all_ints(value: Any, datatype: DataType) -> bool:

@@ -2,21 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 from .explained import Explained
 from .status import Code
 
+Called = TypeVar("Called", bound=Callable[..., Any])
+
 
 class UnknownOption(Explained, TypeError):
-    """A call got a keyword argument that it does not take. A notebook shows the cell's line for it, and no frames of
-    ours."""
+    """Says that a call got a keyword argument that it does not take. `advice` is the part of the text that says what to
+    write instead. A notebook shows the cell's line for it, and no frames of ours."""
 
     code = Code.INVALID_ARG
+
+    def __init__(self, text: str, advice: str = "", place: str = "") -> None:
+        super().__init__(text)
+        self._advice = advice
+        self._place = place
+
+    def place(self) -> str:
+        return self._place
+
+    def remedy(self) -> str:
+        return self._advice
 
     @staticmethod
     def check(call: str, given: Iterable[str], known: Collection[str]) -> None:
         """Raises UnknownOption for the first of `given` that is not `known`."""
         for name in sorted(given):
             if name not in known:
-                raise UnknownOption(f"{call}() has no option '{name}': {', '.join(known)}")
+                advice = did_you_mean(name, known) or f"it takes {', '.join(known)}"
+                raise UnknownOption(f"{call}() has no option '{name}': {advice}", advice, f"{call}({name}=…)")
+
+
+def explains_unknown(called: Called) -> Called:
+    """Makes a function, a method or a dataclass raise UnknownOption for a keyword argument that it does not take, where
+    Python raises a plain TypeError."""
+    function: Any = called.__init__ if isinstance(called, type) else called  # type: ignore[misc]
+    parameters = list(inspect.signature(function).parameters.values())
+    known = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    known = [name for name in known if name != "self"]
+
+    @functools.wraps(function)
+    def explained(*values: Any, **options: Any) -> Any:
+        UnknownOption.check(called.__name__, options, known)
+        return function(*values, **options)
+
+    if not isinstance(called, type):
+        return explained  # type: ignore[return-value]
+    setattr(called, "__init__", explained)  # noqa: B010  # mypy minds the plain assignment
+    return called
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Returns "did you mean 'add_sub'?" if one of `known` is near, else ""."""
+    nearest = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else ""

@@ -187,14 +187,14 @@ class ExportArchive:
 
 
 class ExportConflict(Explained, FileExistsError):
-    """The directory holds something else already. `plan` says what an export with overwrite=True would do."""
+    """Says that the directory holds something else already. `plan` says what an export with overwrite=True would do."""
 
     code = Code.ALREADY_EXISTS
 
     def __init__(self, plan: ExportPlan) -> None:
         super().__init__(
             f"{plan.path} exists; to export there would\n{plan}\n"
-            f"Nothing was written. overwrite=True does it and keeps the former directory as a backup."
+            f"Nothing was written. overwrite=True (--overwrite) does it and keeps the former directory as a backup."
         )
         self.plan = plan
 
@@ -202,7 +202,7 @@ class ExportConflict(Explained, FileExistsError):
         return str(self.plan.path)
 
     def remedy(self) -> str:
-        return "export with overwrite=True, which keeps the former directory as a backup, or elsewhere"
+        return "export with overwrite=True (--overwrite), which keeps the former directory as a backup, or elsewhere"
 
 
 def _attention(plan: ExportPlan) -> list[str]:

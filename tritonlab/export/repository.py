@@ -7,6 +7,7 @@ directory away and the new one in, so that at every moment one of the two is the
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import os
 import shutil
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..core.model_config import parse_pbtxt, print_pbtxt
+from ..core.unknown_option import explains_unknown
 from .deployable_config import deployable_config
 from .machine_bound import left_out, warnings
 from .needed_models import NeededModels, needed_models
 from .report import ExportConflict, ExportPlan, ExportReport
+from .repository_place import SCRATCH, NoRepository, make_repository, repository_path, scratch_place
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
@@ -32,6 +35,7 @@ CONFIG_FILE = "config.pbtxt"
 _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
 
 
+@explains_unknown
 def export(
     model: Model,
     directory: str | PathLike[str],
@@ -48,12 +52,11 @@ def export(
 
     The models that this one needs are written with it: for an ensemble the models of its steps, for others those that
     its BLS calls name; `alone` leaves them out. If one of the directories is in the way, none is written. The report
-    warns of models that are needed and are not there.
+    warns of models that are needed and are not there. Raises NoRepository where no repository can be.
     """
-    repository = absolute(directory)
-    repository.mkdir(parents=True, exist_ok=True)
+    repository = make_repository(directory)
     needed = needed_models(model)
-    with tempfile.TemporaryDirectory(prefix=".tritonlab-export-", dir=repository.parent) as scratch:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=scratch_place(repository)) as scratch:
         plans = []
         for each in [model] if alone else [model, *needed.loaded]:
             new = Path(scratch) / each.name
@@ -64,11 +67,6 @@ def export(
             plans.append((new, plan, _on_gpu(each)))
         own, *composing = [_place(*each) for each in plans]
         return replace(own, composing=tuple(composing))
-
-
-def absolute(directory: str | PathLike[str]) -> Path:
-    """Returns the path as a person means it, with `~` for the home directory."""
-    return Path(os.path.abspath(Path(directory).expanduser()))
 
 
 def _place(new: Path, plan: ExportPlan, on_gpu: bool) -> ExportReport:
@@ -93,10 +91,10 @@ def _absent(model: ServedModel, needed: NeededModels, alone: bool) -> Iterator[s
 
 
 def plan_export(model: Model, directory: str | PathLike[str]) -> ExportPlan:
-    """Returns what `export` would do in the model's own directory, without doing it."""
+    """Returns what `export` would do in the model's own directory, without doing it. Raises NoRepository."""
     with tempfile.TemporaryDirectory(prefix="tritonlab-export-") as scratch:
         new = Path(scratch) / model.name
-        return _plan(model, new, absolute(directory) / model.name)
+        return _plan(model, new, repository_path(directory) / model.name)
 
 
 def model_files(path: Path) -> list[str]:
@@ -157,21 +155,34 @@ def _compare(new: Path, target: Path) -> ExportPlan:
 def _swap(new: Path, target: Path) -> Path:
     """Moves `target` to a backup and `new` to its place; puts it back if the second step fails.
 
-    The backup is beside the repository, not in it: a server would take it for a model of the wrong name.
+    The backup is beside the repository, not in it: a server would take it for a model of the wrong name. On another
+    file system it is a copy. Raises NoRepository where it cannot be made, and nothing is replaced.
     """
     repository = target.parent.resolve()
     backups = repository.with_name(repository.name + ".backup")
-    backups.mkdir(exist_ok=True)
+    try:
+        backups.mkdir(exist_ok=True)
+    except OSError as error:
+        text = f"{target} was not replaced, because its backup {backups} cannot be made: {error.strerror}"
+        raise NoRepository(target, text) from error
     stamp = time.strftime("%Y%m%d-%H%M%S")
     backup = backups / f"{target.name}-{stamp}"
     number = 1
     while backup.exists():
         number += 1
         backup = backups / f"{target.name}-{stamp}-{number}"
-    os.replace(target, backup)
+    aside = backup
+    try:
+        os.replace(target, aside)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copytree(target, backup, symlinks=True)
+        aside = new.with_name(f"{new.name}.former")  # goes with the directory that it was built in
+        os.replace(target, aside)
     try:
         os.replace(new, target)
     except OSError:
-        os.replace(backup, target)
+        os.replace(aside, target)
         raise
     return backup

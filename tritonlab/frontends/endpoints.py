@@ -149,7 +149,7 @@ class Endpoints:
 
     @property
     def http(self) -> str:
-        """`address:port` of HTTP; empty while it is not open. So it is for the others."""
+        """Returns `address:port` of HTTP; empty while it is not open."""
         return self.places.get("HTTP", "")
 
     @property
@@ -162,8 +162,8 @@ class Endpoints:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that clients must send with every request, as tritonclient's `headers` for either protocol; empty
-        if they need no token."""
+        """Returns the headers that clients must send with every request, as tritonclient's `headers` for either
+        protocol; empty if they need no token."""
         return {AUTHORIZATION: f"Bearer {self._token}"} if self._token else {}
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:

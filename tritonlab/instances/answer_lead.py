@@ -38,7 +38,7 @@ class AnswerLead:
         return STUB_SPIN_US if polls else 0
 
     def executed(self, times: ExecuteTimes, now: int) -> None:
-        """Notes that the stub has executed the batch, which took it these times."""
+        """Notes that the stub has executed the batch, and how long that took."""
         self._executed = now
         self.quick = times.compute_infer < SPIN_US * 1000
         if self._polled:

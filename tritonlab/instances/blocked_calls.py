@@ -21,13 +21,13 @@ from ..ipc.stub_link import StubLink
 from .model_instance import ModelInstance
 from .wait_graph import Instance, InstanceWait, UnansweredCall, circle_of, stuck_instances
 
-#: What the stub says of a call: it need not wait for it; `execute` waits for it; and no other thread could answer
-#: meanwhile.
+#: What the stub says of a call: that `execute` need not wait for it, that `execute` waits for it, or that it waits and
+#: no other thread could answer meanwhile.
 NO_WAIT, WAITS, WAITS_ALONE = range(3)
 
 
 class Callee(Protocol):
-    """Is the model version a call is for (`server.model_lifecycle.ModelVersion`)."""
+    """Is the model version that a call is for (`server.models.model_lifecycle.ModelVersion`)."""
 
     @property
     def instances(self) -> Sequence[ModelInstance]: ...

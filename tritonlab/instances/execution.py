@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.copies import Copies
@@ -52,6 +54,28 @@ class Death:
     worked: bool
 
 
+class Unsent:
+    """Ends payloads that are not sent, step by step. A step makes the instance idle, which may bring it the next
+    payload at once. The step for that one comes after the first, not within it: a queue of hundreds would be too deep a
+    recursion."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, deque[Callable[[], object]]] = {}  # by thread, while it goes through them
+
+    def __call__(self, step: Callable[[], object]) -> None:
+        """Calls `step` now, or after the step that this thread is in."""
+        thread = threading.get_ident()
+        if thread in self._steps:
+            self._steps[thread].append(step)
+            return
+        steps = self._steps[thread] = deque([step])
+        try:
+            while steps:
+                steps.popleft()()
+        finally:
+            del self._steps[thread]
+
+
 class StubExecutor:
     """Runs payloads, one at a time, in one stub of an instance, until the stub ends.
 
@@ -84,6 +108,7 @@ class StubExecutor:
         self._lock = threading.Lock()  # guards the next three
         self._running: Execution | None = None
         self._closed = self._worked = False
+        self._unsent = Unsent()
         self.keeper = FailureKeeper(stub, self.inflight, services.clock, services.failures, lambda: self.batch_id)
         stub.link.on_executed(self._on_executed)
         # what it writes between two executions is about the requests that are left to their senders
@@ -109,13 +134,12 @@ class StubExecutor:
                 stub.link.drop(packed)
             rest = payload.without(late)
             if rest is None:
-                execution.idle()
+                self._unsent(execution.idle)
                 return True
             execution.payload = rest
             return self._send(execution)
-        if not self._begin(execution, now):
+        if not self._begin(execution, now, None if packed is None else self._leader):
             return False
-        services.spin.enter(id(self))
         if services.instruments.execute_started is not None:
             services.instruments.execute_started(self._plan.label, execution.batch_id, payload.requests, now)
         if packed is not None:
@@ -124,19 +148,20 @@ class StubExecutor:
             try:
                 stub.link.execute(execution.batch_id, packed, self.lead.sends(services.clock.now()))
             except Exception as failure:  # a field of a type that has no wire form
-                error = _unsent(failure)
+                error = _unsendable(failure)
         if error is not None:  # the instance must become idle all the same
-            self._fail(execution, error, None)
+            self._unsent(partial(self._fail, execution, error, None))
         if stub.link.lost:
             self._on_lost(self)
         return True
 
-    def _begin(self, execution: Execution, now: int) -> bool:
+    def _begin(self, execution: Execution, now: int, leader: AnswerLead | None) -> bool:
         """Makes `execution` the one that runs. Returns False if this stub takes no more."""
         with self._lock:
             if self._closed:
                 return False
-            payload, leader, inflight = execution.payload, self._leader, self.inflight
+            self._services.spin.enter(id(self))  # with the lock held, so that `die` can undo it
+            payload, inflight = execution.payload, self.inflight
             execution.batch_id = next(self._numbers)
             self._running = execution
             self._worked = execution.record is self._record
@@ -232,6 +257,7 @@ class StubExecutor:
         """Notes that the stub is dead, and returns what it left."""
         with self._lock:
             self._closed = True
+            self.inflight.dying = True
             execution, self._running = self._running, None
         self._services.spin.leave(id(self))
         return Death(self.stub, execution, list(self.inflight.values()), self._worked)
@@ -241,7 +267,7 @@ class StubExecutor:
         if death.execution is not None:
             death.execution.ended(ExecuteTimes(0, 0, 0), failed=True)
         self.keeper.keep_death(error, death.requests, death.execution.batch_id if death.execution is not None else 0)
-        self.inflight.fail(death.requests, error)
+        self.inflight.bury(death.requests, error)
         self.inflight.drained.set()
 
     def abort(self, error: TritonError) -> None:
@@ -264,12 +290,12 @@ def _pack(
     except TritonError as error:  # no room on the GPU, or it failed
         return None, error
     except Exception as error:
-        return None, _unsent(error)
+        return None, _unsendable(error)
     if link.devices.brought:
         link.devices.brought = False
         copies.tell_inputs(requests)
     return packed, None
 
 
-def _unsent(error: Exception) -> TritonError:
+def _unsendable(error: Exception) -> TritonError:
     return InvalidArgumentError(f"the request cannot be sent to the model: {error}")

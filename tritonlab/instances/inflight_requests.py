@@ -30,6 +30,10 @@ class InflightRequests(dict[int, InferenceRequest]):
         reschedule: Callable[[InferenceRequest], bool],
     ) -> None:
         super().__init__()
+        #: whether the stub is dead; then its burial fails what is here
+        self.dying = False
+        #: why it died, once it is buried
+        self.death: TritonError | None = None
         self.drained = threading.Event()
         self._version = version
         self._clock = clock
@@ -44,7 +48,7 @@ class InflightRequests(dict[int, InferenceRequest]):
                 return  # the request has had its final response
             request.executor = None
         deliver(request, response, self._instruments, self._clock)
-        if final and not self and not self.drained.is_set():  # which is quick, and `set` is not
+        if final and not self and not self.drained.is_set():  # asked first, because `set` is slow
             self.drained.set()
 
     def drain(self) -> None:
@@ -85,4 +89,13 @@ class InflightRequests(dict[int, InferenceRequest]):
             error = refusal
         # Triton drops it with a log line and its client waits for ever (rule 3.9.5)
         self[request.serial] = request
+        if self.dying:  # the scheduler has ended the sequence for that, which the client is to be told
+            if self.death is None:
+                return
+            error = self.death
         self.fail([request], error)
+
+    def bury(self, requests: Iterable[InferenceRequest], death: TritonError) -> None:
+        """Ends those of the requests that are still open, and all that are here, because the stub is dead."""
+        self.death = death  # first, so that what `give_back` puts here meanwhile is failed by one of the two
+        self.fail([*requests, *list(self.values())], death)

@@ -53,7 +53,7 @@ class ModelInstance(RunningInstance):
         # the lock of `life` guards the next two
         #: the executor of the current stub, or of the last one
         self._executor: StubExecutor | None = None
-        #: the same while the instance is READY; payloads go to it
+        #: the executor that gets payloads: the same one while the instance is READY, else None
         self._serving: StubExecutor | None = None
 
     # -- start

@@ -74,6 +74,8 @@ class ModelStub:
             self.process: StubProcess = pool.acquire(source.interpreter, source.path, source.paths, said.append)
         except (StubStartError, OSError) as error:
             raise self._not_started(error) from error
+        except KeyboardInterrupt as interrupt:
+            raise interrupted_load(instance, "", str(interrupt)) from None
         for text in said:
             self.log("server", "INFO", text)
         self.process.adopt_output(self._on_line)

@@ -93,7 +93,7 @@ class RequestExecutor:
             if not infer.decoupled and callee.rules.decoupled:
                 raise TritonError.of(Code.UNSUPPORTED, _DECOUPLED_TEXT % name)
             if len(request.inputs) < len(infer.tensors):
-                raise _named_twice(request, [row[0] for row in infer.tensors])
+                raise _named_twice(request, [name for name, *_ in infer.tensors])
             if request.parameters and any("\0" in name for name in request.parameters):
                 raise InternalError("Unexpected missing key on parameters")
         except TritonError as error:
@@ -113,6 +113,7 @@ class RequestExecutor:
             else:
                 if verdict.suspects:
                     self._later(_FIRST_LOOK, lambda: self._look_again(call, _FIRST_LOOK))
+                request.caller = caller.name, call.batch
                 if self._called is not None:
                     self._called(request, caller.name, call.batch)
                 self._infer(request, callee)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ..core.infer_request import InferenceRequest
-from ..core.metrics import MetricRegistry
+from ..core.metric_registry import MetricRegistry
 from ..core.status import InternalError, TritonError
 from ..ipc.stub_link import (
     DeviceMemory,

@@ -82,9 +82,10 @@ def blocked_stacks(lines: Iterable[str]) -> str:
     return "\n".join(line for thread in shown for line in thread)
 
 
-def interrupted_load(instance: str, stacks: str) -> LoadInterrupted:
-    """Returns the interrupt of a load, with the place of the model's main thread, which comes first in `stacks`."""
-    text = f"the load of '{instance}' was interrupted"
+def interrupted_load(instance: str, stacks: str, during: str = "") -> LoadInterrupted:
+    """Returns the interrupt of a load, with the place of the model's main thread, which comes first in `stacks`.
+    `during` ends the sentence where there is no model yet."""
+    text = f"the load of '{instance}' was interrupted{during and ' '}{during}"
     thread = stacks.split("\nThread '", 1)[0]
     found = [_STACK_FRAME.fullmatch(line) for line in thread.splitlines()]
     frames = tuple(Frame(frame["file"], int(frame["line"]), frame["function"]) for frame in found if frame is not None)

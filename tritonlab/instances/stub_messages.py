@@ -10,7 +10,7 @@ from ..core.copies import Copies
 from ..core.status import ModelError
 from ..ipc.block_reader import BlockReader
 from ..ipc.device_tensors import DeviceTensors
-from ..ipc.stub_link import Log, Raised, Response, StubLink
+from ..ipc.stub_link import NO_RESPONSE, Log, Raised, Response, StubLink
 from .failure_keeper import FailureKeeper
 from .inflight_requests import InflightRequests
 from .instance_plan import InstancePlan, InstanceServices
@@ -67,7 +67,7 @@ class StubMessages:
             output = [sent.tensors, sent.error, sent.parameters]
             copies = self._copies
             response = build_response(request, reader, output, version, final=final, copies=copies, reshapes=reshapes)
-            response.empty = sent.error is None and sent.block is None and not sent.tensors and final
+            response.empty = bool(sent.flags & NO_RESPONSE)
             if isinstance(response.error, ModelError):
                 response.error.log = stub.last_lines()
                 self._keeper.attach(response.error, [request])
@@ -76,7 +76,7 @@ class StubMessages:
             self._inflight.respond(request, response)
             if link is not stub.link:  # the caller may be reading the stub's own link, where this did not come
                 stub.process.monitor.wake()
-        reader.finish()
+        reader.finish(more=not sent.flags)
 
     def _on_log(self, ident: int, record: Log) -> None:
         self._stub.process.drain_output()  # so that lines printed before come first

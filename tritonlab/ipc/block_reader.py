@@ -19,6 +19,9 @@ from .stub_link import StubLink
 #: view that holds the block. A copy of 16 KB takes about as long as building such a view.
 COPY_BELOW = 1 << 14
 
+#: How many blocks of small responses go back together.
+_MANY = 64
+
 _TYPES = {int(datatype): datatype for datatype in DataType}
 
 
@@ -73,8 +76,12 @@ class BlockReader:
         array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory)  # raises if the bytes do not fill the shape
         return Tensor(_TYPES[number], array.shape, array)
 
-    def finish(self) -> None:
-        """Gives the block back, unless a view holds it."""
-        if self._lease is None and self._block is not None:
-            self._freed.append(self._block)
+    def finish(self, *, more: bool = False) -> None:
+        """Gives the block back, unless a view holds it. `more`: the stub will send more, perhaps for hours, before it
+        gets another message; so what is free goes back now if it is much, or its region would grow meanwhile."""
+        freed, large = self._freed, self._lease is not None
+        if not large and self._block is not None:
+            freed.append(self._block)
         self._lease = None
+        if more and freed and (large or len(freed) >= _MANY):
+            self._link.return_blocks()

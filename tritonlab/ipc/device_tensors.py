@@ -113,7 +113,7 @@ class DeviceTensors:
         return found
 
     def ask_back(self) -> None:
-        """To be called before the stub is asked to give back: it may map again what it is sent from now on."""
+        """Is called before the stub is asked to give back: it may map again what it is sent from now on."""
         with self._lock:
             self._asked.update(self._mapped)
             self._mapped = {}

@@ -64,7 +64,7 @@ class GpuChunk:
 
 
 class GpuLease:
-    """Is memory of a chunk that somebody uses; it ends with this object. Nothing is locked then, as that may be at any
+    """Is memory of a chunk that somebody uses, until this object is gone. It takes no lock then, as that may be at any
     moment."""
 
     __slots__ = ("chunk", "offset", "size")

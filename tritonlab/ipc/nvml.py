@@ -20,7 +20,7 @@ class _Memory(ctypes.Structure):
 
 
 class _Process(ctypes.Structure):
-    """An nvmlProcessInfo_t."""
+    """Is an nvmlProcessInfo_t."""
 
     _fields_ = (
         ("pid", ctypes.c_uint),

@@ -1,5 +1,5 @@
-"""This module decides when polling for an answer is worth a core: while there are more cores than busy processes,
-nobody else wants to run, and the answer is due in a moment.
+"""This module decides when polling for an answer is worth a core: while fewer stubs execute than there are cores,
+polling has done no harm lately, and the answer is due in a moment.
 
 A client that sends 100 requests a second finds the stub asleep, which then answers after 300-500 us: polling burns 200
 us in vain. Measured on 2 cores with such a client over HTTP: with polling the processor time per request is 1.70 x
@@ -23,16 +23,17 @@ import os
 #: 16 us if it polls.
 SPIN_US = 200
 #: Longest poll of a stub for its next command, if the last one came within that time. A client over the network takes
-#: 300 us between two requests. add_sub over HTTP took 640 us p50 with 200 us here, 540 us with this.
+#: 300 us between two requests. Measured over HTTP when this came: add_sub took 640 us p50 with 200 us here, 540 us with
+#: this.
 STUB_SPIN_US = 1000
 #: Seconds that a frontend's thread, which has others to serve, sleeps for an answer that should come at once.
 PATIENCE = 2e-3
-#: An answer that comes more nanoseconds after the stub is done is late. Of those polled for on a free machine 3 to 7 of
-#: 100 are (HTTP and gRPC, one caller), beside a busy process 40 to 60.
+#: An answer is late if it comes more than this many nanoseconds after the stub is done. Of 100 answers polled for, 3 to
+#: 7 are late on a free machine (HTTP and gRPC, one caller), and 40 to 60 beside a busy process.
 _LATE = 150_000
-#: Polling does harm if so many of so many answers are late.
+#: Polling does harm if at least the first number of answers are late, out of the second.
 _TOO_MANY, _WINDOW = 5, 16
-#: Nanoseconds without polling after the first harm, and the most.
+#: Nanoseconds for which nobody polls after the first harm, and the most that this grows to.
 _SHORTEST_REST, _LONGEST_REST = 10_000_000, 1_280_000_000
 #: How long a sleeping thread takes to wake, at most.
 _WAKE = 150e-6
@@ -60,11 +61,11 @@ class AnswerPace:
 
 
 class Crowd:
-    """Knows whether polling has done harm lately: answers came long after the stub needed for them, because whoever
-    polled had the core that another needed. Then nobody polls for a while, longer each time that it does harm again.
+    """Knows whether polling has done harm lately: answers came long after they were due, because whoever polled had the
+    core that the stub needed. Then nobody polls for a while, longer each time that it does harm again.
 
-    It goes by the answers, not by how many threads of the machine run: one busy process beside on 2 cores is too many,
-    and looks like a client that is about to sleep.
+    It goes by the answers, not by how many threads of the machine run: on 2 cores a single busy process is too many,
+    and a client that is about to sleep looks like one.
     """
 
     def __init__(self) -> None:

@@ -3,6 +3,7 @@ messages, and decides which thread reads the socket."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import select
@@ -117,13 +118,13 @@ class StubConnection:
     # -- sending
 
     def post(self, command: int, ident: int, body: Any, *, packed: bool = False) -> None:
-        """Sends a message without blocking, `packed` if it can be. A lost link is reported through `on_lost`, not
-        here."""
+        """Sends a message without blocking, `packed` if it can be. A lost link is reported through `on_lost`, not here,
+        and after what the other process has sent before it left: one that the model forked may answer and leave."""
         try:
             if not self._connection.post(command, ident, body, packed=packed):
                 self._arm()
-        except LinkClosed as error:
-            self._lose(str(error))
+        except LinkClosed:
+            pass  # whoever reads the socket hears of its end
 
     def _arm(self) -> None:
         """Makes the link reader watch the socket: for messages unless a thread reads them, and for room to send while
@@ -182,19 +183,20 @@ class StubConnection:
         return shielded(self._lead, done, spin, timeout)
 
     def _lead(self, done: Callable[[], bool], spin: float, timeout: float | None) -> bool:
-        held = self.held
-        if held:
+        if self.held:
             self._holder = 0
         elif self._lost or not self._receiving.acquire(False):
             return False
         end = None if timeout is None else time.monotonic() + timeout
-        wait = self._connection.wait
+        left, wait = timeout, self._connection.wait
         try:
             self._arm()
             while not (done() or self._lost):
-                if not interruptible(wait, spin, None if end is None else end - time.monotonic()):
+                if not interruptible(wait, spin, left):
                     break
                 self._take_messages()
+                if end is not None and (left := end - time.monotonic()) <= 0:
+                    break  # also while a stub talks without end
         except LinkClosed as error:
             self._lose(str(error))
         finally:
@@ -217,19 +219,17 @@ class StubConnection:
 
     def _on_event(self, events: int) -> None:
         """Handles an event of the socket, on the link reader's thread."""
-        try:
-            if events & select.EPOLLOUT:
+        if events & select.EPOLLOUT:
+            with contextlib.suppress(LinkClosed):  # what can still be read comes first, as in `post`
                 self._connection.flush()
-            if not self._receiving.acquire(False):
-                if self._connection.has_unsent:
-                    self._arm()
-                return  # the leader arms again when it is done
-            try:
-                self._take_messages()  # once only, so that other sockets get their turn
-            finally:
-                self._receiving.release()
-        except LinkClosed as error:
-            self._lose(str(error))
+        if not self._receiving.acquire(False):
+            if self._connection.has_unsent:
+                self._arm()
+            return  # the leader arms again when it is done
+        try:
+            self._take_messages()  # once only, so that other sockets get their turn
+        finally:
+            self._receiving.release()
         if not self._lost:
             self._arm()
 

@@ -28,7 +28,7 @@ from .stub_connection import Answer
 from .stub_ends import StubEnds
 from .stub_link import MonitorLink, StubLink
 from .stub_log import StubOutput
-from .zygote import ZygoteProcess
+from .zygote_process import ZygoteProcess
 
 #: The kernel's own Python, which runs models that bring no environment or stub of their own.
 KERNEL = Interpreter(sys.executable)

@@ -13,6 +13,7 @@ from ..core.tensor import Tensor
 from ..stub._pb_stub.wire.debugger_bodies import Attach, Postmortem, Prompt, Resumed
 from ..stub._pb_stub.wire.ipc_message import CALLS, NUMBER, ROW
 from ..stub._pb_stub.wire.message_bodies import (
+    NO_RESPONSE,
     RESCHEDULED,
     AutoComplete,
     Awake,
@@ -57,6 +58,7 @@ from .link_reader import LinkReader
 from .stub_connection import Answer, StubConnection
 
 __all__ = [
+    "NO_RESPONSE",
     "RESCHEDULED",
     "DeviceMemory",
     "Executed",
@@ -91,6 +93,7 @@ __all__ = [
 M = TypeVar("M")
 _EXECUTE = NUMBER["EXECUTE"]
 _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
+_REPLY = NUMBER["REPLY"]
 
 
 class PackedBatch(NamedTuple):
@@ -229,6 +232,10 @@ class StubLink(StubConnection):
     def fail(self, infer: int, final: bool, code: int, text: str) -> None:
         """Sends an error to an INFER."""
         self.tell(InferResponse(final, None, [], ResponseError(code, text), ""), infer)
+
+    def return_blocks(self) -> None:
+        """Gives the stub back now the blocks that are no longer read; the next message would do it, too."""
+        self.post(_REPLY, 0, [None, None])  # a Reply, but to no call
 
     # -- messages of the stub: handlers run on the thread that reads, and must not block
 

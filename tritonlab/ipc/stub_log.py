@@ -35,8 +35,7 @@ class LogRecord:
     `level` is `INFO`, `WARNING`, `ERROR` or `VERBOSE`. `file` and `line` are set for Logger records and for what
     `execute` raised (stream `server`). `request_ids` and `serials` are those of the requests that were executing when
     the line was written, or, between two executions, that a sender still had to answer (an id the client left out is
-    the empty string). `pid` is the process that wrote it,
-    which tells a version from its predecessor; 0 for the server.
+    the empty string). `pid` is the process that wrote it, which tells a version from its predecessor; 0 for the server.
     """
 
     time_ns: int
@@ -89,15 +88,11 @@ class LogBook:
         if self._listener is not None:
             self._listener(record)
 
-    def records(self, model: str | None = None, instance: str | None = None) -> list[LogRecord]:
-        """Returns the records, oldest first; only those of `model` or `instance` if given."""
+    def records(self, model: str | None = None) -> list[LogRecord]:
+        """Returns the records, oldest first; only those of `model` if given."""
         with self._lock:
             records = list(self._records)
-        return [
-            record
-            for record in records
-            if (model is None or record.model == model) and (instance is None or record.instance == instance)
-        ]
+        return [record for record in records if model is None or record.model == model]
 
 
 class StubOutput:
@@ -138,7 +133,11 @@ class StubOutput:
 
     def drain_all(self) -> None:
         """Reads what both pipes hold now; takes half a microsecond if they are empty."""
-        for fd, _ in self._poll.poll(0):
+        try:
+            ready = [fd for fd, _ in self._poll.poll(0)]
+        except RuntimeError:  # another thread polls right now; a lock against that would cost time with each request
+            ready = list(self.fds)
+        for fd in ready:
             self.drain(fd)
         if self._lock.locked():
             with self._lock:

@@ -11,8 +11,8 @@ from .interpreter import Interpreter
 from .link_reader import LinkReader
 from .remembered_imports import RememberedImports
 from .stub_launcher import DEFAULT_SHM, KERNEL, ShmSettings, StubProcess, fork_of
-from .zygote import ForkRefused, ZygoteError
 from .zygote_family import Steps
+from .zygote_process import ForkRefused, ZygoteError
 from .zygotes import WarmMemory, Zygotes
 
 #: How often a zygote may prove stale, or to have ended, before a stub is started without one.

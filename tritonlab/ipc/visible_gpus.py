@@ -106,4 +106,8 @@ def ask_driver() -> tuple[list[DeviceFacts], str]:
         return [], str(error)
     except ValueError:  # the driver has ended the process
         return [], done.stderr.strip() or f"the process that asked the driver ended with status {done.returncode}"
-    return [DeviceFacts(*row)._replace(compute=tuple(row[4])) for row in rows], str(why)
+    devices = [
+        DeviceFacts(ordinal, uuid, name, total, (major, minor), simulated)
+        for ordinal, uuid, name, total, (major, minor), simulated in rows
+    ]
+    return devices, str(why)

@@ -14,16 +14,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..stub._pb_stub.wire.fork_bodies import ImportStep
-from .zygote import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
+from .zygote_process import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
 
 Steps = tuple[ImportStep, ...]
 
-#: Variables that the dynamic loader, the interpreter or numpy's libraries read when a process starts. A zygote takes
-#: over all others before it imports more, and a stub before it imports the model.
+#: Variables that the dynamic loader, the C library (locale, time zone), the interpreter (HOME: where the user's own
+#: packages are) or numpy's libraries read when a process starts. A zygote takes over all others before it imports more,
+#: and a stub before it imports the model.
 _START_PREFIXES = (
     "LD_",
     "PYTHON",
+    "HOME",
+    "LANG",
+    "LC_",
+    "TZ",
     "OMP_",
+    "KMP_",
+    "GOMP_",
     "OPENBLAS_",
     "MKL_",
     "NUMEXPR_",
@@ -97,6 +104,17 @@ class Growth:
     def memory(self) -> int:
         return share(self.zygote.child.pid) if self.zygote is not None else 0
 
+    def names(self) -> str:
+        """Returns what it imports, for a sentence."""
+        return quoted(self.steps) or "numpy"
+
+    def ended_within(self, seconds: float) -> bool:
+        """Waits until it is up or has failed. Raises KeyboardInterrupt with what went on."""
+        try:
+            return self.done.wait(seconds)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"during the import of {self.names()}") from None
+
     def fork_of(self, parent: Growth) -> ZygoteProcess:
         """Starts the process as a fork of another zygote's, once that is up. Raises what `ZygoteProcess.grow` does."""
         parent.done.wait()
@@ -119,10 +137,14 @@ class ZygoteFamily:
         return [self.root, *self.grown.values()]
 
     def allowed(self, steps: Steps, why: str) -> tuple[Steps, str]:
-        """Returns the steps before the first that is left out, and why that is."""
+        """Returns the steps before the first that is left out, and why that and those after it are not made."""
         for end in range(1, len(steps) + 1):
             if steps[:end] in self.left_out:
-                return steps[: end - 1], self.left_out[steps[:end]]
+                after = quoted(steps[end:])
+                why = self.left_out[steps[:end]] + (
+                    f"; also {after}, which the model imports after it" if after else ""
+                )
+                return steps[: end - 1], why
         return steps, why
 
     def leave_out(self, failed: Growth) -> None:
@@ -147,6 +169,14 @@ class ZygoteFamily:
         for growth in old:
             del self.grown[growth.steps]
         retire(old)
+
+
+def quoted(steps: Steps) -> str:
+    """Returns the names of the modules that these steps import, for a sentence: at most three of them."""
+    names = [f"'{name}'" for name in dict.fromkeys(step.module for step in steps if not step.own)]
+    if len(names) > 3:
+        names[2:] = [f"{len(names) - 2} more"]
+    return ", ".join(names[:-1]) + " and " + names[-1] if names[1:] else "".join(names)
 
 
 def retire(growths: Sequence[Growth]) -> None:

@@ -21,14 +21,17 @@ from ..stub._pb_stub.wire.fork_bodies import ImportStep
 from .interpreter import Interpreter
 from .link_reader import LinkReader
 from .out_of_memory import memory_limit
-from .zygote import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
 from .zygote_family import Growth, Origin, Place, Steps, ZygoteFamily, retire, share
+from .zygote_process import ForkRefused, ImportLeftOut, ZygoteError, ZygoteProcess
 
 _log = logging.getLogger(__name__)
 
 #: How many sets of imports are kept at most, however small.
 _MOST = 8
 _MOST_INTERPRETERS = 4
+#: Seconds that a load waits for a zygote. An import that hangs then does so in the model's own process, where the
+#: stacks and an interrupt tell the line; one that is only slow is made twice.
+_PATIENCE = 20.0
 #: A zygote that ended sooner, and was of no use, is not grown again by itself.
 _LIVED = 5.0
 
@@ -58,7 +61,8 @@ class Zygotes:
 
     def find(self, interpreter: Interpreter, steps: Sequence[ImportStep]) -> tuple[ZygoteProcess | None, str]:
         """Returns the zygote that has made these imports, or those before the first that must not be made, and why that
-        one must not; None instead of a zygote if there can be none. Blocks while it grows."""
+        one must not; None instead of a zygote if there can be none. Blocks while it grows, for some time. Raises
+        KeyboardInterrupt with what went on."""
         wanted, why = tuple(steps), ""
         while True:
             with self._lock:
@@ -67,7 +71,8 @@ class Zygotes:
                 family = self._family(interpreter)
                 wanted, why = family.allowed(wanted, why)
                 growth = self._growth(interpreter, family, wanted)
-            growth.done.wait()
+            if not growth.ended_within(_PATIENCE):
+                return None, f"{growth.names()}, because that has taken more than {_PATIENCE:g} s"
             if growth.zygote is not None:
                 return growth.zygote, why
             if not wanted:

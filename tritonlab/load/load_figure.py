@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.short_number import short_number
 from .latency_chart import LEFT, LatencyChart
 from .load_row import LoadRow
-from .load_text import number_text, time_text
+from .load_text import time_text
 
 #: The lines, and their colours: readable on white and on black.
 _LINES = (("p50", "#1976d2"), ("p99", "#d98000"))
@@ -22,7 +23,7 @@ def load_figure(model: str, rows: Sequence[LoadRow]) -> str:
         max(row.latency.p99 for row in shown if row.latency) * 1.08,
         "inferences/s",
         time_text,
-        number_text,
+        short_number,
     )
 
     def place(row: LoadRow, name: str) -> tuple[float, float]:
@@ -34,11 +35,11 @@ def load_figure(model: str, rows: Sequence[LoadRow]) -> str:
         way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f"<polyline points='{way}' fill='none' stroke='{colour}' stroke-width='1.5' opacity='.6'/>")
         for row, (x, y) in zip(shown, points, strict=True):
-            told = f"{number_text(row.level)}: {number_text(row.inferences_per_s)}/s, {name} "
+            told = f"{short_number(row.level)}: {short_number(row.inferences_per_s)}/s, {name} "
             told += time_text(getattr(row.latency, name))
             parts.append(f"<g><title>{told}</title><circle cx='{x:.1f}' cy='{y:.1f}' r='3.5' fill='{colour}'/></g>")
         parts.append(f"<text x='{LEFT + 8 + number * 44}' y='14' fill='{colour}'>{name}</text>")
     for row in shown:
         x, y = place(row, "p99")
-        parts.append(f"<text x='{x:.1f}' y='{y - 7:.1f}' text-anchor='middle'>{number_text(row.level)}</text>")
+        parts.append(f"<text x='{x:.1f}' y='{y - 7:.1f}' text-anchor='middle'>{short_number(row.level)}</text>")
     return chart.svg(f"latency against throughput of {model}", parts)

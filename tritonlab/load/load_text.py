@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..core.short_number import short_number
 from .load_plan import ARRIVALS, CONCURRENCY, REQUEST_RATE
 from .load_row import LoadRow
 
@@ -23,12 +24,8 @@ def time_text(us: float | None) -> str:
         return "-"
     for size, unit in ((1e6, "s"), (1e3, "ms")):
         if us >= size:
-            return f"{us / size:.3g} {unit}" if us < 1e3 * size else f"{us / size:,.0f} {unit}"
+            return f"{short_number(us / size)} {unit}"
     return f"{us:.0f} µs"
-
-
-def number_text(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def heads(mode: str, rows: Sequence[LoadRow]) -> list[str]:
@@ -46,17 +43,17 @@ def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
     """Returns the row's texts, for `columns` as `heads` gives them."""
     latency, first, server, lag = row.latency, row.first_response, row.server, row.lag
     known = {
-        HEADS[mode]: number_text(row.level),
-        "inferences/s": number_text(row.inferences_per_s),
+        HEADS[mode]: short_number(row.level),
+        "inferences/s": short_number(row.inferences_per_s),
         **{name: time_text(getattr(latency, name, None)) for name in ("p50", "p90", "p95", "p99")},
-        "responses/s": number_text(row.responses_per_s),
+        "responses/s": short_number(row.responses_per_s),
         "first p50": time_text(first.p50 if first else None),
         "first p99": time_text(first.p99 if first else None),
         "queue": time_text(server.queue_us if server else None),
         "input": time_text(server.compute_input_us if server else None),
         "infer": time_text(server.compute_infer_us if server else None),
         "output": time_text(server.compute_output_us if server else None),
-        "batch": f"{server.batch_size:.2g}" if server else "-",
+        "batch": short_number(server.batch_size) if server else "-",
         "send lag p99": time_text(lag.p99 if lag else None),
         "failed": f"{row.failed:,}",
         "stable": {True: "yes", False: "no", None: "-"}[row.stable],
@@ -65,7 +62,7 @@ def cells(mode: str, row: LoadRow, columns: Sequence[str]) -> list[str]:
 
 
 def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
-    """Returns the table as lines of text."""
+    """Returns the rows below their heads, as lines of text."""
     columns = heads(mode, rows)
     table = [columns, *(cells(mode, row, columns) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -75,11 +72,11 @@ def table_lines(mode: str, rows: Sequence[LoadRow]) -> list[str]:
 def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
     """Returns sentences on what went wrong: errors, answers that never came, a rate that was not reached."""
     found = []
-    if unstable := [number_text(row.level) for row in rows if row.stable is False]:
+    if unstable := [short_number(row.level) for row in rows if row.stable is False]:
         at = f"{HEADS[mode]} {', '.join(unstable[:_TEXTS])}{', …' if len(unstable) > _TEXTS else ''}"
         found.append(f"not stable at {at}: the last windows differ by too much; a longer window, or a calmer machine?")
     for row in rows:
-        at = f"at {HEADS[mode]} {number_text(row.level)}: "
+        at = f"at {HEADS[mode]} {short_number(row.level)}: "
         texts = list(row.errors.items())
         found += [f"{at}{count:,} failed: {_cut(text)}" for text, count in texts[:_TEXTS]]
         if len(texts) > _TEXTS:
@@ -88,7 +85,7 @@ def notes(mode: str, rows: Sequence[LoadRow]) -> list[str]:
             found.append(f"{at}{row.unanswered:,} still under way at the end, cancelled")
         if mode == REQUEST_RATE and _fell_behind(row):
             found.append(
-                f"{at}only {number_text(row.sent_per_s)}/s could be sent; latency counts from when each was due"
+                f"{at}only {short_number(row.sent_per_s)}/s could be sent; latency counts from when each was due"
             )
         elif row.lag is not None and row.latency is not None and row.lag.avg > _LATE * row.latency.avg:
             found.append(

@@ -1,5 +1,5 @@
-"""This module tells why two recorded requests were not executed in one batch: it asks
-`schedulers.why_apart` about a record.
+"""This module tells why two recorded requests were not executed in one batch: it asks `schedulers.why_apart` about a
+record.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .model_record import BATCHES, ModelRecord
+from .model_record import BATCHES, REJECTED, REJECTIONS, ModelRecord
 from .stream_facts import spread
 
 Numbers = NDArray[np.float64]
@@ -17,7 +17,7 @@ Numbers = NDArray[np.float64]
 @dataclass(frozen=True)
 class BatchFacts:
     """Holds facts about the executions that are kept. Times are nanoseconds, each as (median, 95th percentile), NaN if
-    there are none.
+    there are none. `rejected`: how many requests ended in the queue, by REJECTIONS.
     """
 
     batches: int
@@ -28,6 +28,7 @@ class BatchFacts:
     queue: tuple[float, float]
     compute: tuple[float, float]
     span: float
+    rejected: dict[str, int]
     dropped: int
 
 
@@ -40,6 +41,7 @@ def batch_facts(record: ModelRecord) -> BatchFacts:
     with record.lock:
         batches, asked = record.batches.rows(), record.requests.rows()
         oldest, words, dropped = record.batches.dropped, record.words.lists()["reason"], record.dropped
+        ended = record.rejected.rows()[:, REJECTED.index("reason")].astype(int).tolist()
     start, end = column(batches, "start"), column(batches, "end")
     places = asked[:, record.requests.columns.index("batch")].astype(np.int64) - oldest
     known = places >= 0
@@ -55,5 +57,6 @@ def batch_facts(record: ModelRecord) -> BatchFacts:
         spread(waited),
         spread(end - start),
         float(end.max() - start.min()) if len(batches) else 0.0,
+        {REJECTIONS[number]: count for number, count in Counter(ended).most_common()},
         dropped,
     )

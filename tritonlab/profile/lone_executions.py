@@ -1,9 +1,9 @@
 """Executions of one request each are noted in a short form, on the way of the answer, and become rows of tables later.
 
-Measured in place, between two requests of one caller: a note takes 1.0 us besides the call of the hook, 0.4, and its
-rows 0.15 when many are made at once; to write the rows at once took 2.3, most of it because what that touches is in no
-cache then. What is noted is bytes: objects that are kept cost as much as is saved, because the next request's are then
-made in memory that is in no cache.
+Measured in a server, between two requests of one caller: the call of the hook takes 0.4 us, the note 1.0, and its rows
+0.15 when many are made together. To write the rows right away took 2.3 us, most of it because the memory that this
+touches is in no cache of the CPU then. A note is bytes, not an object: to keep objects costs as much as is saved,
+because those of the next request are then made in memory that is in no cache either.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .ring import Ring
 #: compute_output.
 _NOTE = struct.Struct("10q")
 note = _NOTE.pack
-#: How many notes wait at most. One request in so many waits for their rows, 0.3 ms: 0.1 of it even if they are few,
-#: because numpy is in no cache.
+#: How many notes wait at most. The request that brings the last of them waits until all their rows are made, 0.3 ms.
+#: With few notes that still takes 0.1 ms, because by then the CPU's caches hold nothing of numpy.
 NOTES = 2_048
 FULL = NOTES * _NOTE.size
 #: How many kinds are known at most: each load of a model has kinds of its own. Others are not noted.
@@ -47,8 +47,8 @@ class LoneKind(NamedTuple):
 
 
 class LoneExecutions:
-    """Holds the notes of one model, on their way into its tables. Who notes needs no lock: `notes += note(…)` is one
-    step for other threads; who calls a method holds the lock of the record."""
+    """Holds the notes of one model, on their way into its tables. To add a note needs no lock: `notes += note(…)` is
+    one step for other threads; whoever calls a method holds the lock of the record."""
 
     __slots__ = ("_batches", "_known", "_requests", "notes")
 
@@ -95,8 +95,8 @@ class LoneExecutions:
 
 
 class RecordLock:
-    """Is held by who reads or writes a record. Taking it makes rows of all notes. None are made while it is held, so
-    that the tables fit together although the server goes on taking notes."""
+    """Is held by whoever reads or writes a record. Taking it makes rows of all notes. None are made while it is held,
+    so that the tables fit together although the server goes on taking notes."""
 
     __slots__ = ("_depth", "_lock", "_lone")
 

@@ -173,7 +173,7 @@ class ModelRecord:
         self.words = Words()
         #: by `InferenceRequest.alike` and batch size, the number of the shapes of requests
         self.alike: dict[object, dict[int, int]] = {}
-        #: what is known of requests that are like no others: nothing
+        #: the same for requests without an `alike`: stays empty, as no two of them are known to be alike
         self.unlike: Mapping[int, int] = {}
         #: the datatype of each input, by its name
         self.datatypes: dict[str, str] = {}

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ FORMAT = 1
 
 
 class RecordingError(Explained, ValueError):
-    """The file is no recording, or one that this version does not read."""
+    """Says that a file is no recording, or one that this version does not read."""
 
     code = Code.INVALID_ARG
 
@@ -122,6 +123,10 @@ class Recording:
     @staticmethod
     def load(path: str | Path) -> Recording:
         """Reads what `save` wrote. Raises OSError, and RecordingError for what is no such file."""
+        with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                # numpy would take it for a pickle, and say how to run what is in it
+                raise RecordingError(f"{path} is no recording of tritonlab: recording.save(path) has not written it")
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 about = json.loads(arrays["about"].tobytes())

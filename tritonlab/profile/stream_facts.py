@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.short_number import short_number
 from .model_record import EMPTY, ERROR, ModelRecord
 
 
@@ -82,4 +83,4 @@ def cancel_verdict(polls: int, asked: float, noticed: float, end: float, now: fl
 
 
 def _ms(ns: float) -> str:
-    return f"{ns / 1e6:.3g} ms"
+    return f"{short_number(ns / 1e6)} ms"

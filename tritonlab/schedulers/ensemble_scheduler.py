@@ -162,7 +162,7 @@ class EnsembleRun:
                 scheduler.version,
                 request.request_id,
                 _placed(request, outputs, scheduler.copies),
-                _parameters(request) if outputs else {},
+                _parameters(request) if any(tensor.byte_size for tensor in outputs.values()) else {},
                 final=False,
             )
             for outputs in work.responses
@@ -325,7 +325,7 @@ def _placed(request: InferenceRequest, outputs: dict[str, Tensor], copies: Copie
 
 
 def _parameters(request: InferenceRequest) -> dict[str, ParameterValue]:
-    """Returns the parameters that Triton gives every response that has an output (rule 5.7.8)."""
+    """Returns the parameters that Triton gives a response with an output that has elements (rule 5.7.8)."""
     return {
         "sequence_id": request.correlation_id,
         "sequence_start": bool(request.flags & SEQUENCE_START),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..core.short_number import short_number
 from .dynamic_batch import BatchConfig
 
 _CLOSED = {
@@ -59,7 +60,7 @@ def why_apart(one: BatchPlace, other: BatchPlace, config: BatchConfig) -> str:
     if second.queued > first.batch.formed:
         late = (second.queued - first.batch.formed) / 1e6
         closed = _CLOSED.get(first.batch.reason, first.batch.reason)
-        return f"{second.name} came {late:.3g} ms after the batch of {first.name} had left; that {closed}."
+        return f"{second.name} came {short_number(late)} ms after the batch of {first.name} had left; that {closed}."
     return _difference(first, second, config) or _room(first, second, config)
 
 

@@ -17,7 +17,7 @@ from ..core.failure_capsule import FailureBook
 from ..core.infer_request import InferenceRequest
 from ..core.instrument import Instruments
 from ..core.log_settings import LogSetting, LogSettings
-from ..core.metrics import MetricRegistry
+from ..core.metric_registry import MetricRegistry
 from ..core.metrics_config import MetricsConfig
 from ..core.status import InvalidArgumentError
 from ..core.trace_settings import TraceSetting, TraceSettings
@@ -157,6 +157,14 @@ def build(
         watchdog,
         _poller(options, repository, control, clock, timer),
     )
+
+
+def check_options(options: Options) -> None:
+    """Raises InvalidArgumentError for options that no server can be built with; builds nothing."""
+    _control_mode(options)
+    shm_settings(options.backend_config or {})
+    _execution_options(options)
+    VisibleGpus(options.simulated_gpus)
 
 
 def _control_mode(options: Options) -> str:

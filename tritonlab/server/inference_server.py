@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.infer_request import InferenceRequest, RequestState
-from ..core.metrics import MetricRegistry
+from ..core.metric_registry import MetricRegistry
 from ..core.scratch_directory import remove_abandoned
 from ..core.status import (
     InvalidArgumentError,

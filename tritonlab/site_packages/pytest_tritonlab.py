@@ -1,4 +1,4 @@
-"""pytest plugin of tritonlab, installed with it.
+"""This is tritonlab's pytest plugin, installed with it.
 
     import triton_python_backend_utils as pb_utils     works in every test module
     triton_server                                      a tritonlab.Server for the test session
@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def triton_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Server]:
-    """A `tritonlab.Server` without models; its models run in stub processes and end with the session."""
+    """Gives a `tritonlab.Server` without models; its models run in stub processes and end with the session."""
     tritonlab = importlib.import_module("tritonlab")
     options = {"model_control_mode": "explicit", "simulated_gpus": pytestconfig.getoption("triton_simulated_gpus")}
     with tritonlab.Server(tmp_path_factory.mktemp("models"), **options) as server:

@@ -1,4 +1,5 @@
-"""The classes that Triton compiles into its stub, under the module name its reprs show (rules 1.1.4, 1.1.6).
+"""This module has the classes that Triton compiles into its stub, under the module name its reprs show (rules 1.1.4,
+1.1.6).
 
 Models reach them through `triton_python_backend_utils`, once `attach` has put them there: after `model.py` was
 imported, not before (rule 1.1.2). A type checker sees them there from the start.

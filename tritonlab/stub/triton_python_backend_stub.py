@@ -1,8 +1,8 @@
-"""Entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION STUB_REGION
-SIZE GROWTH LIMIT LIFE DOOR`, or of a zygote, which forks stubs: `… zygote SOCKET LIFE`.
+"""This is the entry point of a stub process: `python triton_python_backend_stub.py CONTROL MONITOR KERNEL_REGION
+STUB_REGION SIZE GROWTH LIMIT LIFE DOOR`, or of a zygote, which forks stubs: `… zygote SOCKET LIFE`.
 
-All but the sizes are numbers of inherited descriptors. Standalone: the standard library and numpy, Python 3.8 or later,
-started by path with any interpreter. Its directory is Triton's "backend directory": it holds
+All but the sizes are numbers of inherited descriptors. It stands alone: it needs the standard library and numpy, Python
+3.8 or later, and is started by path with any interpreter. Its directory is Triton's "backend directory": it holds
 `triton_python_backend_utils.py`, and goes to the end of sys.path.
 """
 
@@ -33,11 +33,13 @@ def main() -> None:
     import c_python_backend_utils  # noqa: F401
     import numpy  # noqa: F401
     import triton_python_backend_utils  # noqa: F401  a warm stub has done its imports
+    from _pb_stub.api import signal_gate
     from _pb_stub.process import stub
     from _pb_stub.process.zygote import StubArguments, Zygote
 
     # python puts the script's directory first; Triton's backend directory comes last (ModelContext.load)
     sys.path.remove(_DIRECTORY)
+    signal_gate.install()
     if forks:
         control, life = numbers
         stub.serve(Zygote(socket.socket(fileno=control), life, _die_with_parent).run(), _DIRECTORY)

@@ -167,7 +167,7 @@ def triton_string_to_numpy(triton_type_string: str) -> _t.Any:
 
 
 class ModelConfig:
-    """A model's configuration, as `auto_complete_config` gets it, completes it and returns it.
+    """Is a model's configuration, as `auto_complete_config` gets it, completes it and returns it.
 
     Every contradiction to the configuration file raises ValueError.
     """

@@ -1,4 +1,4 @@
-"""NVIDIA's in-process package `tritonserver`, on tritonlab: `import tritonlab.tritonserver as tritonserver`.
+"""This is NVIDIA's in-process package `tritonserver`, on tritonlab: `import tritonlab.tritonserver as tritonserver`.
 
 Names, fields, defaults, checks and texts are those of that package, so that a program written for it runs without a
 Triton. To run one that is not to be edited, say `sys.modules["tritonserver"] = tritonserver` before it is imported.

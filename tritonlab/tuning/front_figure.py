@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from ..core.short_number import short_number
 from ..load.latency_chart import LEFT, LatencyChart
 from .search import Trial
 
@@ -35,7 +36,8 @@ def front_figure(name: str, front: Sequence[Trial], live: Sequence[Trial], p99_m
     parts.append(f"<polyline points='{way}' fill='none' stroke='{_FRONT}' stroke-width='1.5'/>")
     for one, radius, tone in [*((one, 2, _FRONT) for one in shown), *((one, 4.5, _LIVE) for one in live)]:
         x, y = chart.place(one.numbers.rate, one.numbers.p99 / 1e6)
-        told = f"{one.settings}, {one.load}: {one.numbers.rate:,.0f} requests/s, p99 {one.numbers.p99 / 1e6:.3g} ms"
+        p99 = short_number(one.numbers.p99 / 1e6)
+        told = f"{one.settings}, {one.load}: {one.numbers.rate:,.0f} requests/s, p99 {p99} ms"
         fill = tone if tone == _FRONT or one is live[0] else "none"
         dot = f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{radius}' fill='{fill}' stroke='{tone}' stroke-width='1.5'/>"
         parts.append(f"<g><title>{escape(told)}</title>{dot}</g>")

@@ -48,6 +48,16 @@ class Live(Protocol):
         """Returns the normalised configuration that serves now."""
         ...
 
+    @property
+    def authored(self) -> ModelConfig:
+        """Returns the same with the instance groups as their author wrote them."""
+        ...
+
+    @property
+    def ensembles(self) -> Mapping[str, int]:
+        """Returns the `max_batch_size` of each ensemble that needs the model to have as much."""
+        ...
+
     def load(self, settings: Settings) -> None:
         """Loads the model with settings. Raises what a load does."""
         ...
@@ -79,6 +89,14 @@ class LiveModel:
     @property
     def config(self) -> ModelConfig:
         return self._subject.config
+
+    @property
+    def authored(self) -> ModelConfig:
+        return self._subject.authored
+
+    @property
+    def ensembles(self) -> Mapping[str, int]:
+        return self._subject.ensembles
 
     def load(self, settings: Settings) -> None:
         if settings != Settings.of(self.config):

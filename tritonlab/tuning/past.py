@@ -159,9 +159,9 @@ class Past:
     def _shapes(self) -> list[dict[str, _Shape]]:
         return [{name: _Shape(tuple(dims)) for name, dims in shape} for shape in self._words["shapes"]]
 
-    def pace(self, config: ModelConfig, times: ServiceTimes | None = None) -> Pace:
+    def pace(self, config: ModelConfig) -> Pace:
         """Returns how long executions take, with what the server itself needed before and between them."""
-        return Pace(times or self.times, *self._overheads(config.max_batch_size))
+        return Pace(self.times, *self._overheads(config.max_batch_size))
 
     def replay(
         self,

@@ -31,10 +31,10 @@ NEVER = 1 << 62
 class ReplayedRequest:
     """Is a request as far as `decide` looks at it. Times are nanoseconds.
 
-    `arrived`: when its client's wait began. `took`, `base`: how long the execution took that it was the first of, or
-    in, and how long one of that size takes by the fit; the ratio is what was special about it. `number`: its place
-    among the arrivals that were executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled
-    it, 0 if it did not. `late_from`: if its time was up, when the batcher decided about it; NEVER if it was not.
+    `arrived`: when its client's wait began. `took`: how long its execution took; `base`: how long one of that size
+    takes by the fit; the ratio is what was special about that execution. `number`: its place among the arrivals that
+    were executed, or -1. `cancelled_at`: when the batcher noticed that its client had cancelled it, 0 if it did not.
+    `late_from`: if its time was up, when the batcher decided about it; NEVER if it was not.
     """
 
     __slots__ = (

@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.model_config import ModelConfig
 from ..schedulers.policy_queue import QueuePolicies
@@ -61,21 +61,24 @@ class Trial:
         return within, self.numbers.rate if within and self.load.closed else -self.numbers.p99
 
 
-def space(present: Settings, most_instances: int, largest: int) -> Iterator[Settings]:
-    """Yields the settings to try: instances, largest batch, delay, preferred size; the present ones first."""
+def space(present: Settings, most_instances: int, largest: int, least: int = 0) -> Iterator[Settings]:
+    """Yields the settings to try: instances, largest batch from `least` on, delay, preferred size; the present ones
+    first."""
     yield present
     for instances in range(1, most_instances + 1):
         if not present.max_batch_size:
-            yield Settings(instances=instances)
+            yield present.on(instances)
             continue
-        yield Settings(present.max_batch_size, False, (), 0, instances)
+        plain = replace(present.on(instances), dynamic=False, preferred=(), delay_us=0)
+        yield plain
         sizes = sorted({largest, *(1 << n for n in range(1, largest.bit_length()) if 1 << n <= largest)})
-        for size in sizes:
+        for size in (size for size in sizes if size >= least):
             for delay in _DELAYS_US:
-                yield Settings(size, True, (), delay, instances)
+                batching = replace(plain, max_batch_size=size, dynamic=True, delay_us=delay)
+                yield batching
                 if not delay:
                     continue  # whatever waits goes at once, and a preferred size only holds back
-                yield from (Settings(size, True, (few, size), delay, instances) for few in sizes if few < size)
+                yield from (replace(batching, preferred=(few, size)) for few in sizes if few < size)
 
 
 def predict(
@@ -126,8 +129,8 @@ def search(
     p99_ms: float | None,
     until: Callable[[], bool],
 ) -> Found:
-    """Predicts every settings under every load until `until()` is True, then the best of them again with more requests.
-    The order is mixed, so that a search that is cut short has seen all kinds; the first is never left out."""
+    """Predicts all settings under every load until `until()` is True, then the best of them again with more requests.
+    The order is mixed, so that a search that is cut short has seen all kinds; the first settings are never left out."""
     stride = next(n for n in itertools.count(len(settings) // 3 + 1) if math.gcd(n, len(settings)) == 1)
     found: dict[tuple[Settings, Load], Trial] = {}
     for number in range(len(settings)):

@@ -14,13 +14,15 @@ from ..schedulers.dynamic_batch import BatchConfig
 @dataclass(frozen=True)
 class Settings:
     """Holds one choice. `preferred` is sorted; empty means no preferred sizes. `delay_us` and `preferred` mean nothing
-    without `dynamic`, dynamic batching."""
+    without `dynamic`, dynamic batching. `devices`: for each 1 that the `count` of the instance group says, there are so
+    many instances, one on each of its GPUs; 0 if there are several groups, which stay as they are."""
 
     max_batch_size: int = 0
     dynamic: bool = False
     preferred: tuple[int, ...] = ()
     delay_us: int = 0
     instances: int = 1
+    devices: int = 1
 
     @staticmethod
     def of(config: ModelConfig) -> Settings:
@@ -30,6 +32,7 @@ class Settings:
             kind = "a sequence model" if config.HasField("sequence_batching") else "an ensemble"
             raise UnsupportedError(f"'{config.name}' is {kind}: only the dynamic batcher's batches can be replayed")
         groups = [group for group in config.instance_group if not group.passive]
+        single = len(config.instance_group) <= 1
         batching = config.dynamic_batching
         preferred = tuple(sorted(set(batching.preferred_batch_size)))
         if preferred == (config.max_batch_size,):
@@ -40,6 +43,7 @@ class Settings:
             preferred,
             batching.max_queue_delay_microseconds,
             sum(group.count * max(len(group.gpus), 1) for group in groups) or 1,
+            max([len(group.gpus) for group in groups] + [1]) if single else 0,
         )
 
     def changed(
@@ -50,7 +54,7 @@ class Settings:
         instances: int | None = None,
     ) -> Settings:
         """Returns the settings with others in them; a delay or preferred sizes bring dynamic batching. Raises
-        InvalidArgumentError for what no configuration can say."""
+        InvalidArgumentError for what no configuration can say, and what `on` does."""
         largest = self.max_batch_size if max_batch_size is None else max_batch_size
         if largest < (1 if self.max_batch_size else 0) or (largest and not self.max_batch_size):
             raise InvalidArgumentError("whether a model batches at all is not a setting: its tensors would change")
@@ -66,8 +70,7 @@ class Settings:
             dynamic=self.dynamic or (batches and largest > 0),
             preferred=preferred,
             delay_us=self.delay_us if max_queue_delay_microseconds is None else max_queue_delay_microseconds,
-            instances=self.instances if instances is None else instances,
-        )
+        ).on(self.instances if instances is None else instances)
         if made.delay_us < 0 or made.instances < 1:
             raise InvalidArgumentError("the delay is 0 microseconds or more, and there is 1 instance or more")
         if batches and not largest:
@@ -76,9 +79,16 @@ class Settings:
             raise InvalidArgumentError(f"preferred sizes are from 1 to max_batch_size, {largest}: {list(preferred)}")
         return made
 
+    def on(self, instances: int) -> Settings:
+        """Returns the settings with so many instances. Raises UnsupportedError if that is another number and there are
+        several instance groups, because nobody knows which one is meant."""
+        if instances != self.instances and not self.devices:
+            raise UnsupportedError("the model has several instance groups: change their counts in its config")
+        return replace(self, instances=instances)
+
     def written(self, config: ModelConfig) -> ModelConfig:
-        """Returns a copy of a configuration that says these settings. Raises UnsupportedError if the number of
-        instances differs and there are several instance groups, because nobody knows which one is meant."""
+        """Returns a copy of a configuration, normalised or as its author wrote it, that says these settings; of an
+        instance group only the count changes."""
         copy = ModelConfig()
         copy.CopyFrom(config)
         copy.max_batch_size = self.max_batch_size
@@ -89,31 +99,26 @@ class Settings:
             copy.dynamic_batching.preferred_batch_size.extend(self.preferred)
         else:
             copy.ClearField("dynamic_batching")
-        if self.instances != (Settings.of(config).instances if config.instance_group else 1):
-            if len(config.instance_group) > 1:
-                raise UnsupportedError(
-                    f"'{config.name}' has several instance groups: change their counts in its config"
-                )
+        count = max(self.instances // self.devices, 1) if self.devices else None
+        if count is not None and count != (max(config.instance_group[0].count, 1) if config.instance_group else 1):
             group = copy.instance_group[0] if copy.instance_group else copy.instance_group.add()
-            group.count = max(self.instances // max(len(group.gpus), 1), 1)
+            group.count = count
         return copy
 
     def batch_config(self, config: ModelConfig) -> BatchConfig:
         """Returns the rules of the batcher that serves a normalised configuration with these settings."""
         return BatchConfig.of(self.written(config))
 
-    def pbtxt(self, config: ModelConfig) -> str:
-        """Returns the lines of config.pbtxt that say these settings of the model with this configuration."""
-        written, lines = self.written(config), ModelConfig()
+    def pbtxt(self, authored: ModelConfig) -> str:
+        """Returns the lines of config.pbtxt that say these settings of the model with this configuration, whose
+        instance groups are as their author wrote them: what this machine's server adds to them may be wrong on another.
+        """
+        written, lines = self.written(authored), ModelConfig()
         lines.max_batch_size = written.max_batch_size
         if self.dynamic:
             lines.dynamic_batching.CopyFrom(written.dynamic_batching)
             lines.dynamic_batching.SetInParent()
-        # a normalised group also has a name, and says what is so anyway
-        for group in written.instance_group:
-            lines.instance_group.add(count=group.count, kind=group.kind, gpus=group.gpus)
-        if not lines.instance_group and self.instances > 1:
-            lines.instance_group.add(count=self.instances)
+        lines.instance_group.extend(written.instance_group)
         return print_pbtxt(lines)
 
     def to_dict(self) -> dict[str, int | list[int] | bool]:

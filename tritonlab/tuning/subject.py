@@ -12,6 +12,7 @@ from ..profile.model_record import ModelRecord
 from ..profile.recorder import Recorder
 from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
+from ..server.models.dependency_graph import composing_models
 from .past import Past
 from .settings import Settings
 from .what_if import WhatIf
@@ -36,6 +37,28 @@ class Subject:
         return self.model.server.core.find(self.model.name, self.model.version).config
 
     @property
+    def authored(self) -> ModelConfig:
+        """Returns the same configuration with the instance groups as their author wrote them, none if he wrote none."""
+        version = self.model.server.core.find(self.model.name, self.model.version)
+        config = ModelConfig()
+        config.CopyFrom(version.config)
+        del config.instance_group[:]
+        config.instance_group.extend(version.files.config.instance_group)
+        return config
+
+    @property
+    def ensembles(self) -> dict[str, int]:
+        """Returns the `max_batch_size` of each ensemble that serves and has the model as a step. If a reload makes the
+        model's smaller, the ensemble stops serving, as in Triton (rule 5.7.4)."""
+        loaded = self.model.server.core.models()
+        configs = {one.identifier: version.config for one in loaded for version in one.versions.values()}
+        return {
+            name: config.max_batch_size
+            for name, config in configs.items()
+            if self.model.name in composing_models(config)
+        }
+
+    @property
     def record(self) -> ModelRecord:
         return Recorder.of(self.model.server.instruments).recording.model(self.model.name)
 
@@ -54,7 +77,7 @@ class Subject:
         if written is not None:
             written[1](settings)
         else:
-            self.model.server.core.load(self.model.name, to_dict(settings.written(self.config)), None)
+            self.model.server.core.load(self.model.name, to_dict(settings.written(self.authored)), None)
         return former
 
     def restorer(self) -> Callable[[], object]:
@@ -63,7 +86,7 @@ class Subject:
         if written is not None:
             former, load = written
             return lambda: load(former)
-        core, name, config = self.model.server.core, self.model.name, to_dict(self.config)
+        core, name, config = self.model.server.core, self.model.name, to_dict(self.authored)
         return lambda: core.load(name, config, None)
 
 
@@ -72,4 +95,4 @@ def what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
     subject = Subject(model)
     config = subject.config
     settings = Settings.of(config).changed(**differing)
-    return WhatIf(subject.name, subject.past(), config, settings, subject.reload)
+    return WhatIf(subject.name, subject.past(), config, subject.authored, settings, subject.reload)

@@ -62,8 +62,9 @@ class Goal:
     max_batch_size: int | None = None
     budget_s: float = 60.0
 
-    def checked(self, present: Settings) -> Goal:
-        """Returns the goal with what was not said. Raises InvalidArgumentError."""
+    def checked(self, present: Settings, ensembles: Mapping[str, int]) -> Goal:
+        """Returns the goal with what was not said. `ensembles`: those around the model, with the max_batch_size that
+        each of them needs. Raises InvalidArgumentError."""
         if self.p99_ms is not None and self.p99_ms <= 0:
             raise InvalidArgumentError(f"p99_ms is more than 0, not {self.p99_ms:g}")
         if self.budget_s <= 0:
@@ -71,6 +72,12 @@ class Goal:
         if self.max_instances is not None and self.max_instances < 1:
             raise InvalidArgumentError(f"max_instances is 1 or more, not {self.max_instances}")
         largest = present.changed(max_batch_size=self.max_batch_size).max_batch_size
+        for ensemble, size in ensembles.items():
+            if largest < size:
+                raise InvalidArgumentError(
+                    f"max_batch_size is {size} or more while ensemble '{ensemble}' is loaded, not {largest}: with less "
+                    "it would stop serving. Unload it to try less."
+                )
         instances = self.max_instances or max(present.instances, min(os.cpu_count() or 1, 4), 2)
         said = {**vars(self), "max_instances": instances, "max_batch_size": largest}
         return Goal(**said)
@@ -99,13 +106,17 @@ class _Work:
 def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = time.monotonic) -> TuneResult:
     """Tunes a model, and leaves it loaded as it was. An interrupt, or the end of the budget, ends the run with what was
     found until then."""
-    config = live.config
+    config, authored = live.config, live.authored
     present = Settings.of(config)
-    goal, began = goal.checked(present), clock()
+    ensembles = live.ensembles
+    goal, began = goal.checked(present, ensembles), clock()
     deadline, loads, work = Deadline(goal.budget_s, clock), goal.loads(), _Work()
     try:
         work.calibration = calibrate(live, goal, deadline, work.notes)
-        choices = list(dict.fromkeys(space(present, goal.max_instances or 1, goal.max_batch_size or 0)))
+        least = max(ensembles.values(), default=0)
+        if least > 2:
+            work.notes.append(_kept_serving(max(ensembles, key=lambda name: ensembles[name]), least))
+        choices = list(dict.fromkeys(space(present, goal.max_instances or 1, goal.max_batch_size or 0, least)))
         until = deadline.within(goal.budget_s * _SEARCH)
         work.found = search(choices, loads, config, work.calibration, _limit(goal.p99_ms), until)
         confirm(live, config, goal, work, deadline)
@@ -117,7 +128,7 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
         shielded(live.restore)  # an impatient second interrupt must not leave the model with a candidate's settings
     told = tuple(work.confirmed), tuple(work.bought), tuple(work.notes), clock() - began, work.stopped
     found = Tuned(work.calibration, work.found, *told)
-    return TuneResult(live.name, config, goal.p99_ms, found, reload)
+    return TuneResult(live.name, present, authored, goal.p99_ms, found, reload)
 
 
 def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> Calibration:
@@ -128,12 +139,13 @@ def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> C
     each = float(np.clip(goal.budget_s * _PROBES / (most * len(sizes)), *_PROBE))
     until = deadline.within(goal.budget_s * _PROBES)
     probed: dict[int, Probed] = {}
+    present = Settings.of(live.config)
     for instances in range(1, most + 1):
         if until() and probed:
             notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
             break
         try:
-            live.load(Settings(largest, largest > 1, (), _PROBE_DELAY_US if largest > 1 else 0, instances))
+            live.load(_batching(present.on(instances), largest))
         except TritonError as error:
             if not probed:
                 raise
@@ -146,6 +158,17 @@ def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> C
                 measured.append(live.measure(Load(concurrency=size * instances), each))
         probed[instances] = _probed(measured)
     return Calibration(probed)
+
+
+def _kept_serving(ensemble: str, size: int) -> str:
+    needs = f"ensemble '{ensemble}' needs {size}, and would have stopped serving"
+    return f"A max_batch_size of less than {size} was not tried: {needs}."
+
+
+def _batching(settings: Settings, largest: int) -> Settings:
+    """Returns settings under which batches of up to so many requests are made."""
+    delay_us = _PROBE_DELAY_US if largest > 1 else 0
+    return replace(settings, max_batch_size=largest, dynamic=largest > 1, preferred=(), delay_us=delay_us)
 
 
 def _probed(measured: Sequence[Measured]) -> Probed:

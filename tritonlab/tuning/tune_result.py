@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from ..core.model_config import ModelConfig
+from ..core.short_number import short_number
 from ..core.status import UnavailableError
 from .ablation import Bought
 from .application import Application, Reload
@@ -40,15 +41,18 @@ class Tuned:
 class TuneResult:
     """Holds the result of `Model.tune`. `best` is the winner: the best of those measured live, or, if the run was
     stopped before that, of those predicted; None if it was stopped before any. `noise` says which of those measured are
-    not told apart.
+    not told apart. `present`: the settings before; `authored`: the configuration, with the instance groups as their
+    author wrote them.
     """
 
-    def __init__(self, name: str, config: ModelConfig, p99_ms: float | None, run: Tuned, reload: Reload) -> None:
+    def __init__(
+        self, name: str, present: Settings, authored: ModelConfig, p99_ms: float | None, run: Tuned, reload: Reload
+    ) -> None:
         self.name = name
         self.p99_ms = p99_ms
         self.run = run
-        self.present = Settings.of(config)
-        self._config = config
+        self.present = present
+        self._authored = authored
         self._application = Application(reload)
         self.confirmed = live = ranked(run.confirmed, p99_ms)
         self.noise = Noise(live, p99_ms)
@@ -57,7 +61,7 @@ class TuneResult:
     @property
     def config(self) -> str:
         """Returns the lines of config.pbtxt that say the best settings. Raises UnavailableError if there are none."""
-        return self._winner().settings.pbtxt(self._config)
+        return self._winner().settings.pbtxt(self._authored)
 
     def apply(self) -> None:
         """Loads the model with the best settings. The text of its cell stays; put `config` there to keep them. Raises
@@ -107,11 +111,11 @@ class TuneResult:
             f"{one.live.settings}{now}",
             str(one.live.load),
             f"{live.rate:,.0f}",
-            f"{live.p50 / 1e6:.3g}",
-            f"{live.p99 / 1e6:.3g}",
+            short_number(live.p50 / 1e6),
+            short_number(live.p99 / 1e6),
             self._compared(one),
             f"{foreseen.rate:,.0f}",
-            f"{foreseen.p99 / 1e6:.3g}",
+            short_number(foreseen.p99 / 1e6),
         )
 
     def _compared(self, one: Confirmed) -> str:
@@ -139,7 +143,7 @@ class TuneResult:
             what,
             f"{one.gain:+.0%}",
             "" if live is None else f"{live:+.0%}",
-            f"{(one.live or one.without).numbers.p99 / 1e6:.3g}",
+            short_number((one.live or one.without).numbers.p99 / 1e6),
         )
 
     def _times(self) -> list[str]:
@@ -151,7 +155,7 @@ class TuneResult:
     def _front(self) -> list[str]:
         every = self.run.found.front()
         step = max(math.ceil(len(every) / _FRONT), 1)
-        return [f"{one.numbers.p99 / 1e6:.3g}: {one.numbers.rate:,.0f}" for one in every[::-step][::-1]]
+        return [f"{short_number(one.numbers.p99 / 1e6)}: {one.numbers.rate:,.0f}" for one in every[::-step][::-1]]
 
     def figure(self) -> str:
         """Returns latency against throughput, the front and what was measured, as SVG text; empty without a front."""
@@ -235,7 +239,8 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div style='overflow-x:auto'>{table}</div>"
 
 
 def _dict(one: Trial) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from ..core.model_config import ModelConfig
+from ..core.short_number import short_number
 from .application import Application, Reload
 from .past import Past
 from .replay import NEVER, Ghosts, Numbers
@@ -17,15 +18,23 @@ from .what_if_figure import what_if_figure
 class WhatIf:
     """Holds what was recorded, and the replay of it with `settings`. `before` and `after` are their numbers.
 
-    `config`: that of the model, normalised.
+    `config`: that of the model, normalised; `authored`: the same with the instance groups as their author wrote them.
     """
 
-    def __init__(self, name: str, past: Past, config: ModelConfig, settings: Settings, reload: Reload) -> None:
+    def __init__(
+        self,
+        name: str,
+        past: Past,
+        config: ModelConfig,
+        authored: ModelConfig,
+        settings: Settings,
+        reload: Reload,
+    ) -> None:
         self.name = name
         self.past = past
         self.settings = settings
         self.present = Settings.of(config)
-        self._config = config
+        self._authored = authored
         self._application = Application(reload)
         self.ghosts: Ghosts = past.replay(config, settings)
         self.before, self.after = past.numbers, self.ghosts.numbers()
@@ -33,7 +42,7 @@ class WhatIf:
     @property
     def config(self) -> str:
         """Returns the lines of config.pbtxt that say these settings."""
-        return self.settings.pbtxt(self._config)
+        return self.settings.pbtxt(self._authored)
 
     def apply(self) -> None:
         """Loads the model with these settings. The text of its cell stays; put `config` there to keep them. Raises what
@@ -91,7 +100,7 @@ def told(before: Numbers, after: Numbers) -> str:
         return "nothing would have been executed"
     return (
         f"p50 {_ms(before.p50)} → {_ms(after.p50)} ms · p99 {_ms(before.p99)} → {_ms(after.p99)} ms · "
-        f"{_count(before.rate)} → {_count(after.rate)} requests/s · "
+        f"{short_number(before.rate)} → {short_number(after.rate)} requests/s · "
         f"batches of {before.mean_size:.3g} → {after.mean_size:.3g}"
     )
 
@@ -117,8 +126,4 @@ def notes(
 
 
 def _ms(ns: float) -> str:
-    return f"{ns / 1e6:.3g}" if ns < 999.5e6 else f"{ns / 1e6:,.0f}"
-
-
-def _count(number: float) -> str:
-    return f"{number:.3g}" if number < 999.5 else f"{number:,.0f}"
+    return short_number(ns / 1e6)

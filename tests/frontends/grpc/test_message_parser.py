@@ -170,3 +170,25 @@ def test_only_so_many_heads_are_remembered() -> None:
 def test_any_bytes_mean_the_same_when_they_come_again(data: bytes) -> None:
     parser = MessageParser()
     assert content(parser, data) == content(parser, data) == content(MessageParser(), data)
+
+
+#: What may follow a head that ends with inputs: tensors, lengths beyond the data, and fields out of order.
+TAILS = [
+    b"\x3a\x08abcdefgh", b"\x3a\x00", b"\x3a\x03abc", b"\x3a\x88\x00abcdefgh",
+    b"\x3a" + b"\xff" * 9 + b"\x01", b"\x3a" + b"\xff" * 9 + b"\x7f",
+    b"\x12\x011", b"\x1a\x017", b"\x32\x03\x0a\x01O", b"\x0a\x01n", b"\x48\x01",
+    b"\x2a\x0c\x0a\x01B\x12\x04FP32\x1a\x01\x02", b"\x2a\x0d\x0a\x01S\x12\x05BYTES\x1a\x01\x01",
+]  # fmt: skip
+
+
+@EXAMPLES
+@given(*[st.lists(st.sampled_from(TAILS), max_size=4).map(b"".join)] * 2, st.booleans())
+def test_what_followed_a_head_the_last_time_means_nothing(before: bytes, now: bytes, text: bool) -> None:
+    message = infer_request()
+    if text:
+        message.inputs.add(name="T", datatype="BYTES", shape=[1])
+    del message.raw_input_contents[:]
+    head = message.SerializeToString()
+    parser = MessageParser()
+    content(parser, head + before)
+    assert content(parser, head + now) == content(MessageParser(), head + now)

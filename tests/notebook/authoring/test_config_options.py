@@ -6,6 +6,7 @@ import pytest
 
 from tritonlab.core.data_type import DataType
 from tritonlab.core.model_config import parse_pbtxt
+from tritonlab.core.unknown_option import UnknownOption
 from tritonlab.notebook.authoring.config_options import ConfigOptions, parse_tensor
 from tritonlab.notebook.authoring.config_text import ConfigText
 from tritonlab.notebook.authoring.errors import OptionError
@@ -54,6 +55,11 @@ def test_dynamic_batching_without_a_delay_is_there_and_empty() -> None:
     config = ConfigOptions(dynamic_batching=True).apply(ConfigText())
     assert config.HasField("dynamic_batching")
     assert config.dynamic_batching.max_queue_delay_microseconds == 0
+
+
+def test_a_delay_of_0_microseconds_is_dynamic_batching_too() -> None:
+    assert ConfigOptions(dynamic_batching=0).apply(ConfigText()).HasField("dynamic_batching")
+    assert not ConfigOptions(dynamic_batching=False).apply(ConfigText()).HasField("dynamic_batching")
 
 
 def test_no_options_change_nothing() -> None:
@@ -119,13 +125,16 @@ def test_a_tensor_that_cannot_be_read_says_why(spec: str, message: str) -> None:
         {"gpus": -1},
         {"dynamic_batching": -1},
         {"outputs": "O:FP32[1]?"},
+        {"inputs": "I:FP32[n]"},
     ],
 )
 def test_values_no_config_can_hold(options: dict[str, object]) -> None:
     with pytest.raises(OptionError):
-        ConfigOptions.of(**options).apply(ConfigText())
+        ConfigOptions.of(**options)  # not later: a draft would remember them
 
 
 def test_an_unknown_option_names_the_known_ones() -> None:
-    with pytest.raises(TypeError, match=r"no option 'max_batch'; .* instances.*: did you mean 'max_batch_size'\?$"):
+    with pytest.raises(UnknownOption, match=r"^load\(\) has no option 'max_batch': did you mean 'max_batch_size'\?$"):
         ConfigOptions.of(max_batch=8)
+    with pytest.raises(UnknownOption, match=r"it takes max_batch_size, instances, .*, config, files, version$"):
+        ConfigOptions.of(nope=8)

@@ -3,13 +3,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.ensembles import ensemble_text, step
 from tritonlab.notebook.authoring.config_text import ConfigText
 from tritonlab.notebook.authoring.draft import Draft, model_path
-from tritonlab.notebook.authoring.errors import FileError, OptionError
+from tritonlab.notebook.authoring.errors import FileError, OptionError, SourceError
 from tritonlab.notebook.authoring.source_map import Segment
 
 SOURCE = "class TritonPythonModel:\n    pass\n"
@@ -44,6 +45,20 @@ def test_a_new_source_drops_what_came_with_the_last_load_call(tmp_path: Path) ->
     again = draft.with_source(SOURCE)
     assert "1/w.bin" not in again.tree()
     assert not again.config.says_something
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "text"),
+    [
+        ("/nowhere/model.py", FileError, "No such file or directory: /nowhere/model.py"),
+        ("class TritonPythonModel: pass", FileError, "No such file or directory: class TritonPythonModel: pass"),
+        ("x" * 300, FileError, "File name too long: x"),
+        (5, SourceError, "a source is a text, a class or a path, not of type int"),
+    ],
+)
+def test_what_is_no_source_is_refused(source: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Draft("m").with_source(source)
 
 
 def test_another_version_leaves_the_first_where_it_is() -> None:

@@ -20,9 +20,18 @@ P = "[request id: <id_unknown>] "
             P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [4]. NOTE: Setting a non-zero",
             "the first dimension is the batch: array[None] has shape [1, 4]",
         ),
-        (P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [5].", "send [batch ≤ 8, 4]"),
-        (P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [1,5].", "send [batch ≤ 8, 4]"),
-        (P + "unexpected shape for input 'A' for model 'flat'. Expected [-1,4], got [5].  ", "send [any, 4]"),
+        (
+            P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [5].",
+            "send an array of shape [batch ≤ 8, 4]",
+        ),
+        (
+            P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [1,5].",
+            "send an array of shape [batch ≤ 8, 4]",
+        ),
+        (
+            P + "unexpected shape for input 'A' for model 'flat'. Expected [-1,4], got [5].  ",
+            "send an array of shape [any, 4]",
+        ),
         (
             P + "inference input 'A' data-type is 'FP64', but model 'm' expects 'FP32'",
             "convert it: array.astype(numpy.float32)",
@@ -30,14 +39,68 @@ P = "[request id: <id_unknown>] "
         ("unexpected inference input 'X' for model 'm'", "its inputs are A, B"),
         (
             "TritonModelException: NumPy dtype is not supported.",
-            "text goes as objects: numpy.array([...], dtype=object)",
+            "text goes as objects: numpy.array([...], dtype=object); Triton has no complex numbers, dates and records",
         ),
         (
             "AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensor'",
             "on a Triton server too, Tensor is there only once model.py has been imported: use it inside the methods; "
             "for annotations begin with `from __future__ import annotations`",
         ),
-        ("AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensr'", ""),
+        ("AttributeError: module 'triton_python_backend_utils' has no attribute 'Tensr'", "did you mean 'Tensor'?"),
+        (
+            "AttributeError: module 'triton_python_backend_utils' has no attribute 'get_input_by_name'",
+            "did you mean 'get_input_tensor_by_name' or 'get_input_config_by_name'?",
+        ),
+        ("AttributeError: module 'triton_python_backend_utils' has no attribute 'nothing_like_it'", ""),
+        (
+            "TypeError: __init__(): incompatible constructor arguments. The following argument types are supported:\n"
+            "    1. c_python_backend_utils.Tensor(arg0: str, arg1: numpy.ndarray)\n\nInvoked with: 'Y', tensor([1.])",
+            "Tensor.from_dlpack(name, tensor) takes a torch tensor; Tensor(name, array) takes a numpy array",
+        ),
+        ("TypeError: initialize() takes 1 positional argument but 2 were given", "write def initialize(self, args)"),
+        (
+            "TypeError: TritonPythonModel.auto_complete_config() missing 1 required positional argument: 'config'",
+            "write @staticmethod, and below it def auto_complete_config(auto_complete_model_config)",
+        ),
+        ("TypeError: check() takes 1 positional argument but 2 were given", ""),
+        (
+            "AttributeError: '_asyncio.Future' object has no attribute 'error'",
+            "await it: answer = await request.async_exec()",
+        ),
+        (
+            "TypeError: Tensor.__init__() got some positional-only arguments passed as keyword arguments: 'name'",
+            "Tensor(name, array) takes a numpy array, such as numpy.array([value]), and no keywords",
+        ),
+        (
+            "TypeError: unsupported operand type(s) for *: 'Tensor' and 'int'",
+            "the array of a tensor is tensor.as_numpy()",
+        ),
+        (
+            "TypeError: __init__(): incompatible constructor arguments. The following argument types are supported:\n"
+            "    1. c_python_backend_utils.InferenceResponse(output_tensors: List[c_python_backend_utils.Tensor] = [], "
+            "error: c_python_backend_utils.TritonError = None, parameters: object = None)\n\n"
+            "Invoked with: kwargs: error='no'",
+            "write InferenceResponse([pb_utils.Tensor(name, array), …]), or of a failure "
+            "InferenceResponse(error=pb_utils.TritonError(text))",
+        ),
+        (
+            "AttributeError: 'list' object has no attribute 'inputs'",
+            "execute gets a list of requests: for request in requests: …",
+        ),
+        (
+            "AttributeError: type object 'Logger' has no attribute 'info'",
+            "it has log_info, log_warn, log_error and log_verbose",
+        ),
+        (
+            "NameError: name 'np' is not defined",
+            "model.py does not see what other cells define: import or define np in the model's own cell",
+        ),
+        (
+            "TypeError: string indices must be integers, not 'str'",
+            "args['model_config'] is a JSON text: json.loads(args['model_config']) reads it",
+        ),
+        ("RuntimeError: no running event loop", "async_exec() is for `async def execute`; elsewhere call exec()"),
+        ('TypeError: can only concatenate str (not "bytes") to str', "text arrives as bytes: value.decode()"),
         ("ImportError: cannot import name 'Tensor' from 'torch' (/torch.py)", ""),
         (
             "TritonModelException: Error when creating MetricFamily: Failed to process the request for model 'm_0', "
@@ -71,6 +134,11 @@ P = "[request id: <id_unknown>] "
         (
             "AttributeError: module '1.model' has no attribute 'TritonPythonModel'",
             "call the class of the model TritonPythonModel",
+        ),
+        (
+            "TritonModelException: Failed to set metric value: Invalid metric operation as the corresponding "
+            "'MetricFamily' has been deleted. The 'MetricFamily' object should be deleted AFTER its corresponding",
+            "keep the MetricFamily for as long as its metrics, as in self.family = pb_utils.MetricFamily(…)",
         ),
         ("something nobody has seen", ""),
     ],

@@ -22,6 +22,7 @@ from tritonclient.utils import InferenceServerException
 
 import tritonlab
 from tests.notebook.conftest import IDENTITY, IDENTITY_OPTIONS, Notebook
+from tritonlab.core.unknown_option import UnknownOption
 from tritonlab.frontends.endpoints import Endpoints
 from tritonlab.frontends.shared.listener import listen
 from tritonlab.notebook.authoring.workspace import Workspace
@@ -196,6 +197,14 @@ def test_a_flag_that_does_not_exist_is_one_text(notebook: Notebook) -> None:
     text = notebook.run("%triton serve --htp-port=1").text
     assert "unrecognized option '--htp-port=1'; did you mean '--http-port'?" in text
     assert "frontends/endpoints.py" not in text
+
+
+def test_a_wrong_flag_closes_no_ports(served: Endpoints, notebook: Notebook, workspace: Workspace) -> None:
+    assert not notebook.run("%triton serve --htp-port=1").success
+    with pytest.raises(UnknownOption, match="did you mean 'http_port'"):
+        workspace.ports.open(http_prot=1)
+    assert workspace.ports.endpoints is served
+    assert ask(served.http, "/v2/health/live")[0] == 200
 
 
 def test_a_port_in_use_says_what_to_do(notebook: Notebook, workspace: Workspace) -> None:

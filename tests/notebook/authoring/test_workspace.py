@@ -175,13 +175,18 @@ def test_a_path_and_a_class_are_sources(workspace: Workspace, tmp_path: Path) ->
     path.write_text(replaced("return data * 2"))
     workspace.load("m", path, options=OPTIONS)
     assert answer(workspace) == [2, 4, 6]
-    with pytest.raises(OSError, match="nowhere"):
+    with pytest.raises(FileError, match="No such file or directory: nowhere"):
         workspace.load("m", "nowhere/model.py")
 
 
 def test_nothing_to_load_says_what_to_do(workspace: Workspace) -> None:
     with pytest.raises(FileError, match="run a %%triton_model m cell first"):
         workspace.load("m")
+    with pytest.raises(FileError, match=r"there is no model\.py for 'm' yet"):
+        workspace.load("m", config="max_batch_size: 8")
+    with pytest.raises(FileError):
+        workspace.load("misspelt")
+    assert "misspelt" not in workspace.names()
 
 
 def test_an_unloaded_model_can_be_loaded_again(workspace: Workspace) -> None:

@@ -211,6 +211,13 @@ def test_the_log_is_filtered(window: Window, notebook: Notebook) -> None:
     assert window.ask("logs", level="LOUD")["kind"] == "ValueError"
 
 
+def test_the_log_names_cells(window: Window, notebook: Notebook) -> None:
+    notebook.run(MODEL.replace("echo", "fails").replace("return ", "raise ValueError('no')\n        return ", 1))
+    assert not notebook.run("fails(IN=[[1.0]])").success
+    (text,) = [line["text"] for line in window.ask("logs", model="fails", level="ERROR")["lines"]]
+    assert f"Cell In[{notebook.number() - 1}]" in text and "model.py" not in text
+
+
 def test_open_ports_are_told(window: Window, workspace: Workspace) -> None:
     endpoints = workspace.ports.open(http_port=0, grpc_port=0, metrics_port=0)
     assert window.ask("overview")["ports"] == endpoints.places

@@ -37,6 +37,13 @@ def test_kept_answers_are_asked_for_after_every_reload(notebook: Any, beside: Pa
     assert notebook.run("%triton golden check m").result.passed
 
 
+def test_an_error_that_is_kept_is_told(notebook: Any, beside: Path) -> None:
+    notebook.run(CELL)
+    kept = notebook.run("%triton golden add m")
+    assert f"kept: {beside}/m/001.json\nwhat is kept is an error: " in kept.text and "expected 1 inputs" in kept.text
+    assert "expected 1 inputs" in kept.result.to_dict()["error"]
+
+
 def test_what_cannot_be_read_is_said(notebook: Any, beside: Path) -> None:
     notebook.run(CELL)
     for line in ("", "nonsense", "add", "check m IN=1"):

@@ -130,6 +130,7 @@ def test_a_config_cell_and_a_file_cell_reload_the_model(notebook: Any, workspace
         ("%triton help exprot", "UsageError: %triton has no command 'exprot': did you mean 'export'?"),
         ("%%triton_model m --instanses 2\npass\n", "arguments: --instanses 2: did you mean '--instances'?"),
         ("%%triton_model m --kind gpuu\npass\n", "did you mean 'gpu'?"),
+        ("%triton load_test m --seconds 1", "UsageError: unrecognized arguments: --seconds 1\n"),
         ("%triton serve --htpp-port 1", "'--http-port'"),
         ("%triton logs 'x", 'UsageError: "\'x" cannot be read: No closing quotation'),
         ("%triton infer", "OptionError: name a model: %triton infer NAME INPUT0=expression"),
@@ -193,7 +194,9 @@ def test_the_subcommands(notebook: Any, tmp_path: Path) -> None:
     assert notebook.run("%triton unload m --dependents").success
     assert f"{'m':<24}   1  UNAVAILABLE  unloaded" in notebook.run("%triton index").text
     assert "--overwrite" in notebook.run("%triton help export").text
-    assert "%triton unload" in notebook.run("%triton help").text
+    told = notebook.run("%triton help").text
+    assert "%triton unload" in told and "%triton playground  open a form" in told
+    assert max(map(len, told.splitlines())) < 100  # JupyterLab breaks longer ones within words
 
 
 def test_a_repository_comes_back_into_the_notebook(notebook: Any, tmp_path: Path) -> None:
@@ -213,7 +216,19 @@ def test_a_repository_comes_back_into_the_notebook(notebook: Any, tmp_path: Path
     assert texts[-1] == f"%%triton_model m\n{ADD}"
 
 
+def test_an_edited_model_keeps_its_options(notebook: Any) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS}\n{ADD}")
+    assert notebook.run("%triton edit m").success
+    text = [item["text"] for item in notebook.shell.payload_manager.read_payload()] or [notebook.shell.rl_next_input]
+    notebook.shell.payload_manager.clear_payload()
+    assert notebook.run(text[-1].replace("data + 1", "data + 2")).success
+    assert notebook["m"](IN=np.ones((1, 2), np.float32))["OUT"].tolist() == [[3, 3]]
+
+
 def test_help_says_what_every_option_is_for(notebook: Any) -> None:
+    for name in ("triton_model", "triton_config", "triton_file"):
+        assert f"\n  %%{name} [" in notebook.shell.find_cell_magic(name).__doc__
+    assert "\n  %triton infer [--json] NAME INPUT0=expression, " in notebook.run("%triton help infer").text
     text = notebook.shell.find_cell_magic("triton_model").__doc__
     for option in ("--max-batch-size", "--dynamic-batching", "--input", "--decoupled", "--file"):
         assert option in text
@@ -258,11 +273,21 @@ def test_logs_of_nothing_are_an_error(notebook: Any) -> None:
     assert "run the %%triton_model nothing_like_it cell first" in result.text
 
 
+@pytest.mark.parametrize("line", ["load nobody", "config nobody --clear"])
+def test_a_misspelt_name_does_not_become_a_model(notebook: Any, line: str) -> None:
+    result = notebook.run(f"%triton {line}")
+    assert not result.success and "nobody" in result.text
+    assert "nobody" not in notebook.run("%triton status --json").text
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [
         ("%triton load m /nothing/there", "FileError: No such file or directory: /nothing/there"),
-        ("%triton export m /dev/null/here", "FileError: Not a directory: /dev/null/here"),
+        (
+            "%triton export m /dev/null/here",
+            "NoRepository: /dev/null is no directory, so no model repository can be there",
+        ),
         ("%%triton_file m notes.txt\nread", "FileError: Is a directory: /dev"),  # the card stands above
     ],
 )
@@ -277,7 +302,7 @@ def test_a_file_that_cannot_be_is_said_in_one_line(notebook: Any, workspace: Any
 
 def test_help_has_examples_that_work(notebook: Any) -> None:
     text = notebook.shell.object_inspect_mime("%%triton_model")["text/plain"]
-    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("%%triton_model ")]
+    lines = [line.strip() for line in text.splitlines() if re.match(r"\s*%%triton_model \w", line)]
     assert len(lines) == 4
     for line in lines[:3]:
         result = notebook.run(f"{line}\n{ADD}")
@@ -513,3 +538,12 @@ def test_an_unload_kills_after_its_time(notebook: Any) -> None:
     assert notebook.run("%triton unload stuck --timeout 0").success
     notebook.run("text = next(waiting).error.message")
     assert notebook["text"] == "Server exited before the request completed"
+
+
+def test_an_export_that_would_replace_something_says_how(notebook: Any, tmp_path: Path) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS} --quiet\n{ADD}")
+    assert notebook.run(f"%triton export m {tmp_path}").success
+    (tmp_path / "m" / "1" / "model.py").write_text("# by hand")
+    result = notebook.run(f"%triton export m {tmp_path}")
+    assert not result.success and "ExportConflict: " in result.text and "(--overwrite)" in result.text
+    assert "File " not in result.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,6 +90,12 @@ def test_a_syntax_error_has_its_arrow_in_the_cell(notebook: Any) -> None:
     assert lines[start + 1] == "    def execute(self, requests)"
     assert lines[start + 2].rstrip().endswith("^")
     assert lines[start + 3] == "SyntaxError: expected ':'"
+
+
+def test_the_message_of_a_syntax_error_names_lines_of_the_cell(notebook: Any) -> None:
+    result = notebook.run("%%triton_model m\nclass TritonPythonModel:\n    def execute(self, requests):\n    pass\n")
+    assert f"Cell In[{notebook.number()}], line 4\n" in result.text
+    assert "IndentationError: expected an indented block after function definition on line 3\n" in result.text
 
 
 def test_a_syntax_error_in_a_helper_file_points_into_its_cell(notebook: Any) -> None:
@@ -183,6 +190,25 @@ def test_a_failed_reload_shows_its_own_lines_and_the_old_model_keeps_its(noteboo
         ),
         ('"OUT", data', '"OUT", [1]', "Tensor(name, array) takes a numpy array"),
         ('"OUT", data', '"OUT", data.astype(str)', "text goes as objects"),
+        ("pb_utils.Tensor(", "pb_utils.Tensr(", "did you mean 'Tensor'?"),
+        (
+            'get_input_tensor_by_name(request, "IN")',
+            'get_input_tensor_by_name(request, "in")',
+            "get_input_tensor_by_name",
+        ),
+        (
+            "import t",
+            "import helper\nimport t",
+            "%pip install brings one that others wrote, %%triton_file MODEL helper",
+        ),
+        ("import t", "from .helper import f\nimport t", "%%triton_file MODEL helper.py writes a module beside"),
+        ("self, requests", "requests", "write def execute(self, requests)."),
+        ("return answers", "return answers[0]", "return a list with one pb_utils.InferenceResponse for each request"),
+        (
+            "class TritonPythonModel:",
+            "class TritonPythonModel:\n    def __init__(self, a): pass",
+            "write def __init__(self);",
+        ),
     ],
 )
 def test_what_a_newcomer_gets_wrong_has_a_hint(notebook: Any, old: str, new: str, advice: str) -> None:
@@ -231,12 +257,42 @@ def test_an_interrupted_load_shows_where_the_model_was(notebook: Any, before: st
     assert ("keeps serving" in result.text) == bool(before)
 
 
+def test_an_interrupted_load_names_the_package_that_is_imported(
+    notebook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is imported in advance, in a process that has no model yet."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "endless.py").write_text(f"import os, time\nos.kill({os.getpid()}, 2)\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    result = notebook.run("%%triton_model m\nimport endless\nclass TritonPythonModel:\n    pass\n")
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert re.search(
+        r"LoadInterrupted: the load of 'm_\w+' was interrupted during the import of 'endless'\.", result.text
+    )
+    assert "tritonlab/" not in result.text
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("m.load_test(nope=1)", "UnknownOption: load_test() has no option 'nope': arrivals, "),
-        ("m.tune(p99=20)", "UnknownOption: tune() has no option 'p99': p99_ms, "),
-        ("tritonlab.reset(nope=1)", "UnknownOption: reset() has no option 'nope': timeout, server_id, "),
+        ("m.load_test(nope=1)", "UnknownOption: load_test() has no option 'nope': it takes arrivals, "),
+        ("m.tune(p99=20)", "UnknownOption: tune() has no option 'p99': did you mean 'p99_ms'?"),
+        ("tritonlab.reset(nope=1)", "UnknownOption: reset() has no option 'nope': it takes timeout, server_id, "),
+        ("tritonlab.load('m', batch=1)", "UnknownOption: load() has no option 'batch': it takes max_batch_size, "),
+        ("tritonlab.serve(http_prot=1)", "UnknownOption: serve() has no option 'http_prot': did you mean 'http_port'?"),
+        ("m.view(nope=1)", "UnknownOption: view() has no option 'nope': it takes kind"),
+        ("m.what_if(instance=2)", "UnknownOption: what_if() has no option 'instance': did you mean 'instances'?"),
+        ("tritonlab.Options(simulated_gpu=1)", "UnknownOption: Options() has no option 'simulated_gpu': did you mean "),
+        (
+            "tritonlab.Server('.', simulated_gpu=1)",
+            "UnknownOption: Server() has no option 'simulated_gpu': did you mean",
+        ),
+        ("tritonlab.export(m, 'd', alon=1)", "UnknownOption: export() has no option 'alon': did you mean 'alone'?"),
+        ("m.view('timelin')", "InvalidArgumentError: there is no view 'timelin': did you mean 'timeline'?"),
+        ("%triton view timelin", "UsageError: there is no model and no view 'timelin': did you mean 'timeline'?"),
+        ("%triton view m timelin", "InvalidArgumentError: there is no view 'timelin': did you mean 'timeline'?"),
+        ("tritonlab.view('/dev/null')", "RecordingError: /dev/null is no recording of tritonlab: "),
         ("%triton infer m IN=[undefined]", "OptionError: 'IN=[undefined]': NameError: name 'undefined' is not defined"),
     ],
 )
@@ -247,4 +303,4 @@ def test_an_option_that_does_not_exist_shows_no_frames_of_ours(notebook: Any, li
     assert not result.success
     assert text in result.text
     assert "File " not in result.text
-    assert notebook.run("assert m.state == \"READY\"").success
+    assert notebook.run('assert m.state == "READY"').success

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MetricsRecord, MetricsStore, labelText, short } from "../../../tritonlab/notebook/static/metrics_store.js";
+import { MetricsRecord, MetricsStore, labelText } from "../../../tritonlab/notebook/static/metrics_store.js";
+import { short } from "../../../tritonlab/notebook/static/record_store.js";
 
 const S = 1e9;
 
@@ -54,6 +55,26 @@ test("families stand by name, Triton's own last", () => {
   assert.deepEqual([metrics.first(), metrics.last(), metrics.busy], [1, 3, true]);
 });
 
+const FAILURES = ["BACKEND", "CANCELED", "OTHER", "REJECTED"];
+
+test("failed requests are a chart of Triton's own, with a line for each reason", () => {
+  const record = new MetricsRecord({}, 1000);
+  const name = "nv_inference_request_failure";
+  const rows = FAILURES.map((reason, number) => ({ number, name, labels: [["version", "1"], ["reason", reason]], at: 0, oldest: 0 }));
+  rows.push({ number: 4, name: "nv_inference_request_success", labels: [["version", "1"]], at: 0, oldest: 0 });
+  const values = [[0, 0], [0, 0], [0, 30], [2, 2], [7, 7]];
+  const buffers = values.map(([before, after]) => Float64Array.of(1 * S, before, 2 * S, after).buffer);
+  record.apply({ epoch: 1, rows, families: { [name]: ["sampled", "Triton's own"] } }, buffers);
+  const metrics = new MetricsStore(record);
+  const [failures, success] = metrics.families();
+  assert.deepEqual([failures.name, failures.kind, failures.series.length], [name, "sampled", 4]);
+  const lines = failures.series.map((series) => [...metrics.points(series, failures.kind, 1 * S, 2 * S, 1)]);
+  assert.deepEqual(lines, [[0], [0], [30], [0]]);
+  const told = ["BACKEND 0, 0", "CANCELED 0, 0", "OTHER 30, 30", "REJECTED 2, 0"].map((one) => `version=1, reason=${one} a second`);
+  assert.equal(metrics.toldAll(failures, 1 * S, 2 * S), told.join("; "));
+  assert.equal(metrics.toldAll(success, 1 * S, 2 * S), "7"); // one series needs no labels
+});
+
 test("what was lost is asked for again", () => {
   const { record } = store(["took", [1, 1]]);
   const row = { number: 0, name: "took", labels: [], oldest: 0 };
@@ -66,6 +87,6 @@ test("what was lost is asked for again", () => {
 });
 
 test("what people read", () => {
-  assert.deepEqual([NaN, 3, 0.12345, 1234567, 12.3456].map(short), ["–", "3", "0.123", "1.23M", "12.3"]);
+  assert.deepEqual([NaN, 3, 1200, 0.12345, 1234567, 12.3456].map(short), ["–", "3", "1,200", "0.123", "1.23M", "12.3"]);
   assert.equal(labelText([["a", "1"], ["b", "2"]]), "a=1, b=2");
 });

@@ -51,6 +51,17 @@ test("numbers about what is in view", () => {
   assert.deepEqual([facts.queued, facts.computed], [12 * MS, 60 * MS]);
 });
 
+test("requests that ended in the queue are counted by their reasons", () => {
+  const columns = { batches: BATCHES, requests: REQUESTS, rejected: ["time", "reason"] };
+  const record = new RecordStore(columns, 1000);
+  const rows = Float64Array.from([[1, 0], [2, 0], [3, 2], [90, 1]].flatMap(([time, reason]) => [time * MS, reason]));
+  record.apply({ epoch: 1, rows: [{ table: "rejected", at: 0, oldest: 0 }] }, [rows.buffer]);
+  const store = new TimelineStore(record);
+  assert.deepEqual([...store.facts(0, 50 * MS).lost], [[0, 2], [2, 1]]);
+  assert.equal(store.last(), 90 * MS);
+  assert.deepEqual([...some().facts(0, 50 * MS).lost], []);
+});
+
 test("it follows until it is paused", () => {
   const store = some();
   store.record.live = { running: [{ instance: "m_0_1" }] };
@@ -112,4 +123,14 @@ test("the clocks' difference is that of the quickest message", () => {
   assert.equal(store.now(4e9), 4e9 + 2.99e9);
   store.heardAt(7e9, 5e9); // late
   assert.ok(store.now(4e9) > 4e9 + 2.98e9);
+});
+
+test("what was forgotten in the kernel has no lane and is not selected any more", () => {
+  const store = some();
+  store.lanes();
+  store.select({ batch: 3, request: null });
+  const message = { epoch: 2, words: { instance: [0, ["m_1_0", "m_0_2"]] }, rows: [{ table: "batches", at: 0, oldest: 0 }] };
+  store.record.apply(message, [Float64Array.from([200 * MS, 203 * MS, 1, 1, 1, 0, 0, 0]).buffer]);
+  assert.deepEqual(store.lanes(), ["m_0_2"]);
+  assert.deepEqual([store.selected, store.longest], [null, 3 * MS]);
 });

@@ -34,6 +34,7 @@ def test_facts() -> None:
     assert facts_text(tensor(np.array([b"x"] * 100, object))) == "100 elements, 500 bytes"
     assert facts_text(Tensor(DataType.BF16, (100,), np.full(100, 0x3F80, np.uint16))).endswith("1 to 1, mean 1")
     assert size_text(1_070_000_000) == "1.07 GB"
+    assert size_text(999_600) == "1,000 kB"
 
 
 def test_rows_of_numbers_are_curves() -> None:

@@ -25,7 +25,7 @@ class FakeSubject:
     def __init__(self, requests: int = 40, config: ModelConfig = CONFIG) -> None:
         self.bench = Bench(config, 1, lambda size: 4 * MS)
         self.bench.run([Sent(MS) for _ in range(requests)])
-        self.config = config
+        self.config = self.authored = config
         self.record: ModelRecord = self.bench.record
         self.loaded: list[Settings] = []
 
@@ -103,7 +103,7 @@ def test_the_button_loads_the_model_with_the_settings() -> None:
 def test_what_no_replay_can_tell_is_a_sentence(page: Page) -> None:
     groups = config_of("max_batch_size: 4 instance_group { count: 1 } instance_group { count: 1 }")
     subject = FakeSubject()
-    subject.config = groups
+    subject.config = subject.authored = groups
     told = Page(subject).ask(do="replay", settings={**Settings.of(groups).to_dict(), "instances": 5}, window=[0, 1])
     assert (told["what"], "several instance groups" in told["text"]) == ("problem", True)
     page.lanes.answer({"do": "nothing we know"})

@@ -62,6 +62,16 @@ def test_a_step_stands_below_what_it_reads_and_calls_below_their_caller() -> Non
     assert placed.height >= placed.boxes[-1].y + placed.boxes[-1].height
 
 
+def test_the_answer_of_an_ensemble_that_batches_has_its_requests_batch() -> None:
+    models = {"one": model_text(batch=8)}
+    pipe = ensemble_text(step("one", "IN=X", "OUT=Y"), batch=8)
+    root = ran("pipe", -1, 0, ran("one", 0, 0), inputs=("X",))
+    root.inputs = [("X", "FP32", (3, 4))]
+    assert layout(root, graph(pipe, models)).boxes[-1].tensors == ["Y [3, -1]"]
+    root.inputs = []  # it was recorded without them
+    assert layout(root, graph(pipe, models)).boxes[-1].tensors == ["Y [-1, -1]"]
+
+
 def test_boxes_side_by_side_do_not_overlap() -> None:
     below = ran("wide", -1, 0, *(ran(f"leaf{n}", -1, n) for n in range(3)))
     placed = layout(ran("root", -1, 0, below, ran("b", -1, 1), ran("c", -1, 2), ran("d", -1, 3)), None)

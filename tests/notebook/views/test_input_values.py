@@ -81,6 +81,8 @@ def test_typed_truth(text: str) -> None:
         ("'quoted'", ["quoted", "quoted"]),
         ("two\nlines", ["two\nlines", "two\nlines"]),
         ("true", ["true", "true"]),
+        (" a prompt:\n", [" a prompt:\n", " a prompt:\n"]),
+        ("", ["", ""]),
     ],
 )
 def test_typed_text(text: str, expected: list[object]) -> None:
@@ -102,6 +104,9 @@ def test_what_is_no_number_is_said(text: str) -> None:
         (DataType.INT64, "nan"),
         (DataType.BOOL, "2"),
         (DataType.BOOL, "'no'"),
+        (DataType.FP16, "70000"),
+        (DataType.FP32, "-1e39"),
+        (DataType.BF16, "1e39"),
     ],
 )
 def test_no_element_becomes_another(datatype: DataType, text: str) -> None:

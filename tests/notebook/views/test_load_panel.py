@@ -62,6 +62,7 @@ def test_the_form_asks_for_what_the_model_needs(model: Model, tmp_path: Path, mo
 def test_a_form_starts_a_test_and_shows_its_result(model: Model, ticker: Ticker) -> None:
     panel = LoadPanel(model, ticker=ticker)
     assert panel.text() == "Load test of panel: not started; press Start, or call load_test()"
+    assert "Start" not in panel.html()
     assert panel.to_dict() == {"model": "panel", "running": False}
     panel.heard({**START, "shapes": {"INPUT0": "4", "INPUT1": "4"}})
     assert panel.state["running"] and panel.state["problem"] == ""

@@ -56,6 +56,11 @@ def test_the_text_states_the_facts(recording: Recording) -> None:
         "  warning: took has no description",
     ]
     assert repr(Metrics(Recording(), "add")) == "Custom metrics: none has changed yet."
+    recording.metrics.add("hits_total", {"part": "a"}, 1_234_567.0, 5_000_000_000)
+    recording.metrics.describe("held", "bytes", "memory")
+    recording.metrics.add("held", {}, float(1500 << 20), 0)
+    told = repr(Metrics(recording, "add"))
+    assert "held 1,500 MiB" in told and "{part=a} 1,234,567 (246,913 a second)" in told
 
 
 def test_the_figure_has_a_line_for_each_series(recording: Recording) -> None:
@@ -123,6 +128,9 @@ def test_the_view_shows_what_prometheus_scrapes(lab: Lab) -> None:
     last = {row["name"]: np.frombuffer(data)[-1] for row, data in zip(message["rows"], buffers, strict=True)}
     for name in ("view_rows_total", "view_size", "nv_inference_request_success", "nv_inference_exec_count"):
         assert last[name] == scraped[name if name in scraped else f"{name}_total"], name
+    failures = [row["labels"] for row in message["rows"] if row["name"] == "nv_inference_request_failure"]
+    reasons = ("BACKEND", "CANCELED", "OTHER", "REJECTED")
+    assert sorted(map(dict, failures), key=str) == [{"version": "1", "reason": reason} for reason in reasons]
     assert message["families"]["view_rows_total"] == ("counter", "rows seen")
     assert "  view_took 2 observed, median 1.5, 95% below 1.5" in repr(view).splitlines()
     assert "view_size has no description" in repr(view)

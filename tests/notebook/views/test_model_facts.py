@@ -80,6 +80,13 @@ def test_the_status_says_what_is_in_memory(workspace: Workspace) -> None:
     )
 
 
+def test_the_status_gives_no_reason_for_what_was_unloaded(workspace: Workspace) -> None:
+    workspace.load("m", SOURCE)
+    workspace.unload("m")
+    rows = [row for row in status_table(workspace).rows if row.name == "m"]
+    assert {(row.state, row.reason) for row in rows} == {("UNLOADED", "")}
+
+
 def test_the_status_says_so_too(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.load("m", SOURCE)
     row = next(row for row in status_table(workspace).rows if row.name == "m")

@@ -4,6 +4,8 @@ its stubs."""
 from __future__ import annotations
 
 import io
+import json
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,13 @@ import numpy as np
 import pytest
 
 import tritonlab
+from tests.serving import eventually
 from tritonlab import Server
 from tritonlab.clients.golden import GoldenSet
+from tritonlab.core.explained import Explained
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 from tritonlab.notebook.authoring.workspace import Workspace
+from tritonlab.notebook.views.input_files import InputFile
 from tritonlab.notebook.views.input_values import ValueProblem
 from tritonlab.notebook.views.playground import Playground
 
@@ -31,6 +36,13 @@ class TritonPythonModel:
                 raise ValueError("negative")
             answers.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", data * 2)]))
         return answers
+"""
+BF16 = """\
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        found = [pb_utils.get_input_tensor_by_name(request, "IN") for request in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("OUT", tensor)]) for tensor in found]
 """
 FOREVER = """\
 import threading, time
@@ -137,6 +149,18 @@ def test_cancel_reaches_the_model(workspace: Workspace) -> None:
     assert sending.wait(30)
 
 
+def test_what_is_waited_for_is_told_in_lines_of_cells(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Explained, "cite", staticmethod(lambda text: f"cited: {text}"))
+    options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
+    playground = Playground(workspace.load("m", FOREVER, options=options))
+    playground.buttons.send.click()
+    sending = playground._sent.now()
+    assert sending is not None
+    eventually(lambda: sending.why().startswith("cited: "))
+    playground.buttons.cancel.click()
+    assert sending.wait(30)
+
+
 def test_who_stops_waiting_is_told_so(workspace: Workspace) -> None:
     options = ConfigOptions.of(decoupled=True, inputs="IN:FP32[1]", outputs="OUT:FP32[1]")
     source = FOREVER.replace("not request.is_cancelled()", "not (request.is_cancelled() and self.told)")
@@ -204,6 +228,34 @@ def test_the_form_is_copied_as_a_program(playground: Playground) -> None:
     assert "def test_m():" in snippet.text and list(snippet.files) == ["test_m.npz"]
     with np.load(io.BytesIO(snippet.files["test_m.npz"])) as kept:
         assert kept["output.0.OUT"].tolist() == [[[3, 4]]]
+
+
+def test_a_program_asks_the_ports_that_are_open(workspace: Workspace) -> None:
+    options = ConfigOptions.of(inputs="IN:FP32[2]", outputs="OUT:FP32[2]")
+    playground = Playground(workspace.load("m", SOURCE, options=options), ports=lambda: workspace.ports.endpoints)
+    ports = workspace.ports.open(http_port=0, grpc_port=0, metrics=False)
+    playground.copies.choice.value = "curl"
+    answer = subprocess.run(["bash", "-c", playground.copies.text.value], capture_output=True, check=True)
+    assert [output["name"] for output in json.loads(answer.stdout)["outputs"]] == ["OUT"]
+    assert ports.grpc in playground.copy_as("tritonclient gRPC").text
+    workspace.ports.close()
+    assert "localhost:8001" in playground.copy_as("tritonclient gRPC").text
+
+
+@pytest.mark.parametrize("mode", ["Random", "Typed", "File"])
+def test_bf16_reaches_the_model(workspace: Workspace, mode: str) -> None:
+    options = ConfigOptions.of(max_batch_size=4, inputs="IN:BF16[2]", outputs="OUT:BF16[2]")
+    playground = Playground(workspace.load("m", BF16, options=options))
+    row = playground.inputs["IN"]
+    if mode == "File":
+        row.drop([InputFile("in.csv", b"1.5, -3")])
+        assert "BF16 [1, 2]" in row.note.value
+    elif mode == "Typed":
+        row.text.value = "1.5, -3"
+    outcome = playground.send()
+    assert not outcome.failed, outcome.error
+    values = outcome.arrivals[0].response.outputs["OUT"].to_dict()["values"]
+    assert values == ([[1.5, -3]] if mode != "Random" else outcome.request.inputs["IN"].to_dict()["values"])
 
 
 def test_an_answer_is_kept(playground: Playground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

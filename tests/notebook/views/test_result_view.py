@@ -10,7 +10,8 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError
 from tritonlab.core.tensor import Tensor
-from tritonlab.notebook.views.result_view import outcomes_html, value_text
+from tritonlab.notebook.views.result_view import outcomes_html
+from tritonlab.notebook.views.value_text import line_text, value_text
 
 REQUEST = InferenceRequest("m", {})
 SPLIT = Split(queue=1_000, compute_input=20_000, compute_infer=3_000_000, compute_output=40_000)
@@ -74,4 +75,21 @@ def test_values_are_previews() -> None:
     assert "..." in value_text(Tensor.from_numpy(np.arange(1000)))
     bits = Tensor(DataType.BF16, (1,), np.array([0x3FC0], np.uint16))
     assert value_text(bits) == "[1.5]"
-    assert value_text(Tensor.from_numpy(np.array(["é"], dtype=object))) == str([("é").encode()])
+
+
+def test_text_is_readable_and_what_is_left_out_is_said() -> None:
+    assert value_text(text_tensor("é\n", b"\xff")) == r"['é\n' b'\xff']"
+    assert value_text(text_tensor("x" * 10_000)).endswith("x … (10,000 bytes)]")
+    assert line_text(text_tensor("a  b"), 96) == "['a  b']"
+    assert line_text(text_tensor("x" * 100), 96) == "['" + "x" * 92 + " …"
+
+
+def test_a_stream_that_was_cancelled_says_so() -> None:
+    request = InferenceRequest("m", {})
+    request.cancel()
+    arrivals = (Arrival(response(final=False, I=np.int32([1])), 1_000_000), Arrival(response(empty=True), 3_000_000))
+    assert text_of(outcomes_html([Outcome(request, arrivals)], finished=True)).startswith("3 ms cancelled # after")
+
+
+def text_tensor(*elements: str | bytes) -> Tensor:
+    return Tensor.from_numpy(np.array(elements, dtype=object))

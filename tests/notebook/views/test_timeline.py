@@ -11,6 +11,7 @@ import pytest
 import tritonlab
 from tests.profile.events import Heard, asked
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, eventually
+from tritonlab import Server
 from tritonlab.core.status import InvalidArgumentError, ModelError
 from tritonlab.notebook.views.opening import open_view
 from tritonlab.notebook.views.timeline import Timeline
@@ -41,6 +42,20 @@ def test_the_text_states_the_facts(heard: Heard) -> None:
         "  error    request 3: no",
     ]
     assert repr(Timeline(heard.recording, "other")) == "Timeline of other: no request has been executed yet."
+
+
+def test_requests_that_ended_in_the_queue_are_told(heard: Heard) -> None:
+    reject = heard.instruments.request_rejected
+    assert reject is not None
+    for serial, reason in enumerate(("queue full", "queue full", "cancelled"), start=10):
+        reject(asked(serial, at=8), reason, 9_000_000)
+    view = Timeline(heard.recording, "add")
+    first = view.text().splitlines()[0]
+    assert first.endswith("within 9 ms; 3 others ended in the queue (queue full: 2, cancelled: 1).")
+    assert view.to_dict()["rejected"] == {"queue full": 2, "cancelled": 1}
+    reject(asked(20, model="busy"), "queue full", 9_000_000)
+    said = "Timeline of busy: no request has been executed yet, 1 ended in the queue (queue full: 1)."
+    assert repr(Timeline(heard.recording, "busy")) == said
 
 
 def test_copies_between_host_and_gpu_are_told(heard: Heard) -> None:
@@ -82,6 +97,7 @@ def test_the_figure_is_svg_with_every_execution(heard: Heard) -> None:
 def test_the_table_has_the_executions(heard: Heard) -> None:
     rows = Timeline(heard.recording, "add").table()
     assert [row["start"] for row in rows] == [0, 0.004, 0.007]
+    assert {type(row["start"]) for row in rows} == {float}  # as people read it, not np.float64(0.004)
     assert rows[1] == {
         "instance": "add_0_1",
         "start": 0.004,
@@ -100,7 +116,7 @@ def test_two_requests_say_why_they_were_apart(heard: Heard, monkeypatch: pytest.
     assert view.why_apart(0, 3).startswith(
         "request 4 came 2 ms after the batch of request 1 had left; that was closed by"
     )
-    assert view.why_apart(0, 99) == "One of them is not kept any more."
+    assert view.why_apart(0, 99) == "One of them is not kept any more, or never came."
     unknown = Timeline(heard.recording, "add")
     assert unknown.why_apart(1, 2).startswith("The batch of 'two' was closed by a request of another shape")
     sent: list[Any] = []
@@ -124,12 +140,14 @@ def test_a_model_a_recording_and_files_have_the_same_view(heard: Heard, tmp_path
     entries = [{"id": 1, "timestamps": [{"name": name, "ns": n * 1000}]} for n, name in enumerate(stamps)]
     trace.write_text(json.dumps([{"id": 1, "model_name": "real", "model_version": 1}, *entries]))
     assert repr(tritonlab.view(trace)).startswith("Timeline of real: 1 request in 1 batch ")
-    with pytest.raises(InvalidArgumentError, match="there is no view 'graphs': timeline"):
+    with pytest.raises(InvalidArgumentError, match="there is no view 'graphs': did you mean 'graph'"):
         open_view(heard.recording, "graphs")
     with pytest.raises(InvalidArgumentError, match="there is no model 'none' in the recording: add"):
         open_view(heard.recording, model="none")
     with pytest.raises(RecordingError):
         open_view(Path(__file__))
+    with pytest.raises(RecordingError, match="neither a recording nor a trace file of Triton"):
+        open_view(heard.recording.perfetto(tmp_path / "perfetto.json"))
 
 
 def test_a_model_in_service_is_seen_as_it_is(lab: Lab) -> None:
@@ -179,6 +197,19 @@ def test_a_recorder_that_raised_and_was_dropped_is_told_of(lab: Lab, monkeypatch
     view.heard({"do": "open", "known": {}})
     eventually(lambda: sent and sent[-1]["kind"] == "problem")
     assert "This view has stopped: RuntimeError: nothing is recorded any more; open it again." in sent[-1]["text"]
+
+
+def test_a_view_of_a_server_that_has_ended_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Server(tmp_path, model_control_mode="explicit") as server:
+        view = server.model("any").view()
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "send", lambda content, buffers=(): sent.append(content))
+    view.heard({"do": "open", "known": {}})
+    eventually(lambda: sent and sent[-1]["kind"] == "problem")
+    assert sent[-1]["text"].startswith("This view has stopped: its server has ended.")
+    assert not caplog.records
 
 
 def test_a_request_that_executes_and_one_that_waits(lab: Lab, tmp_path: Path) -> None:

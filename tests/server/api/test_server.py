@@ -77,11 +77,11 @@ def test_whatever_can_be_a_tensor_is_taken(add_sub: Model, value: object) -> Non
     ("call", "text"),
     [
         (lambda m: m([[1]]), r"inputs are given by name: add_sub\(INPUT0=…, INPUT1=…\)"),
-        (lambda m: m.infer(INPUT0=[1], INPUT1=[2]), "inputs go together: inputs={'INPUT0': …, 'INPUT1': …}"),
+        (lambda m: m.infer(INPUT0=[1], INPUT1=[2]), "the inputs go into one dict: inputs={'INPUT0': …, 'INPUT1': …}"),
         (lambda m: m.infer(inputs={}, sequence_start=True), "a request has no field 'sequence_start'; it has inputs, "),
         (lambda m: m.infer({"INPUT0": [1]}), "a dict is no request: inputs={…} makes one of arrays"),
         (lambda m: m.async_infer({"INPUT0": [1]}), "a dict is no request"),
-        (lambda m: m.create_request(INPUT0=[1]), "inputs go together"),
+        (lambda m: m.create_request(INPUT0=[1]), "the inputs go into one dict"),
     ],
 )
 def test_inputs_in_the_wrong_place_are_told_theirs(add_sub: Model, call: Any, text: str) -> None:
@@ -105,7 +105,11 @@ def test_torch_tensors_are_taken(add_sub: Model) -> None:
             "data-type is 'INT32', but model 'add_sub' expects 'FP32'",
         ),
         ({"INPUT0": f32([1]).reshape(1, 1), "INPUT1": f32([1])}, "unexpected shape for input 'INPUT0'"),
-        ({"INPUT0": np.array([1], np.complex64), "INPUT1": f32([1])}, "numpy dtype 'complex64' has no Triton datatype"),
+        (
+            {"INPUT0": np.array([1], np.complex64), "INPUT1": f32([1])},
+            "input 'INPUT0': numpy dtype 'complex64' has no Triton datatype",
+        ),
+        ({"INPUT0": f32([1]), "INPUT1": "x"}, "input 'INPUT1': text cannot be read as FP32"),
     ],
 )
 def test_a_wrong_request_is_refused_and_nothing_executes(
@@ -143,20 +147,21 @@ def test_a_request_goes_once(script: Script) -> None:
     assert script.value("4") == 4
 
 
-def test_every_field_reaches_the_model(script: Script) -> None:
+@pytest.mark.parametrize("kind", [str, np.str_])  # numpy's is a str, and memory that could be sent instead
+def test_every_field_reaches_the_model(script: Script, kind: type[str]) -> None:
     code = """
     said = [request.request_id(), request.correlation_id(), request.flags(), request.timeout(),
             request.parameters(), sorted(request.requested_output_names())]
     return [answer(TEXT=np.array([repr(said)], dtype=object))]"""
     (response,) = script.model.infer(
-        inputs={"CODE": text(inspect.cleandoc(code))},
-        request_id="r",
-        correlation_id="seq",
+        inputs={kind("CODE"): text(inspect.cleandoc(code))},
+        request_id=kind("r"),
+        correlation_id=kind("seq"),
         flags=3,
         priority=1,
         timeout=5_000_000,
-        parameters={"s": "v", "i": 5, "b": True, "f": 1.5},
-        requested_outputs=["TEXT"],
+        parameters={kind("s"): kind("v"), "i": 5, "b": True, "f": 1.5},
+        requested_outputs=np.array(["TEXT"]) if kind is np.str_ else ["TEXT"],
     )
     said = response.outputs["TEXT"].numpy()[0].decode()
     assert said == """['r', 'seq', 3, 5000000, '{"s":"v","i":5,"b":true,"f":1.5}', ['TEXT']]"""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Lab, alive, eventually, instances, stub_processes
+from tests.serving import Lab, alive, await_endings, eventually, instances, stub_processes
 from tritonlab.core.instrument import Instrument
 from tritonlab.core.status import TritonError
 from tritonlab.server.api.model import Model
@@ -84,7 +84,7 @@ def gone(model: Model, pid: int) -> None:
     """Nothing is left of it, and it can be loaded again."""
     assert not alive(pid)
     assert (model.state, model.reason) == ("UNAVAILABLE", "unloaded")
-    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith(("unload", "end "))])
+    await_endings()
 
 
 @pytest.mark.parametrize("name", EXECUTING)

@@ -279,6 +279,7 @@ def test_a_version_whose_load_failed_can_be_aborted(tmp_path: Path) -> None:
         instances=SimpleNamespace(clock=MockClock(), log=LogBook()),
         metrics=SimpleNamespace(stats=lambda: None),
         backends=SimpleNamespace(resolve=resolve),
+        gpus=None,
     )
     files = SimpleNamespace(name="m", identifier="m", config=from_json({"name": "m"}), directory=tmp_path)
     version = ModelVersion(cast(Any, files), 1, cast(Any, services), lambda version, reason: None)

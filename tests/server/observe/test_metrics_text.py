@@ -11,7 +11,7 @@ from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.infer_stats import InferStats
 from tritonlab.core.instrument import Instruments
 from tritonlab.core.latency_stats import Histogram, LatencyStats
-from tritonlab.core.metrics import MetricRegistry
+from tritonlab.core.metric_registry import MetricRegistry
 from tritonlab.core.metrics_config import MetricsConfig
 from tritonlab.core.model_config import ModelConfig
 from tritonlab.core.server_metrics import CpuUsage, GpuUsage

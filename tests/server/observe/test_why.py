@@ -230,7 +230,7 @@ UNKNOWN = 'backend: "python"\nmax_batch_sise: 8'
     ("name", "source", "text", "said", "where", "fix"),
     [
         ("colon", "class M\n    pass", config(), "SyntaxError: expected ':'", "model.py\", line 1", None),
-        ("absent", "import nowhere_at_all", config(), "No module named", "line 1", "install nowhere_at_all in"),
+        ("absent", "import nowhere_at_all", config(), "No module named", "line 1", "%pip install brings one"),
         ("dims", EXECUTE, NO_DIMS, "must specify 'dims' for dims", "input 'X'", "dims: [ -1 ]"),
         ("field", EXECUTE, UNKNOWN, "no field named \"max_batch_sise\"", "config.pbtxt\", line 2", "max_batch_size?"),
         ("named", EXECUTE, 'name: "other"', "must equal model name", None, "call the directory 'other'"),

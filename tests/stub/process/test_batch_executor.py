@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.stub.stub_side import MIB, StubSide
-from tritonlab.stub._pb_stub.wire.message_bodies import Failure, TensorHeader
+from tritonlab.stub._pb_stub.wire.message_bodies import LAST, NO_RESPONSE, Failure, TensorHeader
 
 FAILED = "Failed to process the request(s) for model 'm_0_0', message: "
 X = np.arange(3, dtype=np.float32)
@@ -200,7 +200,7 @@ def test_a_decoupled_request_stays_open_until_its_final(side: StubSide, pb_utils
         assert side.output(tensors[0]).tolist() == (X + number).tolist()
     assert list(side.bridge.open_requests) == [1]
     senders[0].send(flags=1)
-    assert side.expect("RESPONSE", 1) == (1, None, [], None, "")
+    assert side.expect("RESPONSE", 1) == (LAST | NO_RESPONSE, None, [], None, "")
     assert side.bridge.open_requests == {}
 
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -168,6 +170,31 @@ def test_the_coroutine_of_execute_needs_its_loop() -> None:
     loop.call_soon_threadsafe(loop.stop)
     runner.join(60)
     loop.close()
+
+
+def test_a_cancelled_coroutine_leaves_nothing_for_the_collector() -> None:
+    """Its frames hold the requests, whose end must not wait for a collection."""
+
+    class Held:
+        pass
+
+    async def execute(held: Held) -> None:
+        raise asyncio.CancelledError("given up")
+
+    loop = asyncio.new_event_loop()
+    held = Held()
+    gone = weakref.ref(held)
+    gc.disable()
+    try:
+        awaited = AwaitedCoroutine(execute(held), loop, 0)
+        awaited.future.add_done_callback(lambda _: loop.stop())
+        loop.run_forever()
+        assert isinstance(awaited.future.exception(0), asyncio.CancelledError)
+        del held, awaited
+        assert gone() is None
+    finally:
+        gc.enable()
+        loop.close()
 
 
 def test_a_thread_that_is_gone_needs_nothing() -> None:

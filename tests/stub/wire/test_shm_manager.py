@@ -153,6 +153,17 @@ def test_kept_small_blocks_are_given_up_before_the_region_grows(fd: int) -> None
     assert region.size == MIB
 
 
+def test_it_asks_for_blocks_that_were_returned_before_it_grows(fd: int) -> None:
+    region = Region(fd, MIB)
+    block = region.allocate(MIB - PAGE)
+    region.on_full = lambda: region.free(block)
+    assert region.allocate(MIB - PAGE) == block
+    assert region.size == MIB
+    region.on_full = lambda: None
+    region.allocate(MIB - PAGE)
+    assert region.size > MIB
+
+
 @pytest.mark.parametrize("offset", [64, 1, -64, 1 << 40])
 def test_only_what_is_out_can_be_freed(fd: int, offset: int) -> None:
     region = Region(fd, MIB)

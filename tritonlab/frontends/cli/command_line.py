@@ -14,7 +14,7 @@ from .flag_values import SWITCH, CommandLineError, Kind
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag.
+    """Describes one flag.
 
     `place` is where its value goes, `<part>.<field>`, which flags of one meaning share; empty for a flag that is known
     and has no effect here, and then `about` says why. Without a `default`, a flag that is not given has no value, or an
@@ -32,21 +32,22 @@ class Flag:
 
 @dataclass(frozen=True)
 class Group:
-    """Flags that belong together, as Triton's help groups them."""
+    """Holds flags that belong together, as Triton's help groups them."""
 
     title: str
     flags: tuple[Flag, ...]
 
 
 class CommandLine:
-    """What a command line says.
+    """Reads a command line.
 
     `values` maps part -> field -> value, with the defaults of flags that were not given; `inert` names the given flags
     that have no effect here, `given` all flags that were given.
     """
 
     def __init__(self, groups: Sequence[Group], arguments: Sequence[str]) -> None:
-        """Raises CommandLineError with Triton's text, and for an unknown flag the nearest one that there is."""
+        """Reads the words. Raises CommandLineError with Triton's text, and for an unknown flag the nearest one that
+        there is."""
         self._flags = {flag.name: flag for group in groups for flag in group.flags}
         self.values: dict[str, dict[str, Any]] = {}
         self.inert: list[Flag] = []

@@ -18,13 +18,13 @@ _INT64 = 1 << 63
 
 
 class CommandLineError(Exception):
-    """A command line cannot be read; the text says why to whoever wrote it."""
+    """Says why a command line cannot be read, to whoever wrote it."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How a kind of flag is read. `shown` stands for the value in the help; `read(flag, text)` returns the value, or
-    raises CommandLineError. With `many`, repeated flags add up; without, the last one counts."""
+    """Says how a kind of flag is read. `shown` stands for the value in the help; `read(flag, text)` returns the value,
+    or raises CommandLineError. With `many`, repeated flags add up; without, the last one counts."""
 
     shown: str
     read: Callable[[str, str], Any]
@@ -197,7 +197,7 @@ def _resource(flag: str, text: str) -> tuple[str, int, int]:
 
 def _restriction(what: str) -> Callable[[str, str], tuple[tuple[str, ...], str, str]]:
     def read(flag: str, text: str) -> tuple[tuple[str, ...], str, str]:
-        """(categories, header, value)"""
+        """Returns (categories, header, value)."""
         names, colon, rest = text.partition(":")
         header, equals, value = rest.partition("=")
         if not (names and colon and header and equals and value):

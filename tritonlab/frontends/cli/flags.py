@@ -124,7 +124,7 @@ GROUPS = (
                 False,
                 "Whether a name that two repositories have is served from both, each to the ensembles beside it.",
             ),
-            _inert("enable-peer-access", BOOLEAN, "the server holds no GPU memory of its own."),
+            _inert("enable-peer-access", BOOLEAN, "a GPU reads another's memory wherever the driver lets it."),
         ),
     ),
     Group(
@@ -346,7 +346,7 @@ GROUPS = (
                 "The GPU memory in which tensors cross to models, 64 MB each. May be repeated.",
             ),
             _inert("cuda-virtual-address-size", PAIRS, "states of sequences are in host memory."),
-            _inert("min-supported-compute-capability", FLOAT, "which GPUs will do is up to the model."),
+            _inert("min-supported-compute-capability", FLOAT, "GPUs are used from 6.0 on, Triton's default."),
             _inert("buffer-manager-thread-count", INTEGER, "a tensor is copied by the thread that sends it."),
             _inert("host-policy", POLICY_SETTINGS, "model processes run where the system puts them."),
             Flag(

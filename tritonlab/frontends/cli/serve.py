@@ -1,4 +1,4 @@
-"""The process of `tritonlab serve`, from its command line to its exit status, as tritonserver's.
+"""This module is the process of `tritonlab serve`, from its command line to its exit status, as tritonserver's is.
 
 status 0    it was told to end (SIGINT, SIGTERM), and every request in flight was answered
 status 1    the command line, a port, the repository or a start-up model was refused, or the time to end ran out
@@ -142,7 +142,8 @@ def _creating_server() -> Iterator[None]:
 
 
 class EndedEarly(BaseException):
-    """A signal came while models were loaded. It is not an Exception, so that no `except Exception` stops it."""
+    """Says that a signal came while models were loaded. It is not an Exception, so that no `except Exception` stops
+    it."""
 
 
 class EndSignals:
@@ -187,5 +188,5 @@ class EndSignals:
             self._raises = False
 
     def wait(self) -> None:
-        """Waits for a signal."""
+        """Blocks until a signal has come."""
         self._came.get()

@@ -32,9 +32,9 @@ ENDPOINT_GROUPS = tuple(
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a command line asks for. `server` holds its `repositories` and the fields of its Options, `exit_timeout` the
-    seconds for requests in flight, `inert` the flags that were given and have no effect. With `help` it asks for the
-    table of flags only."""
+    """Holds what a command line asks for. `server` holds its `repositories` and the fields of its Options,
+    `exit_timeout` the seconds for requests in flight, `inert` the flags that were given and have no effect. With `help`
+    it asks for the table of flags only."""
 
     server: dict[str, Any]
     endpoints: EndpointOptions

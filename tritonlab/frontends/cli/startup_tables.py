@@ -40,7 +40,7 @@ def model_table(core: InferenceServer) -> str:
 
 
 def option_table(core: InferenceServer, options: Mapping[str, Any], exit_timeout: float) -> str:
-    """Shows Triton's options, without those about memory pools that do not exist here."""
+    """Shows Triton's options, without those about memory that a server here does not have."""
     metadata = core.facts.server_metadata()
     rows = [
         ("server_id", metadata["name"]),

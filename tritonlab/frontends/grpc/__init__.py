@@ -1,10 +1,11 @@
-"""The gRPC endpoint.
+"""This package is the gRPC endpoint.
 
 grpcio has two ways to read a server's sockets: threads of its own (its "event engine"), which wake the thread that
 waits in the completion queue, or that thread itself. The second one spares two to three threads per request, and is
 asked for here by the variable with which grpcio switches its parts, read when it is first imported. Measured on 2 busy
-cores, one caller: 522 us p50 instead of 603; 32 in flight: 121 us of processor time per request instead of 161; at
-100 requests a second 2-10 % less of both. Where grpcio is imported already, or the variable is set, all stays as it is.
+cores, that makes p50 13 % shorter with one caller, takes a quarter less processor time per request with 32 in flight,
+and 2-10 % less of both at 100 requests a second. Where grpcio is imported already, or the variable is set, all stays as
+it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _KNOWN = (1, 85)
 
 
 def _read_on_the_serving_thread() -> None:
-    """Imports grpcio so; the variable is taken back, as the models' processes would inherit it."""
+    """Imports grpcio with the variable set, and takes that back, as the models' processes would inherit it."""
     if _SWITCHES in os.environ or tuple(map(int, version("grpcio").split(".")[:2])) > _KNOWN:
         return
     os.environ[_SWITCHES] = "-event_engine_listener"

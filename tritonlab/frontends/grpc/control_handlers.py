@@ -30,7 +30,8 @@ class Services(NamedTuple):
 
 
 class Rpc(NamedTuple):
-    """One RPC: the category it is restricted by (rule 6.1.3), the class of its request, and what answers one."""
+    """Describes one RPC: the category it is restricted by (rule 6.1.3), the class of its request, and what answers
+    one."""
 
     category: str
     request: Any
@@ -38,7 +39,7 @@ class Rpc(NamedTuple):
 
 
 class ControlCall(UnaryCall):
-    """One call of an RPC of the table."""
+    """Is one call of an RPC of the table."""
 
     def __init__(self, event: Any, rpc: Rpc, services: Services, pool: ThreadPoolExecutor) -> None:
         self._rpc = rpc
@@ -70,7 +71,7 @@ class ControlCall(UnaryCall):
 
 
 class _Status(NamedTuple):
-    """A message that is serialized already."""
+    """Is a message that is serialized already."""
 
     text: bytes
 

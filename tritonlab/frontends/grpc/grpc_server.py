@@ -1,4 +1,4 @@
-"""The gRPC frontend: tritonclient's service on a server's core (rules 6.7, 6.12, 6.13)."""
+"""This module is the gRPC frontend: it offers tritonclient's service on a server's core (rules 6.7, 6.12, 6.13)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMPRESSION = {"none": "", "low": "gzip", "medium": "deflate", "high": "deflate
 
 @dataclass(frozen=True)
 class GRPCOptions:
-    """tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
+    """Holds tritonserver's `--grpc-*` flags; None leaves gRPC's own value, milliseconds where the name says so.
 
     `access`: who may ask for what. `reuse_port`: other servers that say so may have the same port; else a port that is
     in use is an error. `restricted`: category -> (key, value) that a client must send, the key after RESTRICTED_PREFIX.
@@ -101,7 +101,7 @@ def _file(what: str, path: str | None) -> bytes:
 
 
 class GRPCServer:
-    """The service on one port, from `start` to `stop`."""
+    """Serves on one port, from `start` to `stop`."""
 
     def __init__(
         self, core: InferenceServer, shared_memory: SharedMemoryManager, options: GRPCOptions | None = None

@@ -24,8 +24,8 @@ from .message_parser import MessageParser, Raw
 
 
 class AskedInfer(NamedTuple):
-    """A request, the version it is for, how its outputs are wanted, whether an empty final response is wanted (rule
-    3.7.5), and the version that the client named."""
+    """Holds a request, the version it is for, how its outputs are wanted, whether an empty final response is wanted
+    (rule 3.7.5), and the version that the client named."""
 
     request: InferenceRequest
     found: ModelVersion
@@ -35,7 +35,7 @@ class AskedInfer(NamedTuple):
 
 
 class InferService:
-    """What all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
+    """Holds what all infer calls of a server share: the exchange, the parser and reader of requests, the writer of
     responses."""
 
     def __init__(
@@ -56,7 +56,7 @@ class InferService:
 
 
 class ModelInferCall(UnaryCall):
-    """One call of ModelInfer."""
+    """Is one call of ModelInfer."""
 
     _request: InferenceRequest | None = None
     _wanted: OutputsWanted | None = None

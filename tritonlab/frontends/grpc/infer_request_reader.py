@@ -58,7 +58,7 @@ def checked_version(text: str) -> int:
 
 
 class GrpcParameters:
-    """Reads the InferParameter values of one request: `frontends.request_parameters.ParameterValues` with the texts of
+    """Reads the InferParameter values of one request: `shared.request_parameters.ParameterValues` with the texts of
     rule 6.4.2."""
 
     def __init__(self) -> None:

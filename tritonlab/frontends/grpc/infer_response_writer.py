@@ -24,7 +24,7 @@ _Piece = Any  # bytes, or an array whose bytes they are
 
 
 class OutputsWanted(NamedTuple):
-    """How a client wants the outputs of its request to a version, unless it wants them as they are."""
+    """Says how a client wants the outputs of its request to a version, unless it wants them as they are."""
 
     plans: Mapping[str, OutputPlan]
     version: ModelVersion

@@ -21,7 +21,7 @@ Raw: TypeAlias = Sequence[bytes | memoryview]
 
 DATATYPES = {datatype.name: datatype for datatype in DataType if datatype is not DataType.INVALID}
 
-#: Messages from this size on are not parsed whole, see `parse`.
+#: Messages from this size on are not parsed whole (`parse`).
 _LARGE = 1 << 16
 _RAW_TAG = 7 << 3 | 2
 
@@ -31,8 +31,8 @@ MAX_HEAD = 1 << 12
 
 
 class HeadInput(NamedTuple):
-    """An input whose elements are raw bytes, as its head describes it: they are read as `dtype`, of `item_size`
-    bytes."""
+    """Describes an input whose elements are raw bytes, as the head tells of it: they are read as `dtype`, of
+    `item_size` bytes."""
 
     name: str
     datatype: DataType
@@ -42,7 +42,7 @@ class HeadInput(NamedTuple):
 
 
 class PlainHead(NamedTuple):
-    """A head all of whose inputs are raw bytes, with nothing else unusual. Its fields are named as those of a
+    """Is a head all of whose inputs are raw bytes, with nothing else unusual. Its fields are named as those of a
     ModelInferRequest."""
 
     model_name: str
@@ -66,7 +66,7 @@ class PlainHead(NamedTuple):
                     return None
                 found[name] = Tensor(datatype, shape, np.frombuffer(data, dtype, size // item_size, start))
                 start += size
-        except (IndexError, ValueError):
+        except (IndexError, ValueError, OverflowError):
             return None
         return found if start == len(data) else None
 
@@ -106,12 +106,12 @@ class MessageParser:
                 return known, tensors
         message, raw = parse(data)
         if known is None and size:
-            self._remember(head, plain_head(message))
+            self._remember(head, plain_head(message), data)
         return message, raw
 
-    def _remember(self, head: bytes, plain: PlainHead | None) -> None:
-        if plain is None:
-            return
+    def _remember(self, head: bytes, plain: PlainHead | None, data: bytes) -> None:
+        if plain is None or plain.tensors(data, len(head)) is None:
+            return  # fields that stand behind a tensor are not those of the head
         if len(self._heads) >= MAX_HEADS:
             self._heads.clear()
         self._heads[head] = plain

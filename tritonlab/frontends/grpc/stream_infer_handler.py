@@ -17,8 +17,8 @@ from .infer_response_writer import failed, refused, stream_error
 
 
 class ModelStreamInferCall(StreamCall):
-    """One stream. Each request runs as soon as it comes; the stream ends when the client has sent the last one and all
-    have ended."""
+    """Is one stream. Each request runs as soon as it comes; the stream ends when the client has sent the last one and
+    all have ended."""
 
     def __init__(self, event: Any, service: InferService, compression: str = "") -> None:
         self.compression = compression

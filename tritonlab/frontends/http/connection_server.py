@@ -28,7 +28,7 @@ def _defect(error: Exception) -> HttpReply:
 
 
 class ConnectionServer:
-    """One listening socket, one event loop, one thread. It is started and stopped at most once.
+    """Has one listening socket, one event loop and one thread. It is started and stopped at most once.
 
     `app` answers requests, on the event loop; `defect` makes the reply for an exception that `app` did not expect.
     """

@@ -43,7 +43,7 @@ def document(value: Any) -> HttpReply:
 
 
 class ControlEndpoints:
-    """The endpoints of one server."""
+    """Has the endpoints of one server."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, access: AccessRules) -> None:
         self._core = core

@@ -27,7 +27,8 @@ from .traced_call import TracedCall
 
 #: Bytes; Triton's --http-max-input-size.
 MAX_INPUT_SIZE = 64 << 20
-#: ControlEndpoints that may block at the same time; loads may have all of them, and health is asked meanwhile.
+#: How many calls of ControlEndpoints may block at the same time. Loads may take all of these, and health is answered
+#: meanwhile.
 _THREADS = 64
 _HEALTH_THREADS = 4
 
@@ -37,7 +38,7 @@ Action: TypeAlias = Callable[[Request, dict[str, str]], Awaitable[HttpReply]]
 
 @dataclass(frozen=True)
 class HTTPOptions:
-    """How HTTP is served.
+    """Says how HTTP is served.
 
     `header_forward_pattern`: matching request headers become parameters. `restricted_api`: category -> (header, value)
     that clients must send to use its endpoints. `max_input_size`: bytes of JSON, or of a raw binary body. `reuse_port`:
@@ -52,7 +53,7 @@ class HTTPOptions:
 
 
 class HTTPApp:
-    """The application of one server. Raises InvalidArgumentError for options that are not valid."""
+    """Is the application of one server. Raises InvalidArgumentError for options that are not valid."""
 
     def __init__(self, core: InferenceServer, shared_memory: SharedMemoryManager, options: HTTPOptions) -> None:
         self._core = core

@@ -1,4 +1,4 @@
-"""The HTTP endpoint of a server, on a thread and event loop of its own."""
+"""This module is the HTTP endpoint of a server, on a thread and event loop of its own."""
 
 from __future__ import annotations
 

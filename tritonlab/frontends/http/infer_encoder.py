@@ -32,8 +32,8 @@ _quoted = functools.lru_cache(1024)(json_writer.text)
 
 @functools.lru_cache(1024)
 def _described(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
-    """Returns the beginning of an output's object, which is often the same: kept, an answer of two outputs takes 3 us,
-    not 10."""
+    """Returns the beginning of an output's object, which is often the same and so is kept: that spares an answer of two
+    outputs 7 us."""
     dims = dims_text(shape).encode()
     return b'{"name":%b,"datatype":"%b","shape":%b' % (json_writer.text(name), datatype.name.encode(), dims)
 
@@ -103,7 +103,8 @@ def _plain(response: InferenceResponse, outputs: RequestedOutputs, blobs: list[B
 
 @functools.lru_cache(1024)
 def _plain_text(model: str, version: int, outputs: tuple[tuple[str, DataType, tuple[int, ...], int], ...]) -> bytes:
-    """Returns JSON that is the same for most responses of a model: kept, an answer of two outputs takes 2 us, not 4."""
+    """Returns JSON that is the same for most responses of a model and so is kept: that spares an answer of two outputs
+    2 us."""
     entries = [_described(name, datatype, shape) + _BEHIND % size for name, datatype, shape, size in outputs]
     return b'{%b"outputs":[%b]}' % (_model(model, version), b",".join(entries))
 
@@ -120,7 +121,8 @@ def _head(response: InferenceResponse, model: ModelVersion) -> bytes:
     if response.parameters:
         pairs = [(name, json_writer.value(value)) for name, value in response.parameters.items()]
         if is_ensemble(model.config):
-            pairs *= len(response.outputs)  # Triton adds them with each output (rule 5.7.8)
+            # Triton adds them with each output that has elements (rule 5.7.8)
+            pairs *= sum(tensor.byte_size > 0 for tensor in response.outputs.values())
         parts.append(b'"parameters":%b,' % json_writer.members(pairs))
     return b"".join(parts)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse, ParameterValue
+from ...core.request_examination import CutElementError
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...server.models.model_lifecycle import ModelVersion
 from ..shared.access import Forwarded
@@ -22,7 +23,7 @@ from .infer_encoder import InferEncoder
 from .large_work import LargeWork
 from .raw_input import raw_request
 from .reply import BINARY as BINARY_KIND
-from .reply import METHOD_NOT_ALLOWED, TEXT, Headers, HttpReply, failure, header, refusal
+from .reply import JSON, METHOD_NOT_ALLOWED, TEXT, Headers, HttpReply, failure, header, refusal
 from .request_parser import Request
 from .requested_outputs import BINARY, RequestedOutputs
 from .restricted_features import RestrictedFeatures
@@ -39,7 +40,7 @@ PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class InferHead:
-    """What the head of a request says, including the model's name and version."""
+    """Holds what the head of a request says, including the model's name and version."""
 
     def __init__(self, request: Request, model: str, version: int) -> None:
         headers: Headers = request.headers
@@ -52,7 +53,7 @@ class InferHead:
         self.json_size = header(headers, _JSON_SIZE)
         self.encoding = header(headers, _ENCODING)
         self.accepts = header(headers, _ACCEPTS)
-        #: the same as a number, read once for all requests with this head; -1 if it is none, or is not there
+        #: `json_size` as a number, read once for all requests with this head; -1 if it is missing or no number
         self.json_bytes = -1
         if self.json_size is not None and self.json_size.isdecimal() and len(self.json_size) < _MAX_DIGITS:
             self.json_bytes = int(self.json_size)
@@ -74,7 +75,7 @@ class InferHead:
 
 
 class HttpInferCall:
-    """A request on its way; `found` is the version it went to. Its one response may come on any thread."""
+    """Is a request on its way; `found` is the version it went to. Its one response may come on any thread."""
 
     __slots__ = ("_future", "_loop", "_parts", "found", "head", "outputs", "polled", "request", "response")
 
@@ -92,7 +93,7 @@ class HttpInferCall:
         self.found = found
         #: what the client gets, once it is there
         self.response: InferenceResponse | None = None
-        #: the event loop reads the answer itself, and looks then whether it is there
+        #: whether the event loop reads the answer itself, and then looks whether it is there
         self.polled = False
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
@@ -194,7 +195,7 @@ class InferEndpoint:
     def _answer(
         self, head: InferHead, loop: asyncio.AbstractEventLoop, body: memoryview
     ) -> HttpReply | Coroutine[Any, Any, HttpReply] | None:
-        """Answers a request with the same head as an earlier one, which was not large; see `Direct`."""
+        """Answers a request with the same head as an earlier one, which was not large (`connection.Direct`)."""
         if self._tracer.active or (self._memory.in_use and _names_large_region(body)):
             return None  # `TracedCall` has more to note
         try:
@@ -242,7 +243,7 @@ class InferEndpoint:
             self._exchange.submit_single(found, request, polls, head.sender)
         except TritonError as error:
             request.let_go()  # it refers to its call, which refers to it
-            return refusal(error)
+            return refusal(error, TEXT if isinstance(error, CutElementError) else JSON)
         call.polled = False
         return call
 

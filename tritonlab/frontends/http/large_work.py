@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class LargeWork:
-    """The threads of one endpoint."""
+    """Has the threads of one endpoint."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "tritonlab http large")

@@ -1,7 +1,7 @@
 """This module remembers requests whose inputs are all binary, as most are: JSON that came before is not parsed again.
 
-Clients that send data of one shape, without ids, always send the same text. Measured, add_sub over HTTP, one caller on
-two cores: 290 us p50 instead of 315.
+Clients that send data of one shape, without ids, always send the same text. Measured when this came, add_sub over HTTP,
+one caller on two cores: 290 us p50 instead of 315.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ELEMENTS = {
 
 
 class PlainInput(NamedTuple):
-    """A binary input as its JSON describes it: `elements` of `dtype`, `size` bytes."""
+    """Describes a binary input as its JSON does: `elements` of `dtype`, `size` bytes."""
 
     name: str
     datatype: DataType
@@ -63,7 +63,7 @@ def plain_input(entry: Any) -> PlainInput | None:
 
 
 class KnownText(NamedTuple):
-    """What one text means; `size` is the bytes of all inputs."""
+    """Holds what one text means; `size` is the bytes of all inputs."""
 
     inputs: tuple[PlainInput, ...]
     size: int

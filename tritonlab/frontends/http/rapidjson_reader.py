@@ -1,8 +1,9 @@
 """This module reads a JSON document exactly as Triton's parser (rapidjson) does, and reports errors in Triton's words.
 
-It is slow, for documents that Python's own parser refuses or reads otherwise (`json_document`). It differs from
-Python's: `Inf`, `-NaN` and a byte-order mark are read, a NUL ends the document, and bytes that are not UTF-8 pass, but
-half a surrogate pair and numbers beyond a double do not; of members with one name the first counts. Measured on 2.51.
+It is slow, and asked only for documents that Python's own parser refuses or reads otherwise (`json_document`). It
+differs from Python's: `Inf`, `-NaN` and a byte-order mark are read, a NUL ends the document, and bytes that are not
+UTF-8 pass, but half a surrogate pair and numbers beyond a double do not; of members with one name the first counts.
+Measured on 2.51.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MAX_EXPONENT = 308
 
 
 class ReadError(Exception):
-    """What is wrong, in rapidjson's words, and at which offset."""
+    """Says what is wrong, in rapidjson's words, and at which offset."""
 
     def __init__(self, text: str, offset: int) -> None:
         super().__init__(text)
@@ -35,7 +36,7 @@ class ReadError(Exception):
 
 
 class DepthError(Exception):
-    """The document is nested deeper than MAX_DEPTH."""
+    """Says that the document is nested deeper than MAX_DEPTH."""
 
 
 def read(body: bytes) -> Any:

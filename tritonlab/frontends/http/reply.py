@@ -34,7 +34,7 @@ class WriteWatch(NamedTuple):
 
 @dataclass(slots=True)
 class HttpReply:
-    """A status, and a body in pieces, which are not joined if they are large; or `events`, which are sent as they
+    """Has a status, and a body in pieces, which are not joined if they are large; or `events`, which are sent as they
     come."""
 
     status: int = 200
@@ -82,7 +82,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 class CutOffError(Exception):
-    """The events of a reply ended too early, and so the connection must end, too."""
+    """Says that the events of a reply ended too early, and so the connection must end, too."""
 
 
 def refusal(error: TritonError, kind: bytes = JSON, headers: Headers = ()) -> HttpReply:
@@ -98,7 +98,7 @@ METHOD_NOT_ALLOWED = "Method Not Allowed"
 
 @dataclass(slots=True)
 class HttpCall:
-    """A request to an endpoint, with its body. `path` has the parts of the path that the route names."""
+    """Is a request to an endpoint, with its body. `path` has the parts of the path that the route names."""
 
     method: str
     path: dict[str, str]

@@ -1,4 +1,4 @@
-"""Makes requests of the bytes of one connection, by httptools.
+"""This module makes requests of the bytes of one connection, by httptools.
 
 - A request that asks for another protocol is read as one of this protocol, as by Triton: Java's HttpClient asks for
   HTTP/2 with its first request. httptools takes what follows such a head for the other protocol, and the body with it.
@@ -27,11 +27,11 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class BadRequestError(Exception):
-    """The bytes that came are not HTTP, or are more than is read."""
+    """Says that the bytes that came are not HTTP, or are more than is read."""
 
 
 class Request:
-    """One request. `headers` have names in lower case; `names` are as the client wrote them, in the same order."""
+    """Is one request. `headers` have names in lower case; `names` are as the client wrote them, in the same order."""
 
     __slots__ = (
         "answered",
@@ -44,6 +44,7 @@ class Request:
         "keep_alive",
         "method",
         "names",
+        "old",
         "on_gone",
         "path",
         "refusal",
@@ -60,6 +61,8 @@ class Request:
         self.keep_alive = keep_alive
         self.body: bytes | bytearray = b""
         self.chunked = False
+        #: whether it is of HTTP/1.0
+        self.old = False
         #: whether the client waits for "100 Continue" before it sends the body
         self.expects = False
         #: when head and body were complete, in monotonic nanoseconds
@@ -70,7 +73,7 @@ class Request:
         self.refusal: Any = None
         #: headers that the access rules add to its reply
         self.reply_headers: Any = ()
-        #: has the next requests with the same head answered by what is given; None where that cannot be
+        #: called with what is to answer the next requests that have the same head; None where that cannot be
         self.remember: Callable[[Any], None] | None = None
         #: the same object for all requests of one connection, which come one after the other
         self.sender: object = None
@@ -149,8 +152,9 @@ class RequestParser:
         self._head = None
         parser, url = self._parser, self._url
         path = url if url[:1] == b"/" and b"?" not in url and b"#" not in url else httptools.parse_url(url).path or b""
-        keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
+        keep_alive = parser.should_keep_alive()
         request = Request(parser.get_method().decode("ascii"), path, self._headers, self._names, keep_alive)
+        request.old = parser.get_http_version() == "1.0"
         request.expects = self._expects
         request.begun = time.monotonic_ns()
         self._request = request
@@ -190,7 +194,7 @@ def _parser(protocol: Any) -> Any:
 
 
 class _BehindHead:
-    """The callbacks of a parser that is first given a head which was read before."""
+    """Has the callbacks of a parser that is first given a head which was read before."""
 
     def __init__(self, reader: RequestParser) -> None:
         self._reader = reader

@@ -14,7 +14,7 @@ BINARY_OUTPUT = {"binary_data_output": True}
 
 @dataclass(slots=True)
 class RequestedOutputs:
-    """How the outputs of one request are sent; `default` is for those that it does not name."""
+    """Says how the outputs of one request are sent; `default` is for those that it does not name."""
 
     default: OutputPlan = JSON
     by_name: dict[str, OutputPlan] = field(default_factory=dict)

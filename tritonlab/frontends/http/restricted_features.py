@@ -10,7 +10,7 @@ from .reply import TEXT, Headers, HttpReply, failure, header
 
 
 class RestrictedFeatures:
-    """`table`: category -> (header name, value)."""
+    """Refuses requests that lack the header of their category. `table`: category -> (header name, value)."""
 
     def __init__(self, table: Mapping[str, tuple[str, str]]) -> None:
         unknown = sorted(set(table) - set(CATEGORIES))

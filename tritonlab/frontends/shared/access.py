@@ -73,7 +73,7 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class AccessRules:
-    """Who may ask for what. `*` among `origins` or `hosts` stands for all of them.
+    """Says who may ask for what. `*` among `origins` or `hosts` stands for all of them.
 
     `token`: what clients must send; "" lets in whoever reaches the port. `model_control`: whether clients may load and
     unload models, and with that run code here. `settings`: whether they may see and change trace and log settings.
@@ -132,7 +132,7 @@ def _credentials(value: bytes) -> bytes:
 
 
 class DoorAnswer(NamedTuple):
-    """The door's own answer to a request that it does not let through."""
+    """Is the door's own answer to a request that it does not let through."""
 
     status: int
     headers: Headers

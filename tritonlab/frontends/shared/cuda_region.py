@@ -33,8 +33,8 @@ class ServerGpus(NamedTuple):
 
 
 class _Mapping:
-    """A client's memory, mapped into this process. It is closed when its last holder is gone: a request may still use
-    it while its region is unregistered."""
+    """Maps a client's memory into this process. It is closed when its last holder is gone: a request may still use it
+    while its region is unregistered."""
 
     def __init__(self, driver: Driver, device_id: int, handle: bytes) -> None:
         self.driver = driver
@@ -59,7 +59,7 @@ class CopiedTensor(Tensor):
 
 @dataclass(frozen=True, slots=True)
 class CudaRegion:
-    """One registered region."""
+    """Is one registered region."""
 
     KIND: ClassVar[str] = "CUDA"
 

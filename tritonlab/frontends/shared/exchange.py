@@ -29,8 +29,8 @@ from .shared_memory_manager import SharedMemoryManager
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """How a client wants one output: in shared memory (`region`), as its highest classes (`classes` > 0), or neither.
-    `binary`: behind the JSON instead of in it; gRPC has no JSON."""
+    """Says how a client wants one output: in shared memory (`region`), as its highest classes (`classes` > 0), or
+    neither. `binary`: behind the JSON instead of in it; gRPC has no JSON."""
 
     region: str = ""
     offset: int = 0

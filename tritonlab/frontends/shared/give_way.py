@@ -1,7 +1,7 @@
 """This module lets other threads run between two pieces of large work.
 
 A thread that must ask for the interpreter lock waits 5 ms each time. Measured with 5 million numbers as JSON both ways:
-the p99 of `/v2/health/live` is 13 ms instead of 42.
+the p99 of `/v2/health/live` is a third of what it is without.
 """
 
 from __future__ import annotations

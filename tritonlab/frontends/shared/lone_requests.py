@@ -1,11 +1,12 @@
 """`LoneRequests` tells whether requests come one at a time. Then the thread that received one may read the stub's
 answer itself (`InferenceServer.infer_here`), so that no two threads have to wake each other.
 
-Where several clients send at once it must not wait, because batches are made of what comes meanwhile. Measured, add_sub
-with one caller on two cores: over HTTP 310 us p50 instead of 450.
+Where several clients send at once it must not wait, because batches are made of what comes meanwhile. Measured when
+this came, add_sub over HTTP with one caller on two cores took 310 us p50 instead of 450.
 
-Who sends one request after the other tells so by `sender`. A quick client is back before PAUSE is over: with
-tritonclient 40 % of the requests of a loop were taken for those of several clients, and p50 was 285 us instead of 230.
+A connection that sends one request after the other says so as `sender`. Without that, a quick client that is back
+before PAUSE is over was taken for several: with tritonclient 40 % of the requests of a loop, and p50 was a quarter
+longer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PAUSE = 150e-6
 
 
 class LoneRequests:
-    """The requests under way at one endpoint. One thread may call `begin`, any thread `end`."""
+    """Keeps the requests under way at one endpoint. One thread may call `begin`, any thread `end`."""
 
     def __init__(self) -> None:
         self._under_way: set[int] = set()

@@ -34,7 +34,7 @@ _PIECE = 4 << 20
 
 
 class _File:
-    """An open file. It is closed when its last holder is gone: a request may still read it while its region is
+    """Is an open file. It is closed when its last holder is gone: a request may still read it while its region is
     unregistered."""
 
     def __init__(self, fd: int) -> None:
@@ -50,7 +50,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class SystemRegion:
-    """One registered region."""
+    """Is one registered region."""
 
     KIND: ClassVar[str] = "system"
 

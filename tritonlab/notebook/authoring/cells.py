@@ -12,9 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CellBody:
-    """Holds the body of a cell magic. Line n of it is line `n + offset` of the source that `linecache`
-    calls `origin`.
-    """
+    """Holds the body of a cell magic. Line n of it is line `n + offset` of the source that `linecache` calls
+    `origin`."""
 
     origin: str
     offset: int
@@ -58,7 +57,10 @@ def user_namespace() -> dict[str, Any]:
 
 def is_cell(shell: Any, file: str) -> bool:
     """Tells whether `file` is the name of a cell of this shell."""
-    return file in shell.compile._filename_map
+    compiler = shell.compile
+    if hasattr(compiler, "format_code_name"):
+        return compiler.format_code_name(file) is not None
+    return file in compiler._filename_map  # an older IPython, which has no public name for it
 
 
 def _running_file(shell: Any) -> str | None:
@@ -71,9 +73,8 @@ def _running_file(shell: Any) -> str | None:
 
 
 def _raw_cell(shell: Any) -> str:
-    """Returns the running cell as the author typed it. ipykernel has it in the request, a terminal only in
-    its history.
-    """
+    """Returns the running cell as the author typed it. ipykernel has it in the request, a terminal only in its
+    history."""
     if hasattr(shell, "get_parent"):
         content = (shell.get_parent() or {}).get("content", {})
         if content.get("code"):

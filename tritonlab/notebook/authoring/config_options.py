@@ -10,9 +10,9 @@ from typing import Any
 
 from ...core.data_type import DataType
 from ...core.model_config import ModelConfig
+from ...core.unknown_option import UnknownOption
 from .config_text import ConfigText
 from .errors import OptionError
-from .hints import did_you_mean
 
 KINDS = ("auto", "cpu", "gpu", "model")
 
@@ -51,18 +51,15 @@ class ConfigOptions:
             raise OptionError(f"gpus are numbers from 0, not {min(self.gpus)}")
         if isinstance(self.dynamic_batching, int) and self.dynamic_batching < 0:
             raise OptionError(f"the delay of dynamic batching is 0 microseconds or more, not {self.dynamic_batching}")
+        for option, specs in (("input", self.inputs), ("output", self.outputs)):
+            for spec in specs:  # before the model's draft remembers it
+                _add_tensor(ModelConfig(), option, spec)
 
     @staticmethod
     def of(**options: Any) -> ConfigOptions:
-        """Makes the options of a call's keyword arguments. Raises TypeError for an option that does not exist, and
-        names those that do.
-        """
+        """Makes the options of the keyword arguments of `load`. Raises UnknownOption."""
         known = [f.name for f in fields(ConfigOptions)]
-        for name in options:
-            if name not in known:
-                nearest = did_you_mean(name, known)
-                takes = f"a model takes {', '.join(known)}"
-                raise TypeError(f"there is no option {name!r}; {takes}{': ' + nearest if nearest else ''}")
+        UnknownOption.check("load", options, [*known, "config", "files", "version"])
         for name in ("inputs", "outputs"):
             if isinstance(options.get(name), str):
                 options[name] = (options[name],)
@@ -109,7 +106,8 @@ class ConfigOptions:
                 for spec in specs:
                     _add_tensor(part, field_name, spec)
                 yield option, field_name, part
-        if self.dynamic_batching not in (None, False) or self.preferred_batch_size:
+        batches = self.dynamic_batching is not None and self.dynamic_batching is not False  # a delay of 0 does
+        if batches or self.preferred_batch_size:
             yield "--dynamic-batching", "dynamic_batching", self._dynamic_batching()
         if self.instances is not None or self.kind is not None or self.gpus:
             yield self._placing(), "instance_group", self._instance_group()

@@ -1,6 +1,5 @@
-"""This module parses and checks config.pbtxt text as an author writes it in a cell, and gives every
-complaint its line.
-"""
+"""This module parses and checks config.pbtxt text as an author writes it in a cell, and gives every complaint its
+line."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ class ConfigText:
 
 
 class ConfigTextError(ConfigError):
-    """Triton would refuse the config text.
+    """Says why Triton would refuse a config text.
 
     `said`: the text. `line` and `column`: where in its source, from 1, or 0 if the complaint has no place. `advice`:
     what to write instead, if that is known.

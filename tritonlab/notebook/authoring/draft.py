@@ -16,7 +16,7 @@ from ...export.repository import model_files
 from .class_source import model_file_of
 from .config_options import ConfigOptions
 from .config_text import ConfigText
-from .errors import FileError, OptionError
+from .errors import FileError, OptionError, SourceError, refused_files
 from .source_map import Segment, whole
 
 if TYPE_CHECKING:
@@ -137,25 +137,27 @@ class Draft:
         `source`: text, whose line n is line `n + offset` of `origin`; a class; or a path to a model.py or to a model
         directory, which brings its config and files too.
 
-        Raises SourceError, FileError, OSError.
+        Raises SourceError, FileError.
         """
         if isinstance(source, type):
             text, segments = model_file_of(source)
         elif isinstance(source, str) and "\n" in source:
             text, segments = source, whole(source, origin, offset) if origin else ()
-        elif Path(source).is_dir():
-            return read_model(self.name, Path(source))
+        elif not isinstance(source, (str, PathLike)):
+            raise SourceError(f"a source is a text, a class or a path, not of type {type(source).__name__}")
         else:
-            text = Path(source).read_text(encoding="utf-8")
+            with refused_files():  # also of a text without a line break, which is taken for a path
+                if Path(source).is_dir():
+                    return read_model(self.name, Path(source))
+                text = Path(source).read_text(encoding="utf-8")
             segments = whole(text, str(Path(source).resolve()), 0)
         file = ModelFile(text.encode(), segments)
         fresh = replace(self, source=file, given_config=ConfigText(), given_files={}, options=ConfigOptions())
         return replace(fresh, settings=None)
 
     def with_version(self, version: int) -> Draft:
-        """Returns the draft with its next source in another version directory; what is in the present one
-        stays there.
-        """
+        """Returns the draft with its next source in another version directory; what is in the present one stays
+        there."""
         return self if version == self.version else replace(self, version=version, source=None, files=self.tree())
 
     def with_files(self, files: Files) -> Draft:

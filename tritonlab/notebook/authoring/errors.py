@@ -38,15 +38,15 @@ class NotebookError(Explained, ValueError):
 
 
 class OptionError(NotebookError):
-    """An option has a value that is not allowed, or contradicts the model's config text."""
+    """Says that an option has a value that is not allowed, or contradicts the model's config text."""
 
 
 class FileError(NotebookError):
-    """A file cannot be part of a model, or is not there."""
+    """Says that a file cannot be part of a model, or is not there."""
 
 
 class SourceError(NotebookError):
-    """A model's source cannot be made into a model.py that stands alone."""
+    """Says that a model's source cannot be made into a model.py that stands alone."""
 
 
 @contextmanager
@@ -55,5 +55,7 @@ def refused_files() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if isinstance(error, Explained):
+            raise  # it says more than where
         said = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
         raise FileError(said, field=str(error.filename or "")) from None

@@ -8,13 +8,26 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core.data_type import DataType
+from ...core.unknown_option import did_you_mean
 from ...server.api.request_maker import RequestFields
+from ...stub import triton_python_backend_utils
 from ...stub.c_python_backend_utils import JOINS_LATE
 
 ConfigOf = Callable[[str], "dict[str, Any] | None"]
 
-#: A pattern of the names that join triton_python_backend_utils late.
-_COMPILED = "|".join((*JOINS_LATE, "get_model_dir"))
+_JOINS_LATE = (*JOINS_LATE, "get_model_dir")
+_COMPILED = "|".join(_JOINS_LATE)
+#: What `import triton_python_backend_utils as pb_utils` gives a model (rule 1.1.3).
+_PB_UTILS = sorted({*_JOINS_LATE, *(name for name in dir(triton_python_backend_utils) if not name.startswith("_"))})
+
+#: How the methods of `TritonPythonModel` are written.
+_METHODS = {
+    "__init__": "def __init__(self); it is initialize(self, args) that gets the arguments",
+    "auto_complete_config": "@staticmethod, and below it def auto_complete_config(auto_complete_model_config)",
+    "initialize": "def initialize(self, args)",
+    "execute": "def execute(self, requests)",
+    "finalize": "def finalize(self)",
+}
 
 
 def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tuple) -> str:
@@ -24,22 +37,23 @@ def hint(text: str, config_of: ConfigOf, names: Callable[[], Iterable[str]] = tu
     `text` is what a client gets, or `<type>: <text>` of the author's exception.
     """
     for pattern, advise in _ADVICE:
-        if found := pattern.search(text):
-            absent = found.groupdict().get("absent")
-            known = list(names()) if absent is not None else []
-            if absent in known and advise is _unknown_model:
-                return f"it is not loaded: %triton load {absent}"
-            others = [name for name in known if name != absent]
-            return (
-                (did_you_mean(absent or "", others) or advise(found, config_of)) if others else advise(found, config_of)
-            )
+        found = pattern.search(text)
+        if found is None:
+            continue
+        if isinstance(advise, str):
+            return advise
+        said = _nearest(found, list(names())) if "absent" in found.groupdict() else ""
+        return said or advise(found, config_of)
     return ""
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns "did you mean 'add_sub'?" if one of `known` is near, else ""."""
-    nearest = difflib.get_close_matches(word, list(known), n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else ""
+def _nearest(found: re.Match[str], known: list[str]) -> str:
+    """Returns what to do instead of asking for the model `absent`, if one of `known` models is it, or has nearly its
+    name."""
+    absent = found["absent"]
+    if absent in known and found.re is _UNKNOWN_MODEL:
+        return f"it is not loaded: %triton load {absent}"
+    return did_you_mean(absent, [name for name in known if name != absent])
 
 
 def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -52,7 +66,7 @@ def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
     variable = [str(d) if d >= 0 else "any" for d in expected]
     if config.get("max_batch_size", 0) > 0:
         variable[0] = f"batch ≤ {config['max_batch_size']}"
-    return f"send [{', '.join(variable)}]"
+    return f"send an array of shape [{', '.join(variable)}]"
 
 
 def _data_type(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -65,10 +79,6 @@ def _data_type(found: re.Match[str], config_of: ConfigOf) -> str:
     if wanted is DataType.BYTES:
         return "send text: an array of str, bytes or objects"
     return f"convert it: array.astype(numpy.{wanted.numpy.name})"
-
-
-def _batch_size(found: re.Match[str], config_of: ConfigOf) -> str:
-    return "send it in several requests, or raise max_batch_size"
 
 
 def _unknown_input(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -94,18 +104,6 @@ def _of_sequence(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"{call} begins a sequence; flags=2 ends it, 3 does both"
 
 
-def _no_class(found: re.Match[str], config_of: ConfigOf) -> str:
-    return "call the class of the model TritonPythonModel"  # rule 2.1.3
-
-
-def _not_written(found: re.Match[str], config_of: ConfigOf) -> str:
-    return ""  # the error says what to do
-
-
-def _decoupled(found: re.Match[str], config_of: ConfigOf) -> str:
-    return "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never"
-
-
 def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
     return (  # rule 1.1.2
         f"on a Triton server too, {found['name']} is there only once model.py has been imported: use it inside the "
@@ -113,34 +111,38 @@ def _too_early(found: re.Match[str], config_of: ConfigOf) -> str:
     )
 
 
-def _no_array(found: re.Match[str], config_of: ConfigOf) -> str:
-    return "Tensor(name, array) takes a numpy array, such as numpy.array([value]), and no keywords"
+def _misspelt(found: re.Match[str], config_of: ConfigOf) -> str:
+    near = difflib.get_close_matches(found["name"], _PB_UTILS, n=2, cutoff=0.7)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def _no_dtype(found: re.Match[str], config_of: ConfigOf) -> str:
-    return "text goes as objects: numpy.array([...], dtype=object)"
+def _no_module(found: re.Match[str], config_of: ConfigOf) -> str:
+    module = found["module"]
+    beside = f"%%triton_file MODEL {module}.py writes a module beside model.py"
+    return beside if found["version"] else f"%pip install brings one that others wrote, {beside}"
 
 
-def _other_kind(found: re.Match[str], config_of: ConfigOf) -> str:
-    return (  # rule 1.14.6
-        "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload it "
-        "and run the cell again, or give the metric another name"
-    )
+def _undefined(found: re.Match[str], config_of: ConfigOf) -> str:
+    return f"model.py does not see what other cells define: import or define {found['name']} in the model's own cell"
 
 
-def _simulate(found: re.Match[str], config_of: ConfigOf) -> str:
-    return "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again"
+def _method(found: re.Match[str], config_of: ConfigOf) -> str:
+    return f"write {_METHODS[found['method']]}"
 
 
-def _on_gpu(found: re.Match[str], config_of: ConfigOf) -> str:
-    return "is_cpu() tells where a tensor is, and torch.from_dlpack(tensor) reads it there"
+def _told_already(found: re.Match[str], config_of: ConfigOf) -> str:
+    return ""  # the error says what to do
 
 
 def _dims(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part.strip()]
 
 
-_ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] = [
+_UNKNOWN_MODEL = re.compile(r"Request for unknown model: '(?P<absent>.*?)' (is not found|has no available versions)")
+
+#: (what to look for, the advice or what makes it); the first that is found counts
+_ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], str]]] = [
+    # a client's mistakes
     (
         re.compile(
             r"unexpected shape for input '.*?' for model '(?P<model>.*?)'\. "
@@ -149,33 +151,130 @@ _ADVICE: list[tuple[re.Pattern[str], Callable[[re.Match[str], ConfigOf], str]]] 
         _shape,
     ),
     (re.compile(r"data-type is '(?P<got>\w+)', but model '(?P<model>.*?)' expects '(?P<expected>\w+)'"), _data_type),
-    (re.compile(r"inference request batch-size must be <= \d+ for '(?P<model>.*?)'"), _batch_size),
+    (
+        re.compile(r"inference request batch-size must be <= \d+ for '"),
+        "send it in several requests, or raise max_batch_size",
+    ),
     (re.compile(r"unexpected inference input '(?P<input>.*?)' for model '(?P<model>.*?)'"), _unknown_input),
-    (
-        re.compile(r"Request for unknown model: '(?P<absent>.*?)' (is not found|has no available versions)"),
-        _unknown_model,
-    ),
-    (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
-    (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),
-    (re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)"), _no_array),
-    (re.compile(r"TritonModelException: NumPy dtype is not supported"), _no_dtype),
-    (re.compile(r"Family name already exists with different type"), _other_kind),
-    (
-        re.compile(
-            r"has kind KIND_GPU but no GPUs are available|invalid or unsupported gpu id \d+\..* are: (?:;|$)|"
-            r"has kind KIND_CPU but specifies one or more GPUs"
-        ),
-        _simulate,
-    ),
-    (re.compile(r"Tensor is stored in GPU and cannot be converted to NumPy"), _on_gpu),
+    (_UNKNOWN_MODEL, _unknown_model),
     (
         re.compile(r"inputs for model '(?P<model>.*?)'\. Got input\(s\) \[(?P<given>.*?)\], but missing"),
         _no_input,
     ),
     (re.compile(r"to model '(?P<model>.*?)' must specify a non-zero or non-empty correlation ID"), _of_sequence),
     (re.compile(r"to model '(?P<model>.*?)' must specify the START flag on the first request"), _of_sequence),
-    (re.compile(r"has no attribute 'TritonPythonModel'"), _no_class),
-    (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _not_written),
-    (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _not_written),
-    (re.compile(r"doesn't support models with decoupled transaction policy(?!: iterate)"), _decoupled),
+    (
+        re.compile(r"doesn't support models with decoupled transaction policy(?!: iterate)"),
+        "iterate over model.infer(inputs={...}): a decoupled model may answer many times, or never",
+    ),
+    # names that are not there
+    (re.compile(r"there is no model\.py for '(?P<absent>.*?)' yet"), _told_already),
+    (re.compile(r"this notebook has no source of '(?P<absent>.*?)'"), _told_already),
+    (re.compile(r"has no attribute 'TritonPythonModel'"), "call the class of the model TritonPythonModel"),  # 2.1.3
+    (re.compile(rf"module 'triton_python_backend_utils' has no attribute '(?P<name>{_COMPILED})'"), _too_early),
+    (re.compile(rf"cannot import name '(?P<name>{_COMPILED})' from 'triton_python_backend_utils'"), _too_early),
+    (re.compile(r"module 'triton_python_backend_utils' has no attribute '(?P<name>\w+)'"), _misspelt),
+    (
+        re.compile(r"AttributeError: type object 'Logger' has no attribute '"),
+        "it has log_info, log_warn, log_error and log_verbose",
+    ),
+    (re.compile(r"NameError: name '(?P<name>\w+)' is not defined"), _undefined),
+    (
+        re.compile(r"AttributeError: 'str' object has no attribute 'get'|TypeError: string indices must be integers"),
+        "args['model_config'] is a JSON text: json.loads(args['model_config']) reads it",
+    ),
+    (re.compile(r"ModuleNotFoundError: No module named '(?P<version>\d+\.)?(?P<module>\w+)"), _no_module),
+    (
+        re.compile(r"FileNotFoundError: .*: '[^/]"),
+        "a relative path starts where the server runs: os.path.join(args['model_repository'], args['model_version']) "
+        "is the directory of model.py, and --file at %%triton_model copies files there",
+    ),
+    # methods that do not have the form that Triton calls
+    (
+        re.compile(
+            rf"TypeError: (TritonPythonModel\.)?(?P<method>{'|'.join(_METHODS)})\(\) "
+            r"(takes \d+ positional|missing \d+ required positional)"
+        ),
+        _method,
+    ),
+    (
+        re.compile(
+            r"Expected a list in the execute return|InferenceResponse' object in the execute function return list|"
+            r"Number of InferenceResponse objects do not match"
+        ),
+        "return a list with one pb_utils.InferenceResponse for each request, in their order",
+    ),
+    (
+        re.compile(r"must return a valid pb\.ModelConfig object"),
+        "let auto_complete_config end with a return of the config that it was given",
+    ),
+    # tensors, and what goes into them
+    (
+        re.compile(r"'NoneType' object has no attribute '(as_numpy|is_cpu|to_dlpack|triton_dtype)'"),
+        "get_input_tensor_by_name and get_output_tensor_by_name return None where there is no tensor of that name; "
+        "ask the answer of a BLS request for has_error() first",
+    ),
+    (
+        re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)\s+Invoked with: .*\btensor\("),
+        "Tensor.from_dlpack(name, tensor) takes a torch tensor; Tensor(name, array) takes a numpy array",
+    ),
+    (
+        re.compile(
+            r"Tensor\(arg0: str, arg1: numpy\.ndarray\)\s+Invoked with: .*<c_python_backend_utils\.Tensor object|"
+            r"unsupported operand type\(s\) for .*'Tensor'"
+        ),
+        "the array of a tensor is tensor.as_numpy()",
+    ),
+    (
+        re.compile(r"c_python_backend_utils\.Tensor\(arg0: str, arg1: numpy\.ndarray\)|\bTensor\.__init__\(\)"),
+        "Tensor(name, array) takes a numpy array, such as numpy.array([value]), and no keywords",
+    ),
+    (
+        re.compile(r"c_python_backend_utils\.InferenceResponse\(output_tensors: "),
+        "write InferenceResponse([pb_utils.Tensor(name, array), …]), or of a failure "
+        "InferenceResponse(error=pb_utils.TritonError(text))",
+    ),
+    (
+        re.compile(r"TritonModelException: NumPy dtype is not supported"),
+        "text goes as objects: numpy.array([...], dtype=object); Triton has no complex numbers, dates and records",
+    ),
+    (
+        re.compile(r"AttributeError: 'list' object has no attribute '(inputs|get_response_sender|parameters)'"),
+        "execute gets a list of requests: for request in requests: …",
+    ),
+    (re.compile(r"AttributeError: 'str' object has no attribute 'inputs'"), "the request comes first, then the name"),
+    (re.compile(r'can only concatenate str \(not "bytes"\) to str'), "text arrives as bytes: value.decode()"),
+    # BLS
+    (
+        re.compile(r"RuntimeError: no running event loop"),
+        "async_exec() is for `async def execute`; elsewhere call exec()",
+    ),
+    (re.compile(r"'_asyncio\.Future' object "), "await it: answer = await request.async_exec()"),
+    # metrics
+    (
+        re.compile(r"Family name already exists with different type"),  # rule 1.14.6
+        "a loaded model has this metric with another kind, perhaps the version that still serves: %triton unload it "
+        "and run the cell again, or give the metric another name",
+    ),
+    (
+        re.compile(r"as the corresponding 'MetricFamily' has been deleted"),
+        "keep the MetricFamily for as long as its metrics, as in self.family = pb_utils.MetricFamily(…)",
+    ),
+    # GPUs
+    (
+        re.compile(
+            r"has kind KIND_GPU but no GPUs are available|invalid or unsupported gpu id \d+\..* are: (?:;|$)|"
+            r"has kind KIND_CPU but specifies one or more GPUs"
+        ),
+        "this machine has no such GPU: tritonlab.reset(simulated_gpus=1) simulates one; then run the cells again",
+    ),
+    (
+        re.compile(r"Tensor is stored in GPU and cannot be converted to NumPy"),
+        "is_cpu() tells where a tensor is, and torch.from_dlpack(tensor) reads it there",
+    ),
+    (
+        re.compile(r"Torch not compiled with CUDA enabled|Found no NVIDIA driver on your system"),
+        "torch finds no GPU here: initialize gets what the instance runs on in args['model_instance_kind'], 'GPU' or "
+        "'CPU', and its number in args['model_instance_device_id']",
+    ),
 ]

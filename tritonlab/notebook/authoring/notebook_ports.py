@@ -24,14 +24,13 @@ class NotebookPorts:
         """Opens ports in the place of those that are open; a call without any argument may leave those as they are.
 
         `arguments`: flags of `%triton serve`. `options`: fields of `EndpointOptions` and `AccessRules`. Raises
-        OptionError, or TritonError for a port that cannot be opened.
+        OptionError or UnknownOption, and those that are open stay; TritonError for a port that cannot be opened.
         """
         from . import serving
 
         with self._lock:
             if self.endpoints is None or arguments or options:
-                self.close()
-                self.endpoints = serving.open_endpoints(self._server, arguments, **options)
+                self.endpoints = serving.open_endpoints(self._server, arguments, self.close, **options)
             return self.endpoints
 
     def flags(self) -> list[str]:

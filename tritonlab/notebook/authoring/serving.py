@@ -7,34 +7,41 @@ the notebook's user. So a notebook's ports ask for a token, and what changes the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from ...core.unknown_option import UnknownOption
 from ...frontends.cli.flag_values import CommandLineError
 from ...frontends.cli.flags import NOTEBOOK
 from ...frontends.cli.server_options import ENDPOINT_GROUPS, read_endpoint_options
-from ...frontends.endpoints import Endpoints
+from ...frontends.endpoints import EndpointOptions, Endpoints
 from ...frontends.shared.access import AccessRules, new_token
 from ...server.api.server import Server
 from .errors import OptionError
 
-_RULES = {field.name for field in fields(AccessRules)}
+_RULES = [field.name for field in fields(AccessRules)]
+_OPTIONS = [field.name for field in fields(EndpointOptions) if field.name != "access"]
 
 
-def open_endpoints(server: Server, arguments: Sequence[str] = (), **options: Any) -> Endpoints:
+def open_endpoints(
+    server: Server, arguments: Sequence[str] = (), make_room: Callable[[], None] = lambda: None, **options: Any
+) -> Endpoints:
     """Opens the endpoints. `arguments`: flags of `%triton serve`. `options`: the fields of `EndpointOptions` and of
-    `AccessRules` that are set. A token that is made here is printed, once.
+    `AccessRules` that are set. `make_room` is called once these are found right, before a port is opened. A token that
+    is made here is printed, once.
 
-    Raises OptionError for a flag that is not allowed, TritonError for a port that cannot be opened.
+    Raises OptionError for a flag that is not allowed, UnknownOption, TritonError for a port that cannot be opened.
     """
+    UnknownOption.check("serve", options, [*_OPTIONS, *_RULES])
     token = new_token()
     try:
         given = read_endpoint_options(arguments, AccessRules(token=token, model_control=False, settings=False))
     except CommandLineError as error:
         raise OptionError(str(error)) from None
-    rules = {name: options.pop(name) for name in _RULES & options.keys()}
+    rules = {name: options.pop(name) for name in _RULES if name in options}
     given = replace(given, access=replace(given.access, **rules), **options)
+    make_room()
     endpoints = Endpoints.of(server, given)
     if given.access.token == token:
         print(_how_to_ask(endpoints))
@@ -62,7 +69,8 @@ def _how_to_ask(endpoints: Endpoints) -> str:
         )
     return "\n".join(
         [
-            "Clients send a token with every request. It is shown here only; `.headers` of the endpoints has it.",
+            "Clients send a token with every request. `.headers` of the endpoints has it, and so does what the",
+            "playground's Copy as writes.",
             "",
             f"    headers = {endpoints.headers}",
             *(f"    {line}" for line in lines),

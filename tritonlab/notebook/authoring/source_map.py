@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.status import Frame, RemoteException
+
+#: Where the message of a SyntaxError names a line.
+_LINE = re.compile(r"\bline (\d+)\b")
 
 Locate = Callable[[str, int], "tuple[str, int]"]
 
@@ -66,14 +70,18 @@ class SourceMap:
 
 def located(exception: RemoteException, locate: Locate) -> RemoteException:
     """Returns the exception with every frame, and a SyntaxError's place, where the author wrote it."""
-    detail = dict(exception.detail)
-    file, line = detail.get("filename"), detail.get("lineno")
+    detail, text = dict(exception.detail), exception.text
+    file, line, said = detail.get("filename"), detail.get("lineno"), detail.get("msg")
     if isinstance(file, str) and isinstance(line, int):
         detail["filename"], detail["lineno"] = locate(file, line)
         if isinstance(detail.get("end_lineno"), int):
             detail["end_lineno"] += detail["lineno"] - line
+        if isinstance(said, str):  # "expected an indented block after function definition on line 3"
+            detail["msg"] = _LINE.sub(lambda found: f"line {locate(file, int(found[1]))[1]}", said)
+            text = text.replace(said, detail["msg"], 1)
     return replace(
         exception,
+        text=text,
         frames=tuple(Frame(*locate(frame.file, frame.line), frame.function) for frame in exception.frames),
         detail=detail,
         cause=located(exception.cause, locate) if exception.cause is not None else None,

@@ -88,6 +88,9 @@ class Workspace:
         started = time.perf_counter()
         with self._lock:
             draft = self.draft(name).said(source, config, files, version, options, body)
+            if not draft.loadable:  # nothing is remembered: a misspelt name would be listed as a model
+                fix = f"run a %%triton_model {name} cell first"
+                raise FileError(f"there is no {MODEL_FILE} for {name!r} yet: {fix}", fix=fix)
             written = self._written(name)
             written.draft = draft
             if if_changed and written.serves_draft():

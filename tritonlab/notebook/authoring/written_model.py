@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...core.status import LoadInterrupted, ModelError, TritonError
-from .draft import MODEL_FILE, Draft, ModelFile
-from .errors import FileError
+from .draft import Draft, ModelFile
 from .load_report import LoadProgress, LoadReport, PrintedSince, pids_of
 from .model_directory import ModelDirectory, Stamp, stamp_of
 from .source_map import Segment, SourceMap, located
@@ -58,9 +57,6 @@ class WrittenModel:
 
         Raises what `Workspace.load` does; a version that served before goes on serving then.
         """
-        if not self.draft.loadable:
-            fix = f"run a %%triton_model {self.name} cell first"
-            raise FileError(f"there is no {MODEL_FILE} for {self.name!r} yet: {fix}", fix=fix)
         files = self.draft.all_files()
         content = _content(files)
         before, ready_at = self.report, self.report.ready_at if self.report is not None else 0.0

@@ -11,7 +11,8 @@ from typing import Any
 from ...core.status import NotFoundError
 from ...export.needed_models import needed_models
 from ...export.report import ExportPlan
-from ...export.repository import absolute, export, plan_export
+from ...export.repository import export, plan_export
+from ...export.repository_place import repository_path
 from ..authoring.workspace import Workspace
 from .comm_config import check, complete, explain
 from .comm_overview import logs, overview
@@ -27,7 +28,7 @@ _START = Path.cwd()
 def _plan(workspace: Workspace, models: Sequence[str], directory: str, alone: bool = False) -> JsonAnswer:
     """Returns what `export` would do with each model, and with those that they need; nothing is written."""
     return {
-        "directory": str(absolute(directory)),
+        "directory": str(repository_path(directory)),
         "models": [
             {"name": name, "needed_by": user, **_plan_facts(plan_export(workspace.server.model(name), directory))}
             for name, user in _with_needed(workspace, models, alone)
@@ -94,9 +95,8 @@ def _unload(workspace: Workspace, name: str) -> JsonAnswer:
 
 
 def _stop(workspace: Workspace, name: str) -> JsonAnswer:
-    """Ends a load, also that of the cell that runs, as `workspace.stop_loading(name)` does; what served
-    before goes on.
-    """
+    """Ends a load, also that of the cell that runs, as `workspace.stop_loading(name)` does; what served before goes
+    on."""
     workspace.stop_loading(name)
     return {"name": name}
 

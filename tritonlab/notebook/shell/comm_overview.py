@@ -16,6 +16,7 @@ from ..views.draining import draining_text, lasting
 from ..views.model_facts import current_facts
 from ..views.places import gpus_text, held_text, place_text
 from ..views.status_table import memory_text
+from .logs import LogLine
 
 #: How many requests in flight are listed, oldest first, and how many of the last lines of the log.
 _REQUESTS = 50
@@ -93,7 +94,7 @@ def logs(
             "instance": record.instance,
             "stream": record.stream,
             "level": record.level,
-            "text": record.text,
+            "text": LogLine.of(record, workspace.cite if workspace.is_current(record) else str).text,
         }
         for record in found[-limit:]
     ]

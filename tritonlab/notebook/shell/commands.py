@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 
+from ...core.unknown_option import did_you_mean
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
-from ..authoring.errors import FileError, OptionError
+from ..authoring.errors import OptionError
 from ..authoring.workspace import UNLOAD_SECONDS, Workspace
 from ..views.card_display import LoadingCard, card_of
 from ..views.draining import draining_text
@@ -25,10 +26,11 @@ from ..views.record_view import KINDS
 from ..views.statistics_text import samples, statistics_text
 from ..views.status_table import StatusView
 from .debug_commands import debug, postmortem
+from .edit_command import edit
 from .golden_commands import golden, inputs_of
 from .load_commands import LOAD_TEST
 from .logs import LogView, Places
-from .parsing import parse, unknown
+from .parsing import LineParser, parse, unknown
 from .results import JsonFacts, Text, without_json
 from .variables import bind
 from .why_command import why
@@ -75,11 +77,10 @@ def run(context: Context, line: str) -> Any:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """Describes one subcommand. `parser` reads its arguments; `run` does it and returns what the cell
-    shows, or None.
-    """
+    """Describes one subcommand. `parser` reads its arguments; `run` does it and returns what the cell shows, or
+    None."""
 
-    parser: Any
+    parser: LineParser
     run: Callable[[Context, argparse.Namespace], Any]
 
 
@@ -149,6 +150,8 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
 
 def _config(context: Context, arguments: argparse.Namespace) -> Any:
     if arguments.clear:
+        if arguments.name not in context.workspace.names():
+            context.model(arguments.name)  # raises
         context.workspace.write_config(arguments.name, "")
         return None
     model = context.model(arguments.name)
@@ -192,24 +195,16 @@ def _view(context: Context, arguments: argparse.Namespace) -> Any:
     name, kind = arguments.name, arguments.kind
     if name in KINDS and kind is None and name not in context.workspace.names():
         name, kind = None, name
+    names = context.workspace.names()
+    known = [*names, *(row["name"] for row in context.workspace.server.index())]
+    if name is not None and name not in known and kind is None and did_you_mean(name, KINDS):
+        raise unknown("there is no model and no view", name, [*names, *KINDS])
     if name is None:
-        names = context.workspace.names()
         if len(names) != 1:
             fix = f"name a model: {', '.join(names)}" if names else ""
             raise OptionError(fix or "no model is loaded", fix=fix)
         name = names[0]
     return context.model(name).view(kind or KINDS[0])
-
-
-def _edit(context: Context, arguments: argparse.Namespace) -> None:
-    draft = context.workspace.draft(arguments.name)
-    source = draft.source
-    if source is None and draft.is_ensemble:
-        context.shell.set_next_input(f"%%triton_config {arguments.name}\n{draft.config.text}")
-        return
-    if source is None:
-        raise FileError(f"this notebook has no source of {arguments.name!r}: load it first", fix="load it first")
-    context.shell.set_next_input(f"%%triton_model {arguments.name}\n{source.text()}")
 
 
 def _serve(context: Context, arguments: argparse.Namespace) -> Endpoints:
@@ -259,10 +254,13 @@ def _help(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def summary() -> Iterator[str]:
-    """Returns one line for each subcommand."""
-    for name, command in COMMANDS.items():
-        yield f"%triton {name:<11}{command.parser.description}"
-    yield "%triton … --json   what any of them shows, as JSON for programs"
+    """Returns what each subcommand is for."""
+    told = {name: command.parser.description or "" for name, command in COMMANDS.items()}
+    for name, about in {**told, "… --json": "what any of them shows, as JSON for programs"}.items():
+        # JupyterLab breaks a line that is too long anywhere in a word
+        yield textwrap.fill(
+            about, 96, initial_indent=f"%triton {name:<12}", subsequent_indent=" " * 20, break_on_hyphens=False
+        )
 
 
 #: Seconds that `%triton unload` waits.
@@ -270,11 +268,19 @@ _PATIENCE = 1.0
 
 
 def _command(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, *arguments: Any) -> Subcommand:
-    parser = MagicArgumentParser(f"triton {name}", description=about)
+    parser = LineParser(f"triton {name}", description=about)
     for flags, settings in arguments:
         parser.add_argument(*flags, **settings)
     parser.add_argument("--json", action="store_true", help="show it as JSON")
     return Subcommand(parser, run)
+
+
+def _unread(name: str, run: Callable[[Context, argparse.Namespace], Any], about: str, form: str) -> Subcommand:
+    """Returns a subcommand that reads its line, of this `form`, itself."""
+    command = _command(name, run, f"{about}: {form}")
+    command.parser.set_defaults(raw=True)
+    command.parser.usage = f"triton {name} [--json] {form}"
+    return command
 
 
 def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -282,7 +288,7 @@ def _name(**settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 
 COMMANDS = {
-    "status": _command("status", _status, "all models, or the card of one", _name(nargs="?")),
+    "status": _command("status", _status, "show all models, or the card of one", _name(nargs="?")),
     "load": _command(
         "load",
         _load,
@@ -305,35 +311,40 @@ COMMANDS = {
     "kill": _command(
         "kill",
         _kill,
-        "end now what is left of a model's earlier versions: of one that hangs and was loaded again, or unloaded",
+        "end now what is left of a model that hangs and was loaded again, or unloaded",
         _name(),
     ),
     "index": _command(
         "index",
         _index,
-        "the repository index: every model of the repositories, its versions, their states and reasons",
+        "show the repository index: every model of the repositories, its versions, their states and reasons",
         (("--ready",), {"action": "store_true", "help": "READY versions only"}),
     ),
-    "playground": _command("playground", _playground, "a form for sending requests", _name()),
+    "playground": _command("playground", _playground, "open a form for sending requests", _name()),
     "view": _command(
         "view",
         _view,
-        "what a model does, live: its batches and why each closed, its streams, its metrics, its memory, its calls",
+        "show what a model does, live: its batches and why each closed, its streams, metrics, memory or calls",
         _name(nargs="?"),
         (("kind",), {"nargs": "?", "help": f"{', '.join(KINDS)}; the first if none is named"}),
     ),
     "load_test": _command("load_test", *LOAD_TEST),
-    "infer": _command("infer", _infer, "send one request: NAME INPUT0=expression, INPUT1=expression"),
-    "golden": _command("golden", _golden, "kept answers: add NAME INPUT0=expression | check [NAME] | update [NAME]"),
+    "infer": _unread("infer", _infer, "send one request", "NAME INPUT0=expression, INPUT1=expression"),
+    "golden": _unread(
+        "golden",
+        _golden,
+        "keep answers and ask for them again",
+        "add NAME INPUT0=expression | check [NAME] | update [NAME]",
+    ),
     "logs": _command(
         "logs",
         _logs,
-        "what a model printed and logged",
+        "show what a model printed and logged",
         _name(nargs="?"),
         (("-n", "--lines"), {"type": int, "default": 40, "help": "how many lines, the last ones"}),
         (("--request",), {"metavar": "ID", "help": "only those of the request of this id or number"}),
     ),
-    "why": _command("why", lambda c, a: why(c.workspace, a.name), "what waits for what, and why", _name(nargs="?")),
+    "why": _command("why", lambda c, a: why(c.workspace, a.name), "say what waits for what, and why", _name(nargs="?")),
     "debug": _command(
         "debug",
         lambda context, given: debug(context.workspace, given.name, vscode=given.vscode),
@@ -350,7 +361,7 @@ COMMANDS = {
     "config": _command(
         "config",
         _config,
-        "the complete config a model runs with",
+        "show the complete config that a model runs with",
         _name(),
         (("--clear",), {"action": "store_true", "help": "forget the config text that was given"}),
     ),
@@ -364,24 +375,26 @@ COMMANDS = {
         (("--alone",), {"action": "store_true", "help": "without the models that its steps or its BLS calls name"}),
         (("--zip",), {"action": "store_true", "help": "also pack it, beside the repository"}),
     ),
-    "serve": _command(
+    "serve": _unread(
         "serve",
         _serve,
-        "open HTTP, gRPC and metrics ports: --http-port 8000, --no-token, --allow-model-control=true and other flags "
-        "of `tritonlab serve` about ports",
+        "open HTTP, gRPC and metrics ports",
+        "[--http-port 8000] [--no-token] [--allow-model-control=true] … (flags of `tritonlab serve` about ports)",
     ),
     "stop": _command("stop", _stop, "close the ports; models stay loaded"),
-    "statistics": _command("statistics", _statistics, "how often models ran, and how long", _name(nargs="?")),
-    "metrics": _command("metrics", _metrics, "the text of /metrics, or one model's lines of it", _name(nargs="?")),
+    "statistics": _command("statistics", _statistics, "show how often models ran, and how long", _name(nargs="?")),
+    "metrics": _command("metrics", _metrics, "show the text of /metrics, or one model's lines of it", _name(nargs="?")),
     "trace": _command(
         "trace",
         _trace,
         "write what the server does from now on to FILE, for ui.perfetto.dev; without FILE: end it",
         (("file",), {"nargs": "?", "help": "a JSON file, written when the trace ends"}),
     ),
-    "edit": _command("edit", _edit, "put a model's source into the next cell", _name()),
-    "help": _command("help", _help, "this list, or one command's arguments", (("command",), {"nargs": "?"})),
+    "edit": _command(
+        "edit",
+        lambda context, given: edit(context.shell, context.workspace, given.name),
+        "put a model's source into the next cell",
+        _name(),
+    ),
+    "help": _command("help", _help, "show this list, or one command's arguments", (("command",), {"nargs": "?"})),
 }
-for _raw in ("infer", "golden"):
-    COMMANDS[_raw].parser.set_defaults(raw=True)
-COMMANDS["serve"].parser.set_defaults(raw=True)

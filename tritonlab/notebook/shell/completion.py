@@ -13,6 +13,7 @@ from ..authoring.workspace import Workspace
 from .call_completion import call_arguments
 from .commands import COMMANDS
 from .config_completion import config_words
+from .parsing import LineParser, line_parser
 
 CELL_MAGICS = ("triton_model", "triton_config", "triton_file")
 
@@ -51,7 +52,7 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
     words = line.lstrip().split(" ")
     fragment = words[-1]
     if words[0].startswith("%%") and words[0][2:] in CELL_MAGICS and len(words) > 1:
-        parser = getattr(magics, words[0][2:]).parser
+        parser = line_parser(getattr(magics, words[0][2:]))
         offered = _arguments(parser, words[1:], workspace)
     elif words[0] == "%triton" and len(words) == 2:
         offered = iter(COMMANDS)
@@ -66,20 +67,19 @@ def completions(line: str, magics: Any, workspace: Callable[[], Workspace]) -> t
     return fragment, [word for word in offered if word.startswith(fragment)]
 
 
-def _arguments(parser: Any, words: list[str], workspace: Callable[[], Workspace]) -> Iterator[str]:
+def _arguments(parser: LineParser, words: list[str], workspace: Callable[[], Workspace]) -> Iterator[str]:
     """Returns what the last of `words` may be: a value of the option before it, an option, or at first a model's
     name."""
-    options = {flag: action for action in parser._actions for flag in action.option_strings}
+    options = parser.options
     before = options.get(words[-2]) if len(words) > 1 else None
     last = next((options[word] for word in reversed(words[:-1]) if word in options), None)
     name, colon, datatype = words[-1].rpartition(":")
-    if before is not None and before.nargs is None and before.choices:
+    if before is not None and before.single and before.choices:
         yield from before.choices
     elif last is not None and last.dest in ("input", "output") and colon and "[" not in datatype:
         yield from (f"{name}:{known.name}[" for known in DataType if known is not DataType.INVALID)
     elif words[-1].startswith("-"):
-        repeatable = {flag for flag, action in options.items() if type(action).__name__ == "_ExtendAction"}
-        yield from (flag for flag in options if flag not in words[:-1] or flag in repeatable)
+        yield from (flag for flag, option in options.items() if flag not in words[:-1] or option.repeats)
     elif len(words) == 1:
         yield from workspace().names() if parser.prog != "triton help" else COMMANDS
 

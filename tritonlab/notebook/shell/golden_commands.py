@@ -35,16 +35,17 @@ class Updated:
 
 
 class Kept:
-    """Names the file of a new case."""
+    """Names the file of a new case, and the error that is kept if there was no answer."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, error: str = "") -> None:
         self.path = path
+        self.error = error
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kept": str(self.path)}
+        return {"kept": str(self.path), "error": self.error or None}
 
     def __repr__(self) -> str:
-        return f"kept: {self.path}"
+        return f"kept: {self.path}" + f"\nwhat is kept is an error: {self.error}" * bool(self.error)
 
 
 def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
@@ -60,7 +61,8 @@ def golden(workspace: Workspace, line: str) -> GoldenReport | Updated | Kept:
         if verb == "add" and name:
             model = workspace.server.model(name)
             request = model.create_request(inputs=inputs_of(model, inputs))
-            return Kept(kept.add(ask(model, request)))
+            outcome = ask(model, request)
+            return Kept(kept.add(outcome), str(outcome.error or ""))
     except (ValueError, FileExistsError) as error:
         raise OptionError(str(error)) from None
     raise OptionError(_USAGE, fix=_USAGE)

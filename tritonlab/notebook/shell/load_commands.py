@@ -64,6 +64,6 @@ def _numbers(text: str) -> list[float]:
 #: What `%triton load_test` does, what its help says, and its arguments.
 LOAD_TEST = (
     load_test,
-    "throughput and latency: a form, or a test of --concurrency 1,2,8 or --request-rate 100,500",
+    "measure throughput and latency: in a form, or with --concurrency 1,2,8 or --request-rate 100,500",
     *_ARGUMENTS,
 )

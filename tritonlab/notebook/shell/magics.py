@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,7 @@ from .debugger_desk import CellLines, NotebookDesk
 from .failure_notice import FailureNotice
 from .golden_commands import replay
 from .logs import Places
-from .parsing import parse
+from .parsing import LineError, line_parser, parse
 from .prompt_watch import PromptWatch
 from .tracebacks import Tracebacks, install
 from .variables import bind
@@ -84,6 +83,12 @@ def config_arguments(magic: Any) -> Any:
     return magic
 
 
+def _of_a_cell(magic: Any) -> Any:
+    """Writes the usage of a cell magic with both of its percent signs; IPython writes one."""
+    magic.__doc__ = magic.__doc__.replace(f"  %{magic.__name__} ", f"  %%{magic.__name__} ", 1)
+    return magic
+
+
 @magics_class
 class TritonMagics(Magics):
     """Has the magics `%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
@@ -96,6 +101,7 @@ class TritonMagics(Magics):
         #: model -> the number of the cell that loaded it to give it a config or a file, or that found it loaded so
         self._renewed: dict[str, int] = {}
 
+    @_of_a_cell
     @magic_arguments()
     @argument("name", help="the model's name")
     @config_arguments
@@ -118,12 +124,13 @@ class TritonMagics(Magics):
         Below such a line comes what model.py is: `import triton_python_backend_utils as pb_utils` and a class
         `TritonPythonModel`. The dims of --input and --output are those of config.pbtxt, without the batch dimension.
         """  # noqa: E501
-        args = parse(self.triton_model.parser, line)
+        args = parse(line_parser(self.triton_model), line)
         body = running_body(self.shell, "triton_model", line, cell)
         options = dict(config=args.config, files=args.file, version=args.version, options=_options(args), body=body)
         # not twice where the cell before has just loaded exactly this, as in Run All after an edit of the config
         self._load(args.name, quiet=args.quiet, source=cell, if_changed=self._just_renewed(args.name), **options)
 
+    @_of_a_cell
     @magic_arguments()
     @argument("name", help="the model's name")
     @argument("--no-load", action="store_true", help="keep the text for the next load")
@@ -141,11 +148,12 @@ class TritonMagics(Magics):
             dynamic_batching { max_queue_delay_microseconds: 500 }
             instance_group [ { count: 2 } ]
         """
-        args = parse(self.triton_config.parser, line)
+        args = parse(line_parser(self.triton_config), line)
         body = running_body(self.shell, "triton_config", line, cell)
         self._workspace().write_config(args.name, cell, body=body)
         self._load_again(args, "The config", of_config=True)
 
+    @_of_a_cell
     @magic_arguments()
     @argument("name", help="the model's name")
     @argument("path", help="the file, relative to the version directory; ../labels.txt is in the model's directory")
@@ -161,7 +169,7 @@ class TritonMagics(Magics):
 
             %%triton_file classifier ../labels.txt
         """
-        args = parse(self.triton_file.parser, line)
+        args = parse(line_parser(self.triton_file), line)
         body = running_body(self.shell, "triton_file", line, cell)
         path = self._workspace().write_file(args.name, args.path, cell, body=body)
         self._load_again(args, path)
@@ -265,7 +273,7 @@ def _options(args: argparse.Namespace) -> ConfigOptions:
     for pair in args.param or ():
         key, equals, value = pair.partition("=")
         if not equals:
-            functools.partial(TritonMagics.triton_model.parser.error)(f"--param {pair}: expected KEY=VALUE")
+            raise LineError(f"--param {pair}: expected KEY=VALUE")
         parameters[key] = value
     return ConfigOptions(
         max_batch_size=args.max_batch_size,

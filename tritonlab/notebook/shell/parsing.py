@@ -3,23 +3,57 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 import shlex
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
 
 from ...core.explained import Explained
 from ...core.status import Code
-from ..authoring.hints import did_you_mean
+from ...core.unknown_option import did_you_mean
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (?P<word>--?[\w-]+)")
 _CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<known>.*)\)")
 
 
+class Option(NamedTuple):
+    """Describes an option. `single`: whether it takes just one value; `repeats`: whether it may come again."""
+
+    dest: str
+    choices: Collection[str]
+    single: bool
+    repeats: bool
+
+
+class LineParser(MagicArgumentParser):
+    """Reads the line of a magic, and knows the options of it by their flags."""
+
+    def __init__(self, *names: Any, **settings: Any) -> None:
+        self.options: dict[str, Option] = {}
+        super().__init__(*names, **settings)  # type: ignore[no-untyped-call]
+
+    def add_argument(self, *names: Any, **settings: Any) -> Any:
+        action = super().add_argument(*names, **settings)
+        repeats = settings.get("action") == "extend"
+        option = Option(action.dest, tuple(action.choices or ()), action.nargs is None, repeats)
+        self.options |= dict.fromkeys(action.option_strings, option)
+        return action
+
+
+def line_parser(magic: Any) -> LineParser:
+    """Returns a parser of the arguments with which a cell magic was decorated."""
+    parser = LineParser(magic.__name__)
+    for decorator in reversed(magic.decorators):
+        decorator.add_to_parser(parser, None)
+    return parser
+
+
 class LineError(Explained, UsageError):
-    """The line of a magic cannot be read. `advice` is the part of the text that says what to write instead."""
+    """Says that a magic's line cannot be read. `advice` is the part of the text that says what to write instead."""
 
     code = Code.INVALID_ARG
 
@@ -37,7 +71,7 @@ class LineError(Explained, UsageError):
         return [f"UsageError: {self}"]  # IPython looks for that very class
 
 
-def parse(parser: Any, line: str) -> argparse.Namespace:
+def parse(parser: LineParser, line: str) -> argparse.Namespace:
     """Returns the arguments of `line`. Raises LineError, a UsageError."""
     try:
         words = shlex.split(line)
@@ -59,9 +93,15 @@ def unknown(what: str, word: str, known: Iterable[str]) -> LineError:
     return LineError(f"{what} {word!r}{':' if nearest else ';'} {advice}", advice)
 
 
-def _advice(error: str, parser: Any) -> str:
+def _nearest_option(word: str, parser: LineParser) -> str:
+    options = {option.lstrip("-"): option for option in parser.options}  # the dashes would make any two alike
+    near = difflib.get_close_matches(word.lstrip("-"), options, n=1)
+    return f"did you mean {options[near[0]]!r}?" if near else ""
+
+
+def _advice(error: str, parser: LineParser) -> str:
     if found := _UNKNOWN.search(error):
-        return did_you_mean(found["word"], [flag for action in parser._actions for flag in action.option_strings])
+        return _nearest_option(found["word"], parser)
     if found := _CHOICE.search(error):
         return did_you_mean(found["word"], re.findall(r"[\w-]+", found["known"]))
     return ""

@@ -74,7 +74,8 @@ class PromptWatch:
                     break
 
     def _nobody_sees_it(self, windows: int) -> bool:
-        """A window that answers, but shows no box, may belong to another front end than the one that is asked."""
+        """Tells whether nobody has said for long that the prompt is seen. A window that answers, but shows no box, may
+        belong to another front end than the one that is asked."""
         latest = self._shown if self._known else self._heard
         patience = _GONE_SECONDS if self._answered else _FIRST_SECONDS
         return bool(windows) and time.monotonic() - latest > patience

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import Counter
 from types import TracebackType
 from typing import Any
 
 from ...core.status import Frame, RemoteException
+
+#: How often one line of a function is shown in a traceback.
+_MOST_REPEATS = 3
 
 
 def as_exception(remote: RemoteException, callers: TracebackType | None = None) -> BaseException:
@@ -16,15 +20,18 @@ def as_exception(remote: RemoteException, callers: TracebackType | None = None) 
     `callers`: frames of this process above the author's, outermost first.
     """
     exception = _syntax_error(remote) if remote.detail.get("filename") else _stand_in(remote)
+    frames = _without_repeats(remote.frames)
     for note in remote.notes:
         exception.add_note(note)
+    if left_out := len(remote.frames) - len(frames):
+        exception.add_note(f"{left_out} more frames repeat those above")
     if remote.cause is not None:
         cause = as_exception(remote.cause)
         if remote.is_context:
             exception.__context__ = cause
         else:
             exception.__cause__ = cause
-    return exception.with_traceback(_chain(callers, remote.frames))
+    return exception.with_traceback(_chain(callers, frames))
 
 
 def _stand_in(remote: RemoteException) -> BaseException:
@@ -42,6 +49,18 @@ def _syntax_error(remote: RemoteException) -> BaseException:
     place = [detail.get(key) for key in ("filename", "lineno", "offset", "text", "end_lineno", "end_offset")]
     error: BaseException = kind(detail.get("msg") or remote.text, tuple(place))
     return error
+
+
+def _without_repeats(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """Returns the frames without most of those that a recursion repeats: in a kernel IPython would print all of them,
+    which takes many seconds and thousands of lines."""
+    counts, seen = Counter(frames), Counter[Frame]()
+    kept = []
+    for frame in frames:
+        seen[frame] += 1
+        if counts[frame] <= _MOST_REPEATS or seen[frame] < _MOST_REPEATS or seen[frame] == counts[frame]:
+            kept.append(frame)
+    return tuple(kept)
 
 
 def _chain(callers: TracebackType | None, frames: tuple[Frame, ...]) -> TracebackType | None:

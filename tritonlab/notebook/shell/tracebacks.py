@@ -14,13 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from ...core.explained import Explained
-from ...core.model_config import ConfigError
-from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException, TritonError
-from ...core.unknown_option import UnknownOption
+from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException
 from ...server.api.response_iterator import RequestInterrupted
 from ..authoring.cells import cell_label
 from ..authoring.config_text import ConfigTextError
-from ..authoring.errors import NotebookError
 from ..authoring.hints import ConfigOf, hint
 from ..authoring.source_map import Locate, located
 from .remote_frames import as_exception
@@ -172,8 +169,7 @@ def install(tracebacks: Tracebacks) -> None:
     def _render_traceback_(error: BaseException) -> list[str]:
         return tracebacks.render(error)
 
-    for kind in (TritonError, ConfigError, NotebookError, RequestInterrupted, LoadInterrupted, UnknownOption):
-        setattr(kind, _render_traceback_.__name__, _render_traceback_)
+    setattr(Explained, _render_traceback_.__name__, _render_traceback_)
     Explained.cite = staticmethod(tracebacks.place)
     Explained.advise = staticmethod(tracebacks.advice)
 

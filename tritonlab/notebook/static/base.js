@@ -16,7 +16,7 @@ export function goLive(model, el) {
   hiding.textContent = `.${form}, .jp-OutputArea-child:has(.${form}) { display: none !important; }`;
   el.classList.add("tl-live");
   el.prepend(hiding);
-  // ipywidgets tells of one change of the connection of a view that is drawn: its end
+  // of all that becomes of the connection, ipywidgets tells a drawn view the end alone
   const end = () => {
     hiding.remove();
     el.classList.add("tl-dead");

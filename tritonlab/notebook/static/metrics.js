@@ -1,5 +1,6 @@
 // Custom metrics and Triton's own, a chart for each family: counters as rates, gauges as lines, histograms as bars.
-import { MetricsRecord, MetricsStore, bytes, labelText, short } from "./metrics_store.js";
+import { MetricsRecord, MetricsStore, bytes, labelText } from "./metrics_store.js";
+import { short } from "./record_store.js";
 import { AXIS, LEFT, TimeCanvas, cells, counted, element, renderer } from "./time_canvas.js";
 
 const TITLE = 18;
@@ -87,7 +88,7 @@ class Metrics extends TimeCanvas {
       ),
     );
     page.detail.replaceChildren(...record.warnings.map((text) => element("div", text, "tl-warn")));
-    const told = this.families.map((family) => `${family.name}: ${store.told(family.series[0], family.kind, ...this.view)}`);
+    const told = this.families.map((family) => `${family.name}: ${store.toldAll(family, ...this.view)}`);
     return [said, told.join("; ")].filter(Boolean).join(" ") || "No metric has changed yet.";
   }
 

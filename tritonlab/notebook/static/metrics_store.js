@@ -1,5 +1,5 @@
 // Custom metrics, and Triton's own of one model: what each series was when, as rates, values and observations.
-import { Table, numbersOf, quantile } from "./record_store.js";
+import { Table, numbersOf, quantile, short } from "./record_store.js";
 import { TimeWindow } from "./time_window.js";
 
 const COLUMNS = ["time", "value"];
@@ -101,7 +101,7 @@ export class MetricsStore extends TimeWindow {
         if (kind === "histogram") found[bin] += 1;
       }
       if (kind === "gauge" || kind === "bytes") found[bin] = value;
-      // one that fell was begun anew
+      // a counter that fell was begun anew
       if (kind === "counter") found[bin] = (Math.max(value < before ? value : value - before, 0) || 0) / (width / 1e9);
     }
     return found;
@@ -113,6 +113,12 @@ export class MetricsStore extends TimeWindow {
     for (let row = table.find(table.time, from); row < table.total && table.time(row) <= to; row++) values.push(table.value(row));
     values.sort((one, other) => one - other);
     return { count: values.length, p50: quantile(values, 0.5), p95: quantile(values, 0.95) };
+  }
+
+  /** What the first `most` series of a family are now, with their labels if there are several. */
+  toldAll({ series, kind }, from, to, most = 4) {
+    const labels = (one) => (series.length > 1 ? `${labelText(one.labels)} ` : "");
+    return series.slice(0, most).map((one) => `${labels(one)}${this.told(one, kind, from, to)}`).join("; ");
   }
 
   /** What a series is now, in the words of its kind. */
@@ -141,13 +147,6 @@ function slope(table, time) {
   if (row <= table.oldest || row >= table.total) return NaN;
   const took = table.time(row) - table.time(row - 1);
   return Math.max(table.value(row) - table.value(row - 1), 0) / (took / 1e9);
-}
-
-/** A number for people. */
-export function short(value) {
-  if (!Number.isFinite(value)) return "–";
-  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
-  return Number(value.toPrecision(3)).toLocaleString("en", { notation: Math.abs(value) >= 1e6 ? "compact" : "standard", maximumSignificantDigits: 3 });
 }
 
 /** Bytes for people. */

@@ -146,6 +146,13 @@ export function quantile(sorted, share) {
   return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
 }
 
+/** A number for people. */
+export function short(value) {
+  if (!Number.isFinite(value)) return "–";
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return value.toLocaleString("en");
+  return Number(value.toPrecision(3)).toLocaleString("en", { notation: Math.abs(value) >= 1e6 ? "compact" : "standard", maximumSignificantDigits: 3 });
+}
+
 const STEPS = [1, 2, 5];
 const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 

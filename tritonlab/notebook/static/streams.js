@@ -1,6 +1,6 @@
 // The streams of a decoupled model: a lane for each request, a mark for each response, a ring for an empty end.
 import { ask } from "./base.js";
-import { duration } from "./record_store.js";
+import { duration, short } from "./record_store.js";
 import { EMPTY, ERROR, StreamsStore, begin, hanging, sent, stopping } from "./streams_store.js";
 import { AXIS, LEFT, TimeCanvas, cells, counted, element, renderer } from "./time_canvas.js";
 
@@ -137,7 +137,7 @@ class Streams extends TimeCanvas {
     const span = times.at(-1) - times[0];
     const told = [
       `${this.name(stream)}${stream.instance ? ` on ${stream.instance}` : ""}: ${counted(times.length, "response")}, the first after ` +
-        `${duration(times[0] - begin(stream))}` + (gaps.length ? `, ${(gaps.length / (span / 1e9)).toPrecision(3)} a second` : "") + ".",
+        `${duration(times[0] - begin(stream))}` + (gaps.length ? `, ${short(gaps.length / (span / 1e9))} a second` : "") + ".",
       hanging(stream),
       stopping(stream, this.now(), duration),
     ].filter(Boolean);

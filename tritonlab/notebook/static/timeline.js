@@ -123,6 +123,8 @@ class Timeline extends TimeCanvas {
   tip(x, y) {
     const mark = this.markAt(x, y);
     if (mark) return `${mark.kind}: ${mark.text}`;
+    const full = y < this.marksTop ? 0 : this.full().filter((place) => Math.abs(place - x) < 6).length;
+    if (full) return `${counted(full, "request")} refused: the queue was full`;
     const lane = Math.floor((y - AXIS) / this.stride);
     if (!this.ghosts || !this.lanes[lane] || y - this.laneTop(lane) < WAITING + BLOCK) return "";
     for (const ghost of this.ghosts.visible(...this.view)) {
@@ -325,9 +327,16 @@ class Timeline extends TimeCanvas {
     }
   }
 
+  /** Where requests in view found the queue full; others that ended in it have a mark. */
+  full() {
+    return [...this.store.rejected(...this.view)].filter(([, reason]) => reason === 0).map(([time]) => this.x(time));
+  }
+
   drawMarks() {
     const { context, colours, record } = this;
     const y = this.marksTop + 8;
+    context.fillStyle = colours.warn;
+    for (const x of new Set(this.full().map(Math.round))) context.fillRect(x - 1, y - 5, 2, 9);
     for (const mark of record.marks) {
       const x = this.x(mark.time);
       if (x < LEFT || x > LEFT + this.width) continue;
@@ -354,8 +363,10 @@ class Timeline extends TimeCanvas {
     if (live.running?.length) now.push(`${live.running.length} running`);
     if (record.dropped) now.push(`${record.dropped.toLocaleString("en")} events not kept`);
     page.summary.textContent = now.join(" · ");
-    page.facts.replaceChildren(sizes(facts), reasons(facts), split(facts));
-    return sentence(facts);
+    const words = this.model.get("state").rejections ?? [];
+    const lost = [...facts.lost].map(([number, count]) => [words[number], count]);
+    page.facts.replaceChildren(sizes(facts), reasons(facts), split(facts), ...(lost.length ? [rejections(lost)] : []));
+    return sentence(facts) + lost.map(([reason, count]) => ` ${counted(count, "request")} ended in the queue: ${reason}.`).join("");
   }
 
   tell() {
@@ -424,6 +435,12 @@ function sentence(facts) {
 const sizes = (facts) => bars("Batch sizes", [...facts.sizes].sort((one, other) => one[0] - other[0]), "accent");
 function reasons(facts) {
   const box = bars("Closed because", [...facts.reasons].sort((one, other) => other[1] - one[1]), "accent");
+  box.classList.add("tl-words");
+  return box;
+}
+
+function rejections(lost) {
+  const box = bars("Ended in the queue", lost, "warn");
   box.classList.add("tl-words");
   return box;
 }

@@ -5,8 +5,15 @@ import { TimeWindow } from "./time_window.js";
 export class TimelineStore extends TimeWindow {
   constructor(record) {
     super(record);
+    this.clear();
+  }
+
+  /** Forgets what was of another record: the kernel's has been cleared. */
+  clear() {
+    this.epoch = this.record.epoch;
     this.selected = null; // { batch, request } by rows; request null for the batch itself
     this.other = null; // the request selected before
+    this.used = new Set(); // instances by their numbers
     this.longest = 0;
     this.seen = 0;
   }
@@ -15,7 +22,9 @@ export class TimelineStore extends TimeWindow {
   last() {
     const { batches } = this.record.tables;
     const marks = this.record.marks;
-    return Math.max(batches.length ? batches.end(batches.total - 1) : 0, marks.length ? marks[marks.length - 1].time : 0);
+    const rejected = this.record.tables.rejected;
+    const lost = rejected?.length ? rejected.time(rejected.total - 1) : 0;
+    return Math.max(batches.length ? batches.end(batches.total - 1) : 0, marks.length ? marks[marks.length - 1].time : 0, lost);
   }
 
   first() {
@@ -87,15 +96,16 @@ export class TimelineStore extends TimeWindow {
 
   /** The numbers of the instances with a lane, in the order of their names. */
   lanes() {
+    if (this.epoch !== this.record.epoch) this.clear();
     const names = this.record.words.instance;
     const used = new Set((this.record.live.running ?? []).map((one) => one.instance));
     const { batches } = this.record.tables;
     for (let row = Math.max(this.seen, batches.oldest); row < batches.total; row++) {
-      (this.used ??= new Set()).add(batches.instance(row));
+      this.used.add(batches.instance(row));
       this.longest = Math.max(this.longest, batches.end(row) - batches.start(row));
     }
     this.seen = batches.total;
-    const found = new Set([...(this.used ?? [])].map((number) => names[number]));
+    const found = new Set([...this.used].map((number) => names[number]));
     for (const name of used) found.add(name);
     return [...found].filter(Boolean).sort(byNumbers);
   }
@@ -109,6 +119,15 @@ export class TimelineStore extends TimeWindow {
         continue;
       }
       yield row;
+    }
+  }
+
+  /** The times and reasons of the requests that ended in the queue within the time. */
+  *rejected(from, to) {
+    const { rejected } = this.record.tables;
+    if (!rejected) return;
+    for (let row = rejected.find(rejected.time, from); row < rejected.total && rejected.time(row) <= to; row++) {
+      yield [rejected.time(row), rejected.reason(row)];
     }
   }
 
@@ -144,8 +163,10 @@ export class TimelineStore extends TimeWindow {
     }
     const sorted = (numbers) => Float64Array.from(numbers).sort();
     const [q, c] = [sorted(queue), sorted(compute)];
+    const lost = new Map(); // requests that ended in the queue, by the numbers of their reasons
+    for (const [, reason] of this.rejected(from, to)) lost.set(reason, (lost.get(reason) ?? 0) + 1);
     const spread = (of) => ({ p50: quantile(of, 0.5), p95: quantile(of, 0.95) });
-    return { batches: count, requests: queue.length, failed, sizes, reasons, queue: spread(q), compute: spread(c), queued, computed };
+    return { batches: count, requests: queue.length, failed, sizes, reasons, lost, queue: spread(q), compute: spread(c), queued, computed };
   }
 }
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...clients.literal import floats
 from ...core.data_type import DataType
+from ...core.short_number import short_number
 from ...core.tensor import Tensor
 
 #: The most elements that are looked at.
@@ -45,7 +46,7 @@ def size_text(count: int) -> str:
     size, unit = float(count), 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1
-    return f"{size:.3g} {_UNITS[unit]}"
+    return f"{short_number(size)} {_UNITS[unit]}"
 
 
 def curve_html(name: str, tensor: Tensor) -> str:

@@ -8,7 +8,7 @@ from ...clients.comparison import Comparison, TensorDiff
 from ...clients.outcome import Outcome
 from .many_view import PARTS
 from .model_facts import duration_text
-from .result_view import value_text
+from .value_text import line_text
 
 _MOST_TEXT = 300
 
@@ -49,8 +49,7 @@ def _value(outcome: Outcome, diff: TensorDiff) -> str:
     tensor = responses[diff.response].outputs.get(diff.name) if diff.response < len(responses) else None
     if tensor is None:
         return "-"
-    text = " ".join(value_text(tensor).split())
-    return f"{tensor.datatype.name} {list(tensor.shape)} {text[:_MOST_TEXT]}"
+    return f"{tensor.datatype.name} {list(tensor.shape)} {line_text(tensor, _MOST_TEXT)}"
 
 
 def _error(outcome: Outcome) -> str:

@@ -1,5 +1,5 @@
-"""The pane of a failure: where the author's code failed, with its variables and what was sent, and two buttons, one to
-send it again and one for the test of it. It stands under the cell whose request failed."""
+"""The pane of a failure stands under the cell whose request failed. It shows where the author's code failed, with its
+variables and what was sent, and has two buttons: one sends it again, one writes the test of it."""
 
 from __future__ import annotations
 
@@ -96,8 +96,9 @@ class FailurePane(LiveView):
         where = f"execution {capsule.batch_id} of {capsule.instance}" if capsule.batch_id else capsule.instance
         parts = [
             "<div class='tl-head'><span class='tl-dot tl-bad'></span>"
-            f"<span class='tl-name'>{escape(capsule.model)}</span>"
-            f"<span class='tl-state tl-bad'>FAILED IN {capsule.phase.upper()}</span>"
+            # without styles, too, words stand apart
+            f"<span class='tl-name'>{escape(capsule.model)}</span> "
+            f"<span class='tl-state tl-bad'>FAILED IN {capsule.phase.upper()}</span> "
             f"<span class='tl-dim'>{escape(where)}, {at}</span></div>"
             f"<div class='tl-note tl-bad-note tl-text'>{escape(capsule.headline)}</div>"
         ]

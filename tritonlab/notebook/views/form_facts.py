@@ -39,7 +39,8 @@ def form_text(facts: Mapping[str, Any], last: Outcome | None) -> str:
 
 def form_html(text: str) -> str:
     """Returns the form for where no kernel stands behind it."""
-    return f"<div class='tl-panel'><div class='tl-text'>{escape(text)}</div></div>"
+    lines = escape(text).replace("\n", "<br>")  # a notebook that is not trusted has no styles
+    return f"<div class='tl-panel'><div class='tl-text'>{lines}</div></div>"
 
 
 def _input_line(name: str, width: int, said: Mapping[str, Any]) -> str:

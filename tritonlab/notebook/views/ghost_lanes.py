@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class GhostLanes:
             if content.get("do") == "choices":
                 self._tell("choices", **self._choices())
             elif content.get("do") == "reload":
-                self._reload(_settings(content))
+                self._reload(_settings(content, Settings.of(self._subject.config)))
             elif content.get("do") == "replay":
                 self._replay(content)
         except (TritonError, ValueError) as error:
@@ -77,7 +78,8 @@ class GhostLanes:
             self._asked += 1
             asked = self._asked
         config = self._subject.config
-        now, wanted = Settings.of(config), _settings(content)
+        now = Settings.of(config)
+        wanted, authored = _settings(content, now), self._subject.authored
         past = self._fresh_past(self._subject.record)
 
         def stop() -> bool:
@@ -88,7 +90,7 @@ class GhostLanes:
             facts = {
                 "text": line,
                 "notes": [*notes(past, now, wanted, ghosts, window), f"Execution times {past.times}."],
-                "config": wanted.pbtxt(config),
+                "config": wanted.pbtxt(authored),
                 "changed": wanted != now,
                 "lanes": past.instances,
                 "first": past.asked("queued")[0],
@@ -121,14 +123,15 @@ class GhostLanes:
             return self._past
 
 
-def _settings(content: Mapping[str, Any]) -> Settings:
+def _settings(content: Mapping[str, Any], now: Settings) -> Settings:
+    """Returns what the sliders say. Raises what `Settings.on` does."""
     said = content["settings"]
-    return Settings(
-        said["max_batch_size"],
-        said["dynamic_batching"],
-        tuple(said["preferred_batch_size"]),
-        said["max_queue_delay_microseconds"],
-        said["instances"],
+    return replace(
+        now.on(said["instances"]),
+        max_batch_size=said["max_batch_size"],
+        dynamic=said["dynamic_batching"],
+        preferred=tuple(said["preferred_batch_size"]),
+        delay_us=said["max_queue_delay_microseconds"],
     )
 
 

@@ -1,4 +1,4 @@
-"""The layout of a call graph: where the box of each call stands, and which tensors lead from one to another.
+"""This module lays a call graph out: where the box of each call stands, and which tensors lead from one to another.
 
 Calls stand below what made them, indented. Steps of an ensemble stand in rows: a step is below all that it reads from.
 Each box names above it the tensors that come in.
@@ -88,7 +88,7 @@ def _place(made: GraphLayout, box: Box, graph: EnsembleGraph | None, x: float, y
     number = len(made.boxes)
     made.boxes.append(box)
     calls = [call for one in box.calls for call in one.calls]
-    members = _steps(graph, calls) if graph is not None else _groups(calls)
+    members = _steps(graph, box.calls[0], calls) if graph is not None else _groups(calls)
     bottom = y + box.height
     places: dict[int, int] = {}
     for depth in sorted({member.depth for member in members}):
@@ -124,8 +124,8 @@ def _groups(calls: Sequence[Call]) -> list[_Member]:
     return sorted(found, key=lambda member: member.box.calls[0].arrived)
 
 
-def _steps(graph: EnsembleGraph, calls: Sequence[Call]) -> list[_Member]:
-    """Returns a member for each step of an ensemble, and one for its answer."""
+def _steps(graph: EnsembleGraph, root: Call, calls: Sequence[Call]) -> list[_Member]:
+    """Returns a member for each step of an ensemble, and one for its answer to `root`."""
     places = {step.number: place for place, step in enumerate(graph.steps)}
     found: list[_Member] = []
     for step in graph.steps:
@@ -137,7 +137,9 @@ def _steps(graph: EnsembleGraph, calls: Sequence[Call]) -> list[_Member]:
         for member in found:
             member.depth = max((found[n].depth + 1 for n in member.reads if n >= 0), default=0)
     read = {reading.tensor for reading in graph.outputs.values()}
-    lines = [f"{name} [{', '.join(map(str, reading.dims))}]" for name, reading in graph.outputs.items()]
+    # Shapes of answers are not recorded: these are the configured ones, with the request's batch.
+    batch = [root.inputs[0][2][0] if root.inputs else -1] if graph.batches else []
+    lines = tensors((name, "", [*batch, *reading.dims]) for name, reading in graph.outputs.items())
     answer = _Member(Box(ANSWER, [], lines), _writers(graph, places, read))
     answer.depth = max((member.depth + 1 for member in found), default=0)
     return [*found, answer]

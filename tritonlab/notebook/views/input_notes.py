@@ -10,7 +10,7 @@ from ...core.tensor import Tensor
 from ...server.api.model_signature import shape_text
 from .array_facts import curve_html
 from .input_files import InputFile, files_value
-from .input_values import InputSpec, ValueProblem
+from .input_values import InputSpec, ValueProblem, as_sent
 from .json_values import json_note
 from .pictures import pictures_html
 
@@ -41,7 +41,8 @@ def files_note(spec: InputSpec, files: Sequence[InputFile], shape: tuple[int, ..
         value = files_value(spec, files, shape)
     except ValueProblem as problem:
         return f"<span class='tl-bad'>{escape(str(problem))}</span>"
-    tensor = Tensor.from_numpy(value)
+    sent = as_sent(spec, value)
+    tensor = sent if isinstance(sent, Tensor) else Tensor.from_numpy(sent)
     names = ", ".join(file.name for file in files)
     said = f"{escape(names)}: {tensor.datatype.name} {list(tensor.shape)}"
     seen = pictures_html(tensor, escape(spec.name, quote=True)) or curve_html(spec.name, tensor)

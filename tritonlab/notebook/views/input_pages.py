@@ -12,7 +12,7 @@ import numpy as np
 from .array_facts import size_text
 from .input_files import InputFile
 from .input_row import InputRow
-from .input_values import InputSpec, Mode, cast, random_value
+from .input_values import InputSpec, Mode, as_sent, cast, random_value
 
 #: How many rows are seen at once, and the most inputs of a form without pages.
 PAGE = 10
@@ -35,7 +35,7 @@ class UnseenInput:
 
     def value(self, batch: int, namespace: Mapping[str, Any], request: int = 0) -> Any:
         random = np.random.default_rng([self._seed, self._number, request])
-        return cast(self.spec, random_value(self.spec, self.spec.shape(batch, ()), random))
+        return as_sent(self.spec, cast(self.spec, random_value(self.spec, self.spec.shape(batch, ()), random)))
 
 
 class InputPages(Mapping[str, InputRow]):

@@ -11,7 +11,7 @@ import numpy as np
 
 from .input_files import InputFile, files_value, value_file
 from .input_notes import files_note, label_html, typed_note
-from .input_values import InputSpec, Mode, as_text, cast, python_value, random_value, typed_value
+from .input_values import InputSpec, Mode, as_sent, as_text, cast, python_value, random_value, typed_value
 
 #: More random values than this are neither shown nor edited one by one.
 MOST_EDITED = 256
@@ -129,14 +129,14 @@ class InputRow:
         shape = self._shape(batch)
         mode = Mode(self.mode.value)
         if mode is Mode.RANDOM:
-            return cast(self.spec, self._random(shape, request))
+            return as_sent(self.spec, cast(self.spec, self._random(shape, request)))
         if mode is Mode.TYPED:
-            return typed_value(self.spec, self.text.value, shape)
+            return as_sent(self.spec, typed_value(self.spec, self.text.value, shape))
         if mode is Mode.FILE:
-            return files_value(self.spec, self._files(), shape)
+            return as_sent(self.spec, files_value(self.spec, self._files(), shape))
         value = python_value(self.spec, self.text.value, namespace)
         file = value_file(self.spec, value)
-        return value if file is None else files_value(self.spec, [file], shape)
+        return value if file is None else as_sent(self.spec, files_value(self.spec, [file], shape))
 
     def rows(self, value: Any) -> int | None:
         """Returns the batch size that `value`, of this input, brings; None if it does not say."""

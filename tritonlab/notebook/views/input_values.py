@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...core.data_type import DataType
 from ...core.explained import Explained
 from ...core.status import Code
+from ...core.tensor import Tensor
 from ...server.api.model_signature import shape_text
 
 _WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel")
@@ -37,7 +38,7 @@ class Mode(enum.Enum):
 
 
 class ValueProblem(Explained, ValueError):
-    """A value cannot be read. The text names the input."""
+    """Says that a value cannot be read. The text names the input."""
 
     code = Code.INVALID_ARG
 
@@ -130,9 +131,9 @@ def typed_value(spec: InputSpec, text: str, shape: tuple[int, ...]) -> NDArray[A
     Elements may be nested lists, a list without brackets, or a row on each line. They get a shape that the config
     allows: `shape` if their number fits it, else one row for each of the batch, or as many rows as they make. If none
     fits they keep their own shape, so that what the server says about it can be seen. For BYTES, text that is no Python
-    literal is one element. Raises ValueProblem.
+    literal is one element, with its spaces and line ends. Raises ValueProblem.
     """
-    value = _read(spec, text.strip())
+    value = _read(spec, text)
     if not isinstance(value, (list, tuple)):
         return _filled(spec, value, shape)
     try:
@@ -177,15 +178,27 @@ def cast(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any]:
     if datatype is DataType.BYTES or (array.dtype == datatype.numpy and datatype is not DataType.BF16):
         return array
     try:
-        if datatype is DataType.BF16:
-            # the upper half of a float32 is a BF16 (rule 1.6.5)
-            return (array.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-        if datatype.numpy.kind in "bui":
-            for element in array.flat:
-                _check_whole(element, (0, 1) if datatype is DataType.BOOL else None)
-        return array.astype(datatype.numpy)
+        with np.errstate(over="raise"):  # numpy would make 70000 an FP16 infinity
+            if datatype is DataType.BF16:
+                # the upper half of a float32 is a BF16 (rule 1.6.5)
+                return (array.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+            if datatype.numpy.kind in "bui":
+                for element in array.flat:
+                    _check_whole(element, (0, 1) if datatype is DataType.BOOL else None)
+            return array.astype(datatype.numpy)
+    except FloatingPointError:
+        raise ValueProblem(f"{spec.name}: not {datatype.name}: a number is too large for it") from None
     except (ValueError, TypeError, OverflowError) as error:
         raise ValueProblem(f"{spec.name}: not {datatype.name}: {error}") from None
+
+
+def as_sent(spec: InputSpec, array: NDArray[Any]) -> NDArray[Any] | Tensor:
+    """Returns what a request carries for an array that the form made. numpy has no BF16: its bits alone would be taken
+    for UINT16.
+    """
+    if spec.datatype is DataType.BF16 and array.dtype == np.uint16:
+        return Tensor(spec.datatype, array.shape, np.ascontiguousarray(array))
+    return array
 
 
 def _check_whole(element: Any, among: tuple[int, ...] | None) -> None:
@@ -209,7 +222,7 @@ def _literal(text: str) -> Any:
 def _read(spec: InputSpec, text: str) -> Any:
     try:
         try:
-            value = _literal(text)
+            value = _literal(text.strip())
         except SyntaxError:
             if "\n" not in text or spec.datatype is DataType.BYTES:
                 raise
@@ -219,7 +232,7 @@ def _read(spec: InputSpec, text: str) -> Any:
             return text  # a document, as an object is
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         if spec.datatype is not DataType.BYTES:
-            raise ValueProblem(f"{spec.name}: {text!r} is no number and no list of numbers") from None
+            raise ValueProblem(f"{spec.name}: {text.strip()!r} is no number and no list of numbers") from None
         return text
     if spec.datatype is DataType.BYTES and not isinstance(value, (str, bytes, list, tuple)):
         return text

@@ -141,9 +141,8 @@ class LiveCard(LiveView):
         return facts.state in _MOVING or bool(self._workspace.server.draining(self.name))
 
     def _executing(self) -> str:
-        """Says what the old processes are doing. It asks now and then only, because they have to stop for
-        the answer.
-        """
+        """Says what the old processes are doing. It asks now and then only, because they have to stop for the
+        answer."""
         if time.monotonic() - self._asked >= _STACKS_EVERY:
             self._asked = time.monotonic()
             found = [each["stacks"] for each in self._workspace.server.draining(self.name, stacks=True)]

@@ -12,11 +12,12 @@ from html import escape
 from typing import Any, Protocol
 
 from ...clients.golden import GoldenSet
+from ...core.short_number import short_number
 from ...core.status import TritonError
 from ...load.load_plan import ARRIVALS, REQUEST_RATE
 from ...load.load_result import LoadResult
 from ...load.load_run import LoadTest
-from ...load.load_text import HEADS, number_text, time_text
+from ...load.load_text import HEADS, time_text
 from .record_view import recorded
 from .ticker import TICKER, Ticker
 from .widget import LiveView, in_kernel
@@ -148,7 +149,9 @@ class LoadPanel(LiveView):
     def html(self) -> str:
         if self._model is not None and self._test is not None and self._test.finished:
             return self._test.result().html()
-        return f"<div class='tl-panel'><div class='tl-text tl-dim'>{escape(self.text())}</div></div>"
+        # where this is seen there is no Start
+        text = f"Load test of {self.name}: not started" if self._test is None else self.text()
+        return f"<div class='tl-panel'><div class='tl-text tl-dim'>{escape(text)}</div></div>"
 
 
 def show_progress(test: LoadTest) -> Callable[[], None]:
@@ -177,7 +180,7 @@ def form_of(model: Loadable) -> dict[str, Any]:
         "shapes": shapes,
         "batches": int(config.get("max_batch_size", 0)),
         "golden": len(GoldenSet().cases(model.name)),
-        "arrivals": f"{len(arrivals):,} in {arrivals[-1]:.3g} s" if len(arrivals) > 1 else "",
+        "arrivals": f"{len(arrivals):,} in {short_number(arrivals[-1])} s" if len(arrivals) > 1 else "",
     }
 
 
@@ -191,9 +194,9 @@ def told_of(progress: Mapping[str, Any]) -> dict[str, Any]:
         trials = f"{progress['trials']}" if progress["fixed"] else f"at most {progress['trials']}"
         window = f"window {min(progress['trial'], progress['trials'])} of {trials} · "
         window = window if progress["trials"] > 1 else ""
-        text = f"{HEADS[progress['mode']]} {number_text(progress['level'])}{of} · {window}{text}"
+        text = f"{HEADS[progress['mode']]} {short_number(progress['level'])}{of} · {window}{text}"
     figures = {
-        "inferences/s": number_text(progress.get("inferences_per_s", 0.0)),
+        "inferences/s": short_number(progress.get("inferences_per_s", 0.0)),
         **{name: time_text(progress.get(f"{name}_us")) for name in ("p50", "p95", "p99")},
         "failed": f"{progress.get('errors', 0):,}",
         "under way": f"{progress.get('outstanding', 0):,}",

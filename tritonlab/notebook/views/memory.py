@@ -14,7 +14,7 @@ from ...profile.metric_record import MetricRecord
 from ...profile.recording import Recording
 from ...server.observe.placement_check import gpu_memory_text
 from .metrics import Metrics
-from .metrics_figure import metrics_figure
+from .metrics_figure import metrics_figure, mib_text
 
 _FAMILIES = {
     "inputs": "shared memory for inputs and BLS answers; it only grows",
@@ -70,8 +70,8 @@ class Memory(Metrics):
         if not found:
             return f"Memory of {self.name}: no instance runs."
         lines = [
-            f"  {one.instance}  shared {_mib(one.inputs)} for inputs ({_mib(one.inputs_used)} in use), "
-            f"{_mib(one.outputs)} for outputs; resident {_mib(one.resident)}{self._of_gpus(one)}"
+            f"  {one.instance}  shared {mib_text(one.inputs)} for inputs ({mib_text(one.inputs_used)} in use), "
+            f"{mib_text(one.outputs)} for outputs; resident {mib_text(one.resident)}{self._of_gpus(one)}"
             for one in found
         ]
         return "\n".join([f"Memory of {self.name}: {_need(found)}", *lines])
@@ -94,7 +94,3 @@ class Memory(Metrics):
 
 def _need(found: list[InstanceMemory]) -> str:
     return f"the same on Triton takes about --shm-size={shm_size(found) >> 20}m."
-
-
-def _mib(count: int) -> str:
-    return f"{count / (1 << 20):.3g} MiB"

@@ -20,6 +20,7 @@ from .record_view import RecordView
 #: Those of Triton's own metrics that say how a model does.
 _OWN = (
     "nv_inference_request_success",
+    "nv_inference_request_failure",
     "nv_inference_exec_count",
     "nv_inference_queue_duration_us",
     "nv_inference_compute_infer_duration_us",
@@ -91,7 +92,10 @@ class Metrics(RecordView):
                 kind = kinds.get(found[1], "gauge")
                 # it is read now and then: a slope between two readings is drawn, not a jump at each
                 self._own.describe(found[1], "sampled" if kind == "counter" else kind, "Triton's own")
-                self._own.add(found[1], {"version": labels.get("version", "")}, float(found[3]), now)
+                told = {"version": labels.get("version", "")}
+                if "reason" in labels:  # of failed requests
+                    told["reason"] = labels["reason"]
+                self._own.add(found[1], told, float(found[3]), now)
 
     def stamp(self) -> object:
         return sum(ring.total for ring in self.recording.metrics.series().values())

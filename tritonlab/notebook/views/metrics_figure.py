@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from ...core.short_number import short_number
 from ...profile.metric_record import Key, MetricRecord
 from ...profile.ring import Ring
 
@@ -21,6 +22,10 @@ def label_text(labels: Sequence[tuple[str, str]]) -> str:
     return "{" + ", ".join(f"{name}={value}" for name, value in labels) + "}" if labels else ""
 
 
+def mib_text(count: float) -> str:
+    return f"{short_number(count / (1 << 20))} MiB"
+
+
 def told(record: MetricRecord, key: Key, ring: Ring) -> str:
     """Returns what the series is now: `12 (1.5 a second)`, `3.2`, `400 observed, median 1.2, 95% below 3`."""
     rows = ring.rows()
@@ -29,11 +34,13 @@ def told(record: MetricRecord, key: Key, ring: Ring) -> str:
         return "nothing yet"
     if kind == "histogram":
         median, high = np.quantile(rows[:, 1], (0.5, 0.95))
-        return f"{ring.total} observed, median {median:.3g}, 95% below {high:.3g}"
-    value = f"{rows[-1, 1]:.6g}"
+        return f"{ring.total:,} observed, median {short_number(median)}, 95% below {short_number(high)}"
+    if kind == "bytes":
+        return mib_text(rows[-1, 1])
+    value = short_number(rows[-1, 1])
     span = (rows[-1, 0] - rows[0, 0]) / 1e9
     if kind == "counter" and span > 0:
-        return f"{value} ({(rows[-1, 1] - rows[0, 1]) / span:.3g} a second)"
+        return f"{value} ({short_number((rows[-1, 1] - rows[0, 1]) / span)} a second)"
     return value
 
 

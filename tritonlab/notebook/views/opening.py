@@ -8,10 +8,11 @@ from pathlib import Path
 
 from ...core.ensemble_graph import EnsembleGraph
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
+from ...core.unknown_option import did_you_mean
 from ...profile.live_state import live_state, occupancies, open_requests
 from ...profile.memory_use import memory_use
 from ...profile.recorder import Recorder
-from ...profile.recording import Recording
+from ...profile.recording import Recording, RecordingError
 from ...profile.tensor_peek import TensorPeek
 from ...profile.triton_trace import read_trace
 from ...schedulers.dynamic_batch import BatchConfig
@@ -25,6 +26,7 @@ from .memory import Memory
 from .metrics import Metrics
 from .record_view import KINDS, RecordView
 from .streams import Streams
+from .ticker import ViewEnded
 from .timeline import Timeline
 
 
@@ -35,7 +37,7 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
     RecordingError for a file that is neither.
     """
     if kind not in KINDS:
-        raise InvalidArgumentError(f"there is no view '{kind}': {', '.join(KINDS)}")
+        raise InvalidArgumentError(f"there is no view '{kind}': {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
     if isinstance(subject, Model):
         return _of_model(subject, kind)
     if kind not in _VIEWS:
@@ -52,13 +54,19 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
 def _read(path: Path) -> Recording:
     """Reads a file as what its first bytes say it is: numpy's begin with PK, Triton's with a bracket."""
     with path.open("rb") as file:
-        return read_trace(path) if file.read(1) == b"[" else Recording.load(path)
+        first = file.read(1)
+    if first == b"{":
+        what = "https://ui.perfetto.dev shows it, if recording.perfetto has written it"
+        raise RecordingError(f"{path} is neither a recording nor a trace file of Triton's; {what}")
+    return read_trace(path) if first == b"[" else Recording.load(path)
 
 
 def _of_model(model: Model, kind: str) -> RecordView:
     recorder, instruments = Recorder.of(model.server.instruments), model.server.instruments
 
     def check() -> None:
+        if not model.server.core.live():
+            raise ViewEnded("its server has ended. Load the model again, and open another view.")
         if not any(one is recorder for one in instruments):
             raise RuntimeError("nothing is recorded any more; open it again. Why is in the kernel's log.")
 
@@ -68,23 +76,18 @@ def _of_model(model: Model, kind: str) -> RecordView:
 
 
 def _live(model: Model, kind: str, recording: Recording) -> RecordView:
-    core, name = model.server.core, model.name
-
-    def versions() -> list[ModelVersion]:
-        loaded = core.model(name)
-        return list(loaded.versions.values()) if loaded is not None else []
-
+    name, versions = model.name, model.versions
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
     if kind == "graph":
         return Graph(recording, name, lambda: _ensemble(versions()), lambda: occupancies(versions()))
     if kind == "memory":
-        return Memory(recording, name, lambda: memory_use(versions(), core.gpus), core.gpus.simulated)
+        return Memory(recording, name, lambda: memory_use(versions(), model.server_gpus), model.server_gpus.simulated)
     if kind == "metrics":
-        return Metrics(recording, name, core.facts.metrics_text)
+        return Metrics(recording, name, model.server.metrics)
 
     def rules() -> BatchConfig:
-        return BatchConfig.of(core.find(name).config)
+        return BatchConfig.of(Subject(model).config)
 
     peek = TensorPeek(name)
     timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...clients.comparison import Comparison, compare
 from ...clients.outcome import Outcome, addressed
 from ...clients.sending import ask
+from ...clients.snippets import Address
 from ...core.infer_request import InferenceRequest
 from ...core.status import TritonError
 from .comparison_view import comparison_html
@@ -57,6 +58,12 @@ def find_server(target: str, ports: Ports, headers: Mapping[str, str] | None = N
         raise ValueError("this notebook has no open ports: %triton serve opens them")
     address = open_ports.http if word.lower() == "http" else open_ports.grpc
     return connect(f"{word.lower()}://{address}", headers={**open_ports.headers, **(headers or {})})
+
+
+def open_address(ports: Ports) -> Address | None:
+    """Returns where a program finds the notebook's own server, None if no port is open."""
+    found, usual = ports(), Address()
+    return None if found is None else Address(found.http or usual.http, found.grpc or usual.grpc, found.headers)
 
 
 def ask_both(model: Model, request: InferenceRequest, server: RemoteServer) -> Comparison:

@@ -32,7 +32,7 @@ _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 
 
 class NoPicture(ValueError):
-    """A file is no picture, or no picture fits the input."""
+    """Says that a file is no picture, or that no picture fits the input."""
 
 
 @dataclass(frozen=True)

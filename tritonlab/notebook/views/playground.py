@@ -28,7 +28,7 @@ from .history import History
 from .input_row import InputRow
 from .input_values import ValueProblem
 from .open_playground import DescribeError
-from .other_server import Ports, SideBySide
+from .other_server import Ports, SideBySide, open_address
 from .request_form import RequestForm
 from .result_view import outcomes_html
 from .send_buttons import SendButtons
@@ -129,10 +129,11 @@ class Playground:
     def copy_as(self, kind: str, address: Address | None = None) -> Snippet:
         """Returns the request of the form as a program: `tritonclient HTTP`, `tritonclient gRPC`, `curl`,
         `perf_analyzer input`, or the last one that was answered as a `pytest`. `address`: the server's; without one,
-        Triton's own ports.
+        this notebook's own ports with their token, and if none is open, Triton's.
 
         Raises ValueError for a request that such a program cannot send, or a field that cannot be read.
         """
+        address = address or open_address(self._ports)
         sent = self._sent.finished() if kind == "pytest" else None
         if sent is None:
             return copy_as(kind, self._requests(1, {})[0], self.model.config(), address=address)

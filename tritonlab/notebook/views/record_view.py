@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from ...profile.model_record import ModelRecord
 from ...profile.recorder import Recorder
 from ...profile.recording import Recording
-from .ticker import TICKER, Ticker
+from .ticker import TICKER, Ticker, ViewEnded
 from .widget import LiveView, in_kernel
 
 #: The kinds of views, `opening` makes them; the first is shown if none is named.
@@ -52,7 +52,7 @@ class RecordView(LiveView):
         self.name = name
         #: raises when nothing more is recorded
         self.check: Callable[[], None] = lambda: None
-        #: told of the first browser that opens this view, and of its end
+        #: called with True when the first browser opens this view, with False when none has it open
         self.watched: Callable[[bool], None] = lambda on: None
         self._live = live
         self._ticker = ticker
@@ -117,10 +117,10 @@ class RecordView(LiveView):
             self._ticker.remove(self)  # the page was closed; one that is opened says so
             self._watch(False)
             return
-        self.check()
         message, buffers = self.news()
         if message is not None:
             self.send(message, buffers)
+        self.check()
         stamp = self.stamp()
         if stamp != self._noticed:
             self._noticed, self._changed_at = stamp, now
@@ -135,7 +135,8 @@ class RecordView(LiveView):
 
     def failed(self, error: Exception) -> None:
         self._watch(False)
-        self.send({"kind": "problem", "text": f"This view has stopped: {type(error).__name__}: {error}"})
+        why = str(error) if isinstance(error, ViewEnded) else f"{type(error).__name__}: {error}"
+        self.send({"kind": "problem", "text": f"This view has stopped: {why}"})
 
     def news(self) -> tuple[dict[str, Any] | None, list[bytes]]:
         """Returns what the browser does not know yet; None if there is nothing."""

@@ -7,10 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-import numpy as np
-
 from ...clients.outcome import Arrival, Outcome, Split
-from ...core.data_type import DataType
 from ...core.status import Code, ModelError, TritonError
 from ...core.tensor import Tensor
 from .array_facts import curve_html, facts_text
@@ -19,12 +16,12 @@ from .many_view import PARTS, many_html
 from .model_facts import duration_text
 from .pictures import pictures_html
 from .sounds import rate_of, sounds_html
+from .value_text import line_text, value_text
 
 _SHOWN_RESPONSES = 200
 _SHOWN_OUTPUTS = 50
+#: The most characters of one tensor of a stream.
 _VALUE_WIDTH = 96
-#: The most bytes of a tensor that is decoded only to be shown.
-_MOST_DECODED = 16_000_000
 
 
 def outcomes_html(
@@ -55,16 +52,6 @@ def outcomes_html(
 def _waiting(waited: float, why: str) -> str:
     stack = f"<div class='tl-value'>{escape(why)}</div>" if why else ""
     return f"<div class='tl-dim' role='status'>waiting for the final response for {int(waited)} s …</div>{stack}"
-
-
-def value_text(tensor: Tensor) -> str:
-    """Returns a preview of the elements, as numpy prints them."""
-    if tensor.byte_size > _MOST_DECODED and tensor.datatype in (DataType.BF16, DataType.BYTES):
-        return str(tensor.to_dict()["values"])  # the first ones; the others stay as they are
-    if tensor.datatype is DataType.BF16:
-        bits = tensor.data.reshape(tensor.shape).astype(np.uint32) << 16
-        return np.array2string(bits.view(np.float32), threshold=60, max_line_width=_VALUE_WIDTH)
-    return np.array2string(tensor.numpy(), threshold=60, max_line_width=_VALUE_WIDTH, separator=" ")
 
 
 def _is_stream(outcome: Outcome) -> bool:
@@ -98,6 +85,8 @@ def _latency(outcome: Outcome) -> str:
     if not outcome.arrivals:
         return ""
     total = f"<b>{duration_text(outcome.total_ns / 1e9)}</b>"
+    # a model may end a cancelled stream without an error, as if it had said all
+    total += " cancelled" if outcome.request.cancelled and not outcome.cancelled else ""
     batch = f" in a batch of {outcome.batch_size}" if outcome.batch_size > 1 else ""
     if outcome.split is None:
         return f"<div>{total}{batch}</div>"
@@ -142,7 +131,7 @@ def _stream(arrivals: Sequence[Arrival]) -> str:
         else:
             content = "; ".join(
                 f"{escape(name)} {tensor.datatype.name} [{', '.join(map(str, tensor.shape))}] "
-                f"{escape(' '.join(value_text(tensor).split())[:_VALUE_WIDTH])}"
+                f"{escape(line_text(tensor, _VALUE_WIDTH))}"
                 for name, tensor in response.outputs.items()
             )
         final = "<span class='tl-good'>FINAL</span>" if response.final else ""

@@ -31,7 +31,7 @@ _RATE_NAME = re.compile(r"rate", re.IGNORECASE)
 
 
 class NoSound(ValueError):
-    """A file is no sound that can be read, or no sound fits the input."""
+    """Says that a file is no sound that can be read, or that no sound fits the input."""
 
 
 def is_wav(data: bytes) -> bool:

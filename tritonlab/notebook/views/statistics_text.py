@@ -11,9 +11,8 @@ _PARTS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute
 
 
 def statistics_text(statistics: Mapping[str, Any]) -> str:
-    """Returns a table per version: how often each part ran, and how long on average; a part that never ran
-    is left out.
-    """
+    """Returns a table per version: how often each part ran, and how long on average; a part that never ran is left
+    out."""
     return "\n\n".join("\n".join(_lines(stats)) for stats in statistics["model_stats"]) or "no model is loaded"
 
 

@@ -113,7 +113,7 @@ class StatusTable:
             body += f"<tr>{''.join(styled)}</tr>"
             if row.reason:
                 body += f"<tr><td></td><td class='tl-dim' colspan='7'>{escape(row.reason)}</td></tr>"
-        table = f"<table class='tl-tensors'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        table = f"<table class='tl-tensors tl-status'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         notes = [f"<div class='tl-note tl-warn-note'>{escape(text)}</div>" for text in self.draining]
         below = [f"<div class='tl-lines tl-dim'>{escape(text)}</div>" for text in self._server()]
         return f"<div class='tl-panel'>{table}{''.join(notes + below)}</div>"
@@ -176,7 +176,8 @@ def status_table(workspace: Workspace) -> StatusTable:
             if model.state != "READY":
                 reason = model.reason.split("\n\nAt:", 1)[0]
                 unloaded = model.state == "UNAVAILABLE" and model.reason in ("", "unloaded")
-                rows.append(StatusRow(name, str(version), "UNLOADED" if unloaded else model.state, reason=reason))
+                state, why = ("UNLOADED", "") if unloaded else (model.state, reason)
+                rows.append(StatusRow(name, str(version), state, reason=why))
                 continue
             stats = model.statistics()["model_stats"][0]["inference_stats"]
             success = stats["success"]

@@ -1,6 +1,5 @@
-"""This module has the ticker: it calls what live views have to do while they are open, on one thread for
-all of them.
-"""
+"""This module has the ticker: it calls what live views have to do while they are open, on one thread for all of
+them."""
 
 from __future__ import annotations
 
@@ -20,6 +19,10 @@ class Ticking(Protocol):
         ...
 
     def failed(self, error: Exception) -> None: ...
+
+
+class ViewEnded(Exception):
+    """Says why a view has nothing more to show. Its reader is told, and nobody else: it is no mistake."""
 
 
 class Ticker:
@@ -57,7 +60,8 @@ class Ticker:
             try:
                 one.tick()
             except Exception as error:
-                _log.exception("%r cannot be shown any more", one)
+                if not isinstance(error, ViewEnded):
+                    _log.exception("%r cannot be shown any more", one)
                 self.remove(one)
                 one.failed(error)
         return True

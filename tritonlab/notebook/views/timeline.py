@@ -13,6 +13,7 @@ from ...profile.apart import UNKNOWN, why_not_together
 from ...profile.batch_facts import BatchFacts, batch_facts
 from ...profile.call_tree import told_of
 from ...profile.copy_facts import copy_facts
+from ...profile.model_record import REJECTIONS
 from ...profile.recording import Recording
 from ...profile.tensor_peek import PER_SECOND, TensorPeek
 from ...schedulers.dynamic_batch import BatchConfig
@@ -35,7 +36,7 @@ class Timeline(RecordView):
 
     MODULE = "timeline.js"
     LABEL = "Timeline"
-    TABLES = ("batches", "requests")
+    TABLES = ("batches", "requests", "rejected")
 
     def __init__(
         self,
@@ -50,12 +51,12 @@ class Timeline(RecordView):
         #: keeps values while the view is open
         self.peek: TensorPeek | None = None
         self._ghosts = GhostLanes(subject, self.send) if subject is not None else None
-        self.update(tunable=subject is not None)
+        self.update(tunable=subject is not None, rejections=list(REJECTIONS))
 
     def why_apart(self, one: int, other: int) -> str:
         """Returns one sentence on why the requests of two rows of the record were not executed together."""
         config = self._config() if self._config is not None else UNKNOWN
-        return why_not_together(self.record, one, other, config) or "One of them is not kept any more."
+        return why_not_together(self.record, one, other, config) or "One of them is not kept any more, or never came."
 
     def values(self, row: int) -> list[str]:
         """Returns what few requests have, of that of a row, and a line for each of its tensors, with the first values.
@@ -93,7 +94,7 @@ class Timeline(RecordView):
         return [
             {
                 "instance": words["instance"][int(batch["instance"])],
-                "start": (batch["start"] - first[0, 0]) / 1e9,
+                "start": (batch["start"] - int(first[0, 0])) / 1e9,
                 "took": (batch["end"] - batch["start"]) / 1e9,
                 "requests": int(batch["count"]),
                 "size": int(batch["size"]),
@@ -132,14 +133,17 @@ class Timeline(RecordView):
 
 def summary(facts: BatchFacts) -> str:
     """Returns the facts in one sentence."""
+    ended = ", ".join(f"{reason}: {count:,}" for reason, count in facts.rejected.items())
+    lost = sum(facts.rejected.values())
     if not facts.batches:
-        return "no request has been executed yet."
+        return f"no request has been executed yet{f', {lost:,} ended in the queue ({ended})' if lost else ''}."
+    missed = f"; {lost:,} other{'s' * (lost > 1)} ended in the queue ({ended})" if lost else ""
     batches = f"{facts.batches:,} batch{'es' * (facts.batches > 1)}"
     kept = f"; {facts.dropped:,} older events are not kept" if facts.dropped else ""
     failed = f", {facts.failed} failed" if facts.failed else ""
     requests = f"{facts.requests:,} request{'s' * (facts.requests > 1)}"
     mean = facts.requests / facts.batches
-    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {_time(facts.span)}{kept}."
+    return f"{requests} in {batches}{failed} ({mean:.3g} each) within {_time(facts.span)}{missed}{kept}."
 
 
 def _time(ns: float) -> str:

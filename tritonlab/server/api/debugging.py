@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.status import ModelError, NotFoundError, UnsupportedError
-from ...instances.debug_questions import editor_port, last_error_age
 from ...instances.debug_session import DebugSession
 from ...instances.debugger import Debugger
 from ...instances.model_instance import ModelInstance
+from ...instances.model_stub import ModelStub
+from ...instances.response_factory import failure_of
 
 #: Seconds in which each stub has to say whether it keeps an exception.
 _SECONDS = 2.0
@@ -42,7 +43,7 @@ def follow_pauses(debugger: Debugger, model: str | None) -> None:
 def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelInstance]) -> None:
     """Types to a debugger that looks at the latest exception that these instances keep. Raises NotFoundError if they
     keep none."""
-    found = [(age, instance) for instance in instances if (age := _asked(instance, begin=False)) is not None]
+    found = [(age, instance) for instance in instances if (age := _last_error_age(instance, begin=False)) is not None]
     if not found:
         kept = f"for {debugger.keeps / 60:g} minutes" if debugger.keeps else "only with Options(postmortem_seconds=…)"
         raise NotFoundError(
@@ -52,7 +53,7 @@ def look_at_last_error(debugger: Debugger, what: str, instances: Sequence[ModelI
     _, instance = min(found, key=lambda each: each[0])
     sessions = instance.debugged
     sessions.looked = None
-    _asked(instance, begin=True)
+    _last_error_age(instance, begin=True)
     debugger.wait_for(lambda: sessions.looked is not None, _BEGIN_SECONDS)
     if sessions.looked is not None:
         debugger.follow(sessions.looked)
@@ -101,7 +102,7 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
         if (stub := instance.stub) is None:
             continue
         try:
-            ports[instance.name] = editor_port(stub, _ATTACH_SECONDS)
+            ports[instance.name] = _editor_port(stub)
         except ModelError as error:
             if error.exception is None or "debugpy" not in error.exception.text:
                 raise
@@ -112,6 +113,24 @@ def attach_editor(instances: Sequence[ModelInstance], local: str) -> EditorAttac
     return EditorAttach(ports, local or remote, remote)
 
 
-def _asked(instance: ModelInstance, *, begin: bool) -> float | None:
-    stub = instance.stub
-    return last_error_age(stub, _SECONDS, begin=begin) if stub is not None else None
+def _last_error_age(instance: ModelInstance, *, begin: bool) -> float | None:
+    """Returns how many seconds ago `execute` raised the exception that the instance's stub keeps, None if it keeps
+    none; with `begin` a debugger looks at it."""
+    if (stub := instance.stub) is None:
+        return None
+    monitor = stub.process.monitor
+    answer = monitor.postmortem(begin)
+    if not monitor.await_answer(answer, _SECONDS) or answer.lost or answer.failure:
+        return None
+    return float(answer.value) if answer.value is not None else None
+
+
+def _editor_port(stub: ModelStub) -> int:
+    """Returns the port on which debugpy listens in the stub. Raises ModelError if it cannot."""
+    monitor = stub.process.monitor
+    answer = monitor.attach()
+    if not monitor.await_answer(answer, _ATTACH_SECONDS) or answer.lost:
+        raise ModelError(f"'{stub.instance}' did not let a debugger listen within {_ATTACH_SECONDS:g} s")
+    if answer.failure is not None:
+        raise failure_of(answer.failure, ())
+    return int(answer.value)

@@ -9,8 +9,8 @@ from ...core.infer_request import InferenceRequest
 
 
 class HandedIn:
-    """Keeps the calls up. `runtime` sets each of them when `tritonlab` is imported, and imports what they are of at
-    their first use."""
+    """Keeps what is called upward. `runtime` sets each of these when `tritonlab` is imported, and imports what they
+    need at their first use."""
 
     #: opens a view of a model: (model, kind)
     view: ClassVar[Callable[[Any, str], Any]]

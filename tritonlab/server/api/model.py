@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...core.infer_request import InferenceRequest
 from ...core.status import InternalError, InvalidArgumentError
+from ...core.unknown_option import explains_unknown
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
 from ..observe.why import Why
@@ -59,6 +60,7 @@ class Model(ServedModel, LoadTested, Tunable):
         """Returns, in sentences, what the model's requests, instances, sequences and loads wait for."""
         return self._core.why(self.name)
 
+    @explains_unknown
     def view(self, kind: str = "timeline") -> Any:
         """Returns what a notebook shows of what the model does and did: `timeline` (its batches and why they
         closed), `streams` (the responses of a decoupled one, and what has not ended), `metrics`, `memory` (of its

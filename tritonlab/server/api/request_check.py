@@ -24,22 +24,22 @@ _OWN_FIELDS = {
 
 
 def check_said(request: InferenceRequest) -> None:
-    """Raises InvalidArgumentError for fields that no client could have sent."""
+    """Raises InvalidArgumentError for fields that no client could have sent. Texts of a type derived from `str`, such
+    as numpy's, become plain ones: `serialization.pack_body` would write the memory of numpy's instead."""
     if not isinstance(request, InferenceRequest):
         raise InvalidArgumentError(f"a {type(request).__name__} is no request: inputs={{…}} makes one of arrays")
-    _check_text("request_id", request.request_id)
+    request.request_id = _text("request_id", request.request_id)
     _check_unsigned("timeout", request.timeout, _UINT64)
     _check_unsigned("priority", request.priority, _UINT64)
     _check_unsigned("flags", request.flags, _FLAGS)
     correlation_id = request.correlation_id
-    if correlation_id.__class__ is str:
-        _check_text("correlation_id", correlation_id)
+    if isinstance(correlation_id, str):
+        request.correlation_id = _text("correlation_id", correlation_id)
     else:
         _check_unsigned("correlation_id", correlation_id, _UINT64)
     if request.requested_outputs.__class__ is str:
         _refuse("requested_outputs", request.requested_outputs, "a list of names")
-    for name in request.requested_outputs:
-        _check_text("requested_outputs", name)
+    request.requested_outputs = tuple([_text("requested_outputs", name) for name in request.requested_outputs])
     if request.parameters is not None:
         _check_parameters(request.parameters)
 
@@ -48,7 +48,7 @@ def _check_parameters(parameters: Any) -> None:
     if not isinstance(parameters, Mapping):
         _refuse("parameters", parameters, "values by name")
     for key, value in parameters.items():
-        _check_text("parameters", key)
+        _text("parameters", key)
         if key.startswith("triton_"):
             raise InvalidArgumentError(
                 "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."
@@ -58,7 +58,7 @@ def _check_parameters(parameters: Any) -> None:
                 f"parameter '{key}' of a client is not handed to the model; say it of the request: {_OWN_FIELDS[key]}"
             )
         if isinstance(value, str):
-            _check_text(key, value)
+            _text(key, value)
         elif not isinstance(value, (bool, int, float)):
             raise InvalidArgumentError(
                 f"parameter '{key}' has invalid type. It should be either 'int', 'bool', or 'string'."
@@ -72,7 +72,8 @@ def _check_unsigned(name: str, value: Any, most: int) -> None:
         _refuse(name, value, f"an integer from 0 to {most}")
 
 
-def _check_text(name: str, value: Any) -> None:
+def _text(name: str, value: Any) -> str:
+    """Returns the text as a plain `str`."""
     if not isinstance(value, str):
         _refuse(name, value, "text")
     if not value.isascii():
@@ -80,6 +81,7 @@ def _check_text(name: str, value: Any) -> None:
             value.encode()
         except UnicodeEncodeError:
             _refuse(name, value, "text that is UTF-8")
+    return str.__str__(value)
 
 
 def _refuse(name: str, value: Any, expected: str) -> NoReturn:

@@ -37,12 +37,21 @@ def make_tensors(inputs: Mapping[str, Any], types: Mapping[str, DataType]) -> di
     """Makes the tensors of a request. `types` are the datatypes of the model's inputs, by name. Raises
     InvalidArgumentError for a value that cannot become a tensor.
     """
-    from_numpy, from_any = Tensor.from_numpy, Tensor.from_any
-    return {
-        # an array is the usual, and needs no look at what else it may be
-        name: from_numpy(value) if type(value) is np.ndarray else from_any(value, types.get(name, DataType.INVALID))
-        for name, value in inputs.items()
-    }
+    from_numpy, from_any, tensors = Tensor.from_numpy, Tensor.from_any, {}
+    try:
+        for name, value in inputs.items():
+            # an array is the usual, and needs no look at what else it may be
+            tensors[name if type(name) is str else _plain(name)] = (
+                from_numpy(value) if type(value) is np.ndarray else from_any(value, types.get(name, DataType.INVALID))
+            )
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"input '{name}': {error.message}") from error
+    return tensors
+
+
+def _plain(name: Any) -> Any:
+    """Returns a name of a type derived from `str` as a plain one; see `check_said`."""
+    return str.__str__(name) if isinstance(name, str) else name
 
 
 class Named(Protocol):
@@ -81,7 +90,7 @@ def _no_fields(names: Iterable[str], inputs: Mapping[str, DataType]) -> InvalidA
     said = [name for name in names if name in inputs]
     if said:
         form = ", ".join(f"{name!r}: …" for name in sorted(said))
-        return InvalidArgumentError(f"inputs go together: inputs={{{form}}}")
+        return InvalidArgumentError(f"the inputs go into one dict: inputs={{{form}}}")
     known = ", ".join(RequestFields.__annotations__)
     return InvalidArgumentError(f"a request has no field {min(names)!r}; it has {known}")
 

@@ -9,6 +9,7 @@ from ...core.instrument import Instruments
 from ...core.model_config import print_pbtxt, to_dict
 from ...core.status import TritonError
 from ...ipc.stub_log import LogRecord
+from ...ipc.visible_gpus import VisibleGpus
 from ..inference_server import InferenceServer
 from ..models.model_lifecycle import ModelVersion
 
@@ -29,6 +30,8 @@ class Host(Protocol):
 
     def logs(self, model: str | None = None) -> list[LogRecord]: ...
 
+    def metrics(self, model: str = "") -> str: ...
+
 
 class ServedModel:
     """Knows one model of a server by its name, and looks it up at each use, so it follows reloads."""
@@ -45,6 +48,16 @@ class ServedModel:
     def _version(self) -> str:
         """Returns the version as clients write it."""
         return "" if self.version == -1 else str(self.version)
+
+    def versions(self) -> list[ModelVersion]:
+        """Returns the versions that serve, for views of what they do."""
+        model = self._core.model(self.name)
+        return list(model.versions.values()) if model is not None else []
+
+    @property
+    def server_gpus(self) -> VisibleGpus:
+        """Returns the GPUs that its server may use."""
+        return self._core.gpus
 
     @property
     def server(self) -> Host:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ...core.instrument import Instruments
+from ...core.unknown_option import UnknownOption
 from ...ipc.remembered_imports import RememberedImports
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
 from ..options import Options
@@ -37,6 +38,7 @@ class Server(ObservedServer):
         options: Options | None = None,
         **more: Any,
     ) -> None:
+        UnknownOption.check("Server", more, Options.__dataclass_fields__)
         repositories = [model_repository] if isinstance(model_repository, (str, Path)) else list(model_repository)
         self._core = InferenceServer(repositories, replace(options or Options(), **more))
         #: brings `breakpoint()` of the models to its `desk`, where somebody types the lines
@@ -56,7 +58,8 @@ class Server(ObservedServer):
 
     @property
     def core(self) -> InferenceServer:
-        """Returns the core, for frontends and facades; notebooks and tools find all they need on the server itself."""
+        """Returns the core, for what is built on it: frontends, facades, load tests and tuning. A program finds all
+        that it needs on the server itself."""
         return self._core
 
     def load(

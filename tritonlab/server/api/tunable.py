@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.unknown_option import explains_unknown
 from .handed_in import HandedIn
 
 
 class Tunable:
     """Is a base of `Model`. What answers is above this, and handed in."""
 
+    @explains_unknown
     def what_if(
         self,
         *,
@@ -61,7 +63,8 @@ class Tunable:
         best), `request_rate` (per second) and `arrivals` (seconds); of the last two the shortest p99 wins. At most
         `max_instances` instances (by default as many as the machine has processors, from 2 to 4), and batches of
         `max_batch_size` (by default the model's). It takes about `budget_s` seconds at most; an interrupt ends it with
-        what was found. `requests`: options of `load_test` that say what is sent, such as `inputs` or `shapes`.
+        what was found. `requests`: options of `load_test` that say what is sent, such as `inputs` or `shapes`. An
+        ensemble around the model serves on, because no `max_batch_size` that is too small for it is tried.
 
         Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
         ensembles, and TritonError if the model fails its requests.

@@ -27,9 +27,8 @@ _NUMBERS: dict[str, tuple[str | None, int, str]] = {
 
 
 def shm_settings(backend_config: Mapping[str, str]) -> ShmSettings:
-    """Returns the sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as
-    Triton does.
-    """
+    """Returns the sizes of the stubs' regions. Raises InvalidArgumentError; unknown keys are ignored, as Triton
+    does."""
     values: dict[str, int] = {}
     for key, text in backend_config.items():
         if key == "shm-region-prefix-name":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ...core.model_config import ModelConfig
@@ -37,15 +38,23 @@ class Backends:
         self._environments = ExecutionEnvironments()
         self._log = log
 
-    def resolve(self, config: ModelConfig, directory: Path, version: int) -> tuple[ModelConfig, ModelSource]:
+    def resolve(
+        self,
+        config: ModelConfig,
+        directory: Path,
+        version: int,
+        check: Callable[[ModelConfig], None] = lambda config: None,
+    ) -> tuple[ModelConfig, ModelSource]:
         """Returns the configuration with what the backend adds to it, and where the model's code is.
 
-        `directory`: the model's. Raises TritonError with Triton's text where it has one: no such backend (rules 2.5.7,
+        `directory`: the model's. `check` is called when the backend is found, before the environment is looked for;
+        it may raise. Raises TritonError with Triton's text where it has one: no such backend (rules 2.5.7,
         2.11.4), a wrong parameter (rule 2.12.1), an environment that cannot be used (rule 2.10.3).
         """
         filled = ModelConfig()
         filled.CopyFrom(config)
         home = self._home(filled, directory, version)
+        check(filled)
         if home is not None and ENVIRONMENT not in filled.parameters and (home / _PACKED_ENVIRONMENT).exists():
             filled.parameters[ENVIRONMENT].string_value = str(home / _PACKED_ENVIRONMENT)
         force_cpu_only(filled)

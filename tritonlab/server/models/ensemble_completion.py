@@ -12,7 +12,7 @@ from .dependency_graph import DependencyGraph, composing_models, required_models
 from .endings import Endings
 from .global_map import GlobalMap
 from .loaded_model import LoadedModel
-from .model_repository_manager import ModelFiles, ModelRepositoryManager
+from .model_repository_manager import ModelFiles, ModelRepositoryManager, poll_failure
 
 
 class EnsembleCompletion:
@@ -31,17 +31,42 @@ class EnsembleCompletion:
         self._endings = endings
 
     def config(self, identifier: str) -> ModelConfig | None:
-        """Returns the configuration of a model: the one that serves, else the one on disk; None if that
-        cannot be read.
-        """
+        """Returns the configuration of a model: the one that serves, else the one on disk; None if that cannot be
+        read."""
         model = self._models.get(identifier)
         if model is not None and model.files is not None:
             return model.files.config
+        return self._read(identifier)
+
+    def _read(self, identifier: str) -> ModelConfig | None:
         try:
             found = self._repository.read(identifier)
             return self._models.resolve(found.config, found.namespace, self._repository.namespaces)
         except TritonError:
             return None
+
+    def follow_files(self, identifier: str) -> list[ModelLoadError]:
+        """Loads what an ensemble contains anew where its files have changed, before somebody's load of the ensemble
+        (rule 5.7.4). What then fails to load goes on serving as it was. Returns the error of the ensemble's load if
+        one of its models cannot be read.
+        """
+        model = self._models.get(identifier)
+        if model is not None and model.versions and model.wanted is None:
+            return []  # it serves, and is no ensemble
+        found = self._read(identifier)
+        if found is None:
+            return []
+        configs = {identifier: found, **required_models({identifier: found}, self.config)}
+        unreadable: list[str] = []
+        for part in DependencyGraph(configs).load_order(configs.keys() - {identifier}):
+            known = self._models.get(part)
+            # what a load brought with files has no others that could change
+            if known is not None and known.files is not None and known.files.temporary is None:
+                try:
+                    self._load(part)
+                except ModelLoadError as error:
+                    unreadable += [error.reason] * (error.code is Code.INTERNAL)
+        return [poll_failure(self._repository.split(identifier)[1], unreadable[0])] if unreadable else []
 
     def complete(self, model: LoadedModel, found: ModelFiles) -> ModelFiles:
         """Loads what an ensemble contains and is not loaded yet, checks that the models fit (rules 5.7.3, 5.7.4), and
@@ -64,8 +89,7 @@ class EnsembleCompletion:
             finally:
                 model.wanted = found
             if unreadable and tried:  # at the first load it is merely not available (measured)
-                text = f"failed to load '{model.name}', failed to poll from model repository"
-                raise ModelLoadError(text, code=Code.INTERNAL, reason=unreadable[0])
+                raise poll_failure(model.name, unreadable[0])
             there = {part: known for part, known in parts.items() if known is not None}
             check_composing_models(renamed(found.config, name), there)
         except ConfigError as error:

@@ -59,6 +59,7 @@ class ModelControl:
         check_name(self.repository.split(name)[1])
         failed: list[ModelLoadError] = []
         for identifier in self.repository.identifiers(name) if not files else [name]:
+            failed += self.ensembles.follow_files(identifier)  # the ensemble is loaded all the same (measured)
             try:
                 self.load_model(identifier, config, files)
             except ModelLoadError as error:

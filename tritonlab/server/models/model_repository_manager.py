@@ -62,9 +62,8 @@ class ModelFiles:
         return self.override is not None or self.config_file in self.fingerprint
 
     def is_configuration(self, path: str) -> bool:
-        """Tells whether `path` is a configuration: the file that is read, or one of those beside it under
-        other names.
-        """
+        """Tells whether `path` is a configuration: the file that is read, or one of those beside it under other
+        names."""
         return path == self.config_file or (self.config_file != CONFIG_FILE and path.startswith(f"{CONFIGS}/"))
 
 
@@ -202,9 +201,9 @@ class ModelRepositoryManager:
         if len(found) == 1:
             return found[0]
         if found:
-            raise _poll_failure(name, f"failed to poll model '{name}': not unique across all model repositories")
+            raise poll_failure(name, f"failed to poll model '{name}': not unique across all model repositories")
         searched = ", ".join(f"'{repository}'" for repository in self.repositories) or "no repository"
-        raise _poll_failure(
+        raise poll_failure(
             name,
             f"failed to poll model '{name}': model not found in any model repository: "
             f"there is no directory '{name}' in {searched}",
@@ -222,7 +221,7 @@ class ModelRepositoryManager:
         except ConfigError as error:
             detail = f" ({error.detail})" if error.detail else ""
             reason = f"Poll failed for model directory '{identifier}': {error.reason}{detail}"
-            raise _poll_failure(self.split(identifier)[1], reason) from None
+            raise poll_failure(self.split(identifier)[1], reason) from None
 
     def _read(self, identifier: str, config: dict[str, Any] | str | None, files: dict[str, bytes] | None) -> ModelFiles:
         namespace, name = self.split(identifier)
@@ -231,7 +230,7 @@ class ModelRepositoryManager:
         temporary = None
         if files:
             if given is None:
-                raise _poll_failure(name, "Load parameter 'config' must be specified for model file override")
+                raise poll_failure(name, "Load parameter 'config' must be specified for model file override")
             temporary = ScratchDirectory("model-")
             directory = temporary.path
             _write_files(directory, files)
@@ -343,7 +342,9 @@ def _write_files(directory: Path, files: dict[str, bytes]) -> None:
             raise ConfigError(f"failed to open binary file for write {path}: {cause}") from None
 
 
-def _poll_failure(name: str, reason: str) -> ModelLoadError:
+def poll_failure(name: str, reason: str) -> ModelLoadError:
+    """Returns the error of a model that cannot be read: clients get the short text, `reason` is only logged (rule
+    2.5.3)."""
     return ModelLoadError(
         f"failed to load '{name}', failed to poll from model repository", code=Code.INTERNAL, reason=reason
     )

@@ -1,4 +1,4 @@
-"""The response cache: equal requests of a model with `response_cache { enable: true }` are executed once (rule 5.9).
+"""The response cache has equal requests of a model with `response_cache { enable: true }` executed once (rule 5.9).
 
 Where Triton's answers are wrong, ours differ on purpose (rules 5.9.2, 5.9.3): its key is the bytes of the inputs, so
 that a request of another shape, or for another output, gets an answer that is not its own; it stores errors as empty

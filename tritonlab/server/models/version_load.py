@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from ...core.ensemble_graph import EnsembleGraph
@@ -25,6 +26,7 @@ from ...core.model_config_rules import (
     normalize_instance_groups,
     step_model,
 )
+from ...core.model_config_validation import validate_instance_groups
 from ...core.request_rules import RequestRules
 from ...core.status import NotFoundError, TritonError, UnavailableError
 from ...instances.instance_plan import InstanceServices
@@ -129,7 +131,8 @@ class VersionLoad:
     def _model(self) -> VersionParts:
         services, files = self._services, self._files
         check_stub_name(files.name)
-        config, source = services.backends.resolve(files.config, files.directory, self._version)
+        check = partial(check_instance_groups, gpus=services.gpus)
+        config, source = services.backends.resolve(files.config, files.directory, self._version, check)
         pool, log = services.instances.pool, services.instances.log
         auto = ModelStub(pool, source, f"{files.name}_auto_complete", log) if services.auto_complete else None
         first: ModelStub | None = None
@@ -227,9 +230,18 @@ def final_config(config: ModelConfig, gpus: VisibleGpus) -> ModelConfig:
         raise TritonError.of(error.code, error.reason) from error
 
 
+def check_instance_groups(config: ModelConfig, gpus: VisibleGpus) -> None:
+    """Checks the instance groups, which Triton does before it looks at the model's environment and its code (rule
+    5.3.3). Raises TritonError."""
+    grouped = normalize_instance_groups(config, gpu_ids=gpus.ordinals)
+    try:
+        validate_instance_groups(grouped, gpu_ids=gpus.ordinals)
+    except ConfigError as error:
+        raise TritonError.of(error.code, error.reason) from error
+
+
 def _first_instance(config: ModelConfig, gpus: VisibleGpus) -> str:
-    """Returns the first instance's name, for the log lines of its import; the final configuration decides
-    (rule 2.3.2).
-    """
+    """Returns the first instance's name, for the log lines of its import; the final configuration decides (rule
+    2.3.2)."""
     specs = instance_specs(normalize_instance_groups(config, gpu_ids=gpus.ordinals))
     return specs[0].name if specs else config.name

@@ -35,8 +35,8 @@ class VersionLoader:
         self._loading: set[ModelVersion] = set()
 
     def swap(self, model: LoadedModel, found: ModelFiles, changes: Changes) -> None:
-        """Has the versions of `changes` take over from those that serve. Raises ModelLoadError; then
-        those go on. The caller holds the model's lock."""
+        """Has the versions of `changes` take over from those that serve. Raises ModelLoadError; then those go on. The
+        caller holds the model's lock."""
         if not found.versions:
             text = f"at least one version must be available under the version policy of model '{model.identifier}'"
             raise ModelLoadError(f"load failed for model '{model.identifier}': {text}\n", reason=text)
@@ -138,12 +138,12 @@ class VersionLoader:
 
 
 def _load_failure(name: str, failed: Mapping[int, TritonError], state: ModelState) -> ModelLoadError:
-    lines = [
-        f"version {number} is at {state.value} state: {error.code.text}: {error.message};\n"
+    versions = [
+        f"version {number} is at {state.value} state: {error.code.text}: {error.message};"
         for number, error in sorted(failed.items())
     ]
     first = failed[min(failed)]
-    error = ModelLoadError(f"load failed for model '{name}': {''.join(lines)}", reason=first.message)
+    error = ModelLoadError(f"load failed for model '{name}': {''.join(versions)}\n", reason=first.message)
     if isinstance(first, ModelError):
         error.exception, error.log = first.exception, first.log
         error.reason = first.reason or first.message

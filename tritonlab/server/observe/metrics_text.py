@@ -11,7 +11,7 @@ from ...core.infer_response import InferenceResponse
 from ...core.infer_stats import InferStats
 from ...core.instrument import Instrument
 from ...core.latency_stats import Histogram, LatencyStats
-from ...core.metrics import MetricRegistry
+from ...core.metric_registry import MetricRegistry
 from ...core.metrics_config import MetricsConfig, first_response_buckets
 from ...core.model_config import ModelConfig
 from ...core.model_metrics import ModelMetrics

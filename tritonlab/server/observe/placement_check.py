@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core.instrument import Instrument, Instruments
+from ...core.short_number import short_number
 from ...core.status import TritonError
 from ...instances.instance_plan import InstancePlan
 from ...ipc.stub_log import MISPLACED, LogBook, LogRecord
@@ -112,5 +113,5 @@ def misplaced(plan: InstancePlan, held: Mapping[int, int], simulated: bool) -> s
 
 def gpu_memory_text(size: int, gpu: int, simulated: bool) -> str:
     """Returns "4 MiB of simulated GPU 1"."""
-    scaled = f"{size / (1 << 20):.3g} MiB" if size < 1 << 30 else f"{size / (1 << 30):.3g} GiB"
+    scaled = f"{short_number(size / (1 << 20))} MiB" if size < 1 << 30 else f"{short_number(size / (1 << 30))} GiB"
     return f"{scaled} of {'simulated ' * simulated}GPU {gpu}"

@@ -132,9 +132,8 @@ class Tracer(Instrument):
         self._drop(trace.tree)
 
     def adopt(self, request: InferenceRequest, parent: int) -> None:
-        """Traces a request that a model made with the trace of one of its own; it is ignored if that trace
-        has ended.
-        """
+        """Traces a request that a model made with the trace of one of its own; it is ignored if that trace has
+        ended."""
         with self._lock:
             trace = self._live.get(parent)
         if trace is not None:

@@ -23,6 +23,8 @@ from .watchdog import Way, heads, stack_of
 
 #: How many stubs are asked what they are doing, and how many sequences of a model are named.
 _STUBS, _SEQUENCES = 6, 8
+#: Seconds within which each stub has to say what it does.
+_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,9 @@ class Moment(NamedTuple):
     now: int
 
 
-def why(seen: Moment, name: str = "", seconds: float = 1.0) -> Why:
-    """Returns why what is seen waits, of one model or of all. `seconds`: how long each stub has to say what it does."""
-    reasons = [_loading(version, seen.now, seconds) for version in seen.loading if name in ("", version.name)]
+def why(seen: Moment, name: str = "") -> Why:
+    """Returns why what is seen waits, of one model or of all."""
+    reasons = [_loading(version, seen.now) for version in seen.loading if name in ("", version.name)]
     for model in seen.models:
         if name in ("", model.name, model.identifier):
             failure = model.failure
@@ -104,7 +106,7 @@ def why(seen: Moment, name: str = "", seconds: float = 1.0) -> Why:
     for version in seen.versions:
         if name in ("", version.name, version.identifier):
             reasons += _instances(version, seen.now)
-            reasons += _requests(version, seen, seconds)
+            reasons += _requests(version, seen)
             reasons += _sequences(version)
             reasons += _failures(version, seen.failures)
     return Why(reasons, _calm(seen, name))
@@ -120,10 +122,10 @@ def _calm(seen: Moment, name: str) -> str:
 # -- loads
 
 
-def _loading(version: ModelVersion, now: int, seconds: float) -> Reason:
+def _loading(version: ModelVersion, now: int) -> Reason:
     took = (now - version.load_started) / 1e9
     text = f"model '{version.name}' version {version.version} has been loading for {took:.1f} s."
-    return Reason("loading", version.name, text, stacks=tuple(version.loading.stacks(seconds).items()))
+    return Reason("loading", version.name, text, stacks=tuple(version.loading.stacks(_SECONDS).items()))
 
 
 def failed_load(model: str, error: Exception, where: str | None, fix: str | None, *, serves: bool) -> Reason:
@@ -160,12 +162,12 @@ def _instances(version: ModelVersion, now: int) -> Iterable[Reason]:
 # -- requests
 
 
-def _requests(version: ModelVersion, seen: Moment, seconds: float) -> Iterable[Reason]:
+def _requests(version: ModelVersion, seen: Moment) -> Iterable[Reason]:
     group = [one for one in seen.held if one.version is version]
     if not group:
         return
     way = Way(group, seen.held, seen.calls)
-    stacks = tuple((_named(instance), stack_of(instance, seconds)) for instance in way.instances[:_STUBS])
+    stacks = tuple((_named(instance), stack_of(instance, _SECONDS)) for instance in way.instances[:_STUBS])
     lines = (*heads(group)[1:], *way.lines, *_queue(version, group))
     yield Reason("requests", version.name, heads(group)[0], lines, stacks)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 
 def check_text(what: str, value: Any) -> str:
+    """Returns the text as a plain `str`, also one of a derived type such as numpy's."""
     if not isinstance(value, str):
         raise _wrong(what, value, "a str")
-    return value
+    return str.__str__(value)
 
 
 def check_unsigned(what: str, value: Any, bits: int = 32) -> int:

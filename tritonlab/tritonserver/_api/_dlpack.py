@@ -1,4 +1,4 @@
-"""The device types of DLPack."""
+"""This module has the device types of DLPack."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import enum
 
 
 class DLDeviceType(enum.IntEnum):
-    """Numbers of dlpack.h. They are ints, as every consumer of `__dlpack_device__` expects. NVIDIA's members are ints
-    without a type, so that its package refuses its own `(DLDeviceType.kDLCUDA, 0)` as a memory type."""
+    """Lists numbers of dlpack.h. They are ints, as every consumer of `__dlpack_device__` expects. NVIDIA's members are
+    ints without a type, so that its package refuses its own `(DLDeviceType.kDLCUDA, 0)` as a memory type."""
 
     kDLCPU = 1
     kDLCUDA = 2

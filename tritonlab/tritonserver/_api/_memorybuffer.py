@@ -17,7 +17,7 @@ __all__ = ["DeviceOrMemoryType", "MemoryBuffer", "MemoryType"]
 
 @dataclass
 class MemoryBuffer:
-    """`size` bytes at `data_ptr`, which live as long as `owner`."""
+    """Is `size` bytes at `data_ptr`, which live as long as `owner`."""
 
     data_ptr: int
     memory_type: MemoryType

@@ -13,7 +13,7 @@ from ._running import METRICS
 
 
 class MetricFamily:
-    """A kind, a name and a description for metrics. Its metrics end with it, so hold it as long as them.
+    """Has a kind, a name and a description for metrics. Its metrics end with it, so hold it as long as them.
 
     Raises InvalidArgumentError for a name that is invalid or in use; NVIDIA's package fails at the first metric
     instead.
@@ -29,7 +29,7 @@ class MetricFamily:
 
 
 class Metric:
-    """One number of a family, which its labels tell from the others."""
+    """Is one number of a family, which its labels tell from the others."""
 
     def __init__(self, family: MetricFamily, labels: Mapping[str, str] | None = None) -> None:
         check_member("family", family, MetricFamily)

@@ -18,15 +18,15 @@ from ._running import RunningServer
 
 
 class HasServer(Protocol):
-    """A `Server`, or a `Model` of it."""
+    """Is a `Server`, or a `Model` of it."""
 
     @property
     def _server(self) -> Any: ...
 
 
 class Model:
-    """A model by its name and version, -1 for the latest. Nothing is looked up before the handle is used. `state` and
-    `reason` are what `Server.models` found."""
+    """Stands for a model by its name and version, -1 for the latest. Nothing is looked up before the handle is used.
+    `state` and `reason` are what `Server.models` found."""
 
     def __init__(
         self,

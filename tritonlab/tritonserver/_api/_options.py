@@ -20,7 +20,7 @@ from ._checks import check_flag, check_float, check_member, check_signed, check_
 
 @dataclass(slots=True)
 class RateLimiterResource:
-    """`count` of a resource on a device, or on each with -1."""
+    """Says the `count` of a resource on a device, or on each with -1."""
 
     name: str
     count: int
@@ -29,7 +29,7 @@ class RateLimiterResource:
 
 @dataclass(slots=True)
 class ModelLoadDeviceLimit:
-    """The fraction of a device's memory that models may take."""
+    """Says the fraction of a device's memory that models may take."""
 
     kind: InstanceGroupKind
     device: int
@@ -38,10 +38,10 @@ class ModelLoadDeviceLimit:
 
 @dataclass(slots=True)
 class Options:
-    """The options of a `Server`. They may be set at any time and are checked when it starts.
+    """Holds the options of a `Server`. They may be set at any time and are checked when it starts.
 
-    Without effect here: what concerns GPUs (the memory pools, `min_supported_compute_capability`, `enable_peer_access`,
-    `model_load_device_limits`), `cache_directory`, `repo_agent_directory`, `buffer_manager_thread_count` and
+    Without effect here: `pinned_memory_pool_size`, `min_supported_compute_capability`, `enable_peer_access`,
+    `model_load_device_limits`, `cache_directory`, `repo_agent_directory`, `buffer_manager_thread_count` and
     `host_policies`.
     """
 

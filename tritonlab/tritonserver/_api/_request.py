@@ -18,8 +18,8 @@ from ._tensor import Tensor
 
 @dataclass
 class InferenceRequest:
-    """What is to be asked of `model`. Nothing is looked up or checked before it is sent; it may be changed and sent
-    again.
+    """Says what is to be asked of `model`. Nothing is looked up or checked before it is sent; it may be changed and
+    sent again.
 
     `inputs`: Tensors, arrays, lists, or whatever speaks DLPack. `timeout`: microseconds. `output_memory_type`: where
     the outputs are to be. `response_queue`: gets every response too, a `queue.SimpleQueue` with `infer`, an

@@ -26,8 +26,8 @@ from ._tensor import Tensor
 
 @dataclass
 class InferenceResponse:
-    """One answer: outputs or an error, and whether it was the last. `model` is a handle on the version that answered.
-    `classification_label` is never set, as in NVIDIA's package."""
+    """Is one answer: outputs or an error, and whether it was the last. `model` is a handle on the version that
+    answered. `classification_label` is never set, as in NVIDIA's package."""
 
     model: ModelHandle
     request_id: str | None = None

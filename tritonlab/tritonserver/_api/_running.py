@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from ...core.metrics import MetricRegistry
+from ...core.metric_registry import MetricRegistry
 from ...server.inference_server import InferenceServer
 from ...server.observe.log_writer import LogWriter
 
@@ -16,8 +16,8 @@ METRICS = MetricRegistry()
 
 
 class RunningServer:
-    """What a started `Server`, its models and its requests hold. The server ends with the last of them, as in NVIDIA's
-    package: programs leave servers behind without `stop`."""
+    """Is what a started `Server`, its models and its requests hold. The server ends with the last of them, as in
+    NVIDIA's package: programs leave servers behind without `stop`."""
 
     def __init__(self, core: InferenceServer, log: LogWriter, exit_timeout: int, metrics: bool) -> None:
         self.core = core
@@ -50,7 +50,7 @@ def _end(core: InferenceServer, log: LogWriter, timeout: int) -> None:
 
 
 class ModelHandle(Protocol):
-    """What requests and responses know of a `Model`."""
+    """Names what requests and responses know of a `Model`."""
 
     name: str
     version: int

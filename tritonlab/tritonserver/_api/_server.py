@@ -44,7 +44,7 @@ _UNLOADED = (None, "UNAVAILABLE")
 
 
 class ModelDictionary(dict[Any, Model]):
-    """Models by (name, version). A name alone gives a handle on its latest version."""
+    """Holds models by (name, version). A name alone gives a handle on its latest version."""
 
     def __init__(self, server: Server, models: list[Model]) -> None:
         super().__init__({(model.name, model.version): model for model in models})
@@ -61,8 +61,8 @@ class ModelDictionary(dict[Any, Model]):
 
 
 class Server:
-    """A Triton server in this process. It serves from `start` until `stop`, or until nobody holds it, a model of it or
-    a request any more."""
+    """Is a Triton server in this process. It serves from `start` until `stop`, or until nobody holds it, a model of it
+    or a request any more."""
 
     def __init__(self, options: Options | None = None, **fields: Any) -> None:
         """Takes `options`, or their fields if there are none."""

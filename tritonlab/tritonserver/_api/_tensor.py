@@ -35,7 +35,7 @@ _ON_HOST = (MemoryType.CPU, MemoryType.CPU_PINNED)
 
 @dataclass
 class Tensor:
-    """`shape` elements of `data_type` in `memory_buffer`; a BYTES tensor is its wire form. All three may be set."""
+    """Is `shape` elements of `data_type` in `memory_buffer`; a BYTES tensor is its wire form. All three may be set."""
 
     data_type: DataType
     shape: Sequence[int]
@@ -55,7 +55,7 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """How many bytes the tensor has."""
+        """Returns how many bytes the tensor has."""
         return self.memory_buffer.size
 
     # -- DLPack

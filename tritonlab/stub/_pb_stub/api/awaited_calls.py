@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 
 class AwaitedCall:
-    """One `exec` on an executor's thread; `thread` is 0 until it has begun."""
+    """Is one `exec` on an executor's thread; `thread` is 0 until it has begun."""
 
     __slots__ = ("thread",)
 

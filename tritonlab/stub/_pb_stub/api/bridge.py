@@ -16,7 +16,7 @@ from ..wire.ipc_message import ROW
 
 
 class BridgeError(Exception):
-    """The server refused a call. `text` is the server's message, `code` its Triton error code (rule 1.2)."""
+    """Says that the server refused a call. `text` is the server's message, `code` its Triton error code (rule 1.2)."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -24,7 +24,7 @@ class BridgeError(Exception):
         self.code = code
 
 
-#: What the author called, where the command is not its name
+#: What the author called, where the command's name does not say it
 _AUTHORS_WORDS = {
     "LOAD_MODEL": "load_model()",
     "UNLOAD_MODEL": "unload_model()",
@@ -36,7 +36,8 @@ _AUTHORS_WORDS = {
 
 
 class Bridge:
-    """What an author's object can ask of the server. This base class is the bridge of a process without a server.
+    """Asks the server what an author's object can ask of it. This base class is the bridge of a process without a
+    server.
 
     A `request` is an InferenceRequest and a `response` an InferenceResponse or None. Their modules import this one, so
     it cannot name their types.

@@ -43,8 +43,8 @@ def capsule(tensor: Any) -> Any:
 
 
 def await_producer(tensor: Any) -> None:
-    """Waits until the memory is written that was taken over: its producer has had only the default stream wait. What
-    came from the server is written."""
+    """Waits until the memory that was taken over is written: its producer has made only the default stream wait for
+    that. What came from the server is written already."""
     keep = tensor._keep
     if isinstance(keep, dlpack.Imported):
         try:

@@ -93,7 +93,7 @@ _keep_for_ever(_used_name)
 
 
 class Imported:
-    """Memory of another library, held until this object dies; then the producer's deleter runs."""
+    """Is memory of another library, held until this object dies; then the producer's deleter runs."""
 
     __slots__ = ("__weakref__", "_address", "_capsule", "datatype", "device", "nbytes", "pointer", "shape")
 
@@ -185,7 +185,7 @@ def import_tensor(source: Any) -> Imported:
 
 
 class _Exported(np.ndarray):
-    """The array that numpy exports. It lives as long as the capsule or the capsule's consumer."""
+    """Is the array that numpy exports. It lives as long as the capsule or the capsule's consumer."""
 
     owner: Any
 

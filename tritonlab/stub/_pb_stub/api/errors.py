@@ -1,4 +1,4 @@
-"""The two error classes an author sees: one to raise, one to put into a response.
+"""This module has the two error classes that an author sees: one to raise, one to put into a response.
 
 TritonModelException   an exception; everything this package refuses is one (rule 0.5)
 TritonError            a value: text and code of an InferenceResponse; not an exception (rule 1.3.2)
@@ -13,8 +13,8 @@ from .enums import ErrorCode
 
 
 class NativeObject:
-    """Base of the author-facing classes. As with Triton's, instances can have weak references, but cannot be copied or
-    pickled."""
+    """Is the base of the author-facing classes. As with Triton's, instances can have weak references, but cannot be
+    copied or pickled."""
 
     __slots__ = ("__weakref__",)
 
@@ -23,15 +23,15 @@ class NativeObject:
 
 
 class TritonModelException(Exception):
-    """Raised for a wrong use of this module.
+    """Is raised for a wrong use of this module.
 
     A model may raise it too; the server gives it no special treatment.
     """
 
 
 class TritonError(NativeObject):
-    """The error of one response: a text, which the client gets unprefixed, and a code, which becomes its HTTP or gRPC
-    status.
+    """Is the error of one response: a text, which the client gets unprefixed, and a code, which becomes its HTTP or
+    gRPC status.
 
     `InferenceResponse(error=TritonError("no such user", TritonError.NOT_FOUND))`. It is a value: raising it is a
     TypeError.
@@ -62,11 +62,11 @@ class TritonError(NativeObject):
         self._code = code
 
     def message(self) -> str:
-        """The text given at construction."""
+        """Returns the text given at construction."""
         return self._message
 
     def code(self) -> ErrorCode:
-        """The code given at construction; INTERNAL if none was."""
+        """Returns the code given at construction; INTERNAL if none was."""
         return self._code
 
     @classmethod

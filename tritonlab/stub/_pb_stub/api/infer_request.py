@@ -1,4 +1,5 @@
-"""The author's InferenceRequest: what `execute` gets, and what a model builds to call another one (BLS)."""
+"""This module has the author's InferenceRequest: what `execute` gets, and what a model builds to call another one
+(BLS)."""
 
 from __future__ import annotations
 
@@ -22,18 +23,19 @@ from .argument_check import UINT32_MAX, as_flag, as_int, mismatch
 from .bridge import BridgeError
 from .errors import NativeObject, TritonError, TritonModelException
 from .infer_response import InferenceResponse
+from .parameters_text import fits_the_server
 from .pb_memory import InferenceTrace, PreferredMemory
 from .pb_response_iterator import ResponseIterator
 from .pb_tensor import Tensor
 from .request_arguments import UNSET, checked_arguments
-from .request_parameters import fits_the_server
 from .response_sender import NO_HANDLE, InferenceResponseSender, ask_cancelled
+from .signal_gate import uninterrupted
 
 _new = object.__new__
 
 
 class InferenceRequest(NativeObject):
-    """One inference request.
+    """Is one inference request.
 
     `request_id`: any text. `correlation_id`: the sequence it belongs to, an int or a text, 0 for none.
     `model_version` -1: the latest. `flags`: sequence start (1) and end (2). `timeout`: microseconds, 0 for none.
@@ -131,19 +133,20 @@ class InferenceRequest(NativeObject):
     # -- what the request says
 
     def inputs(self) -> List[Tensor]:
-        """The input tensors, a new list on each call, in no particular order: look them up by name (rule 1.4.12)."""
+        """Returns the input tensors, a new list on each call, in no particular order: look them up by name (rule
+        1.4.12)."""
         return self._inputs.copy()
 
     def request_id(self) -> str:
-        """The client's id of the request, empty if it gave none."""
+        """Returns the client's id of the request, empty if it gave none."""
         return self._request_id
 
     def correlation_id(self) -> Union[int, str]:
-        """The sequence's id, an int or a text; 0 if there is none."""
+        """Returns the sequence's id, an int or a text; 0 if there is none."""
         return self._correlation_id
 
     def flags(self) -> int:
-        """Sequence start (1), sequence end (2), or both (3)."""
+        """Returns sequence start (1), sequence end (2), or both (3)."""
         return self._flags
 
     def set_flags(self, flags: int, /) -> None:
@@ -151,25 +154,25 @@ class InferenceRequest(NativeObject):
         self._flags = _uint32(self, "set_flags", flags)
 
     def timeout(self) -> int:
-        """The client's timeout in microseconds, 0 if it gave none. Nothing enforces it during `execute`."""
+        """Returns the client's timeout in microseconds, 0 if it gave none. Nothing enforces it during `execute`."""
         return self._timeout
 
     def parameters(self) -> str:
-        """The request's parameters as JSON text, `{}` if there are none."""
+        """Returns the request's parameters as JSON text, `{}` if there are none."""
         return self._parameters or "{}"
 
     def requested_output_names(self) -> Set[str]:
-        """The names of the outputs the client wants; all of the model's if it named none."""
+        """Returns the names of the outputs the client wants; all of the model's if it named none."""
         return set(self._requested)
 
     def trace(self) -> InferenceTrace:
-        """The request's trace, to be handed on to a BLS request as its `trace`."""
+        """Returns the request's trace, to be handed on to a BLS request as its `trace`."""
         return self._trace if self._trace is not None else InferenceTrace._of(None)
 
     # -- answering it
 
     def get_response_sender(self) -> InferenceResponseSender:
-        """The sender that answers this request; the same object on each call."""
+        """Returns the sender that answers this request; the same object on each call."""
         if self._sender is None:
             self._sender = InferenceResponseSender._of(self._handle, self._decoupled)
         return self._sender
@@ -239,6 +242,7 @@ def _uint32(request: InferenceRequest, function: str, value: Any) -> int:
     return number
 
 
+@uninterrupted
 def _run(request: InferenceRequest, decoupled: Any) -> Union[InferenceResponse, ResponseIterator]:
     several = decoupled if decoupled.__class__ is bool else as_flag(decoupled)
     if several is None:

@@ -1,4 +1,4 @@
-"""The author's InferenceResponse: what `execute` returns for a request, or what a BLS call answered."""
+"""This module has the author's InferenceResponse: what `execute` returns for a request, or what a BLS call answered."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from .argument_check import is_sequence, mismatch
 from .errors import NativeObject, TritonError, TritonModelException
+from .parameters_text import encode_parameters
 from .pb_tensor import Tensor
-from .request_parameters import encode_parameters
 
 _SIGNATURE = (
     "c_python_backend_utils.InferenceResponse(output_tensors: List[c_python_backend_utils.Tensor] = [], "
@@ -17,7 +17,7 @@ _new = object.__new__
 
 
 class InferenceResponse(NativeObject):
-    """The answer to one request: output tensors, or an error, and parameters. May be kept and sent again."""
+    """Is the answer to one request: output tensors, or an error, and parameters. May be kept and sent again."""
 
     __slots__ = ("_error", "_parameters", "_tensors")
 
@@ -53,20 +53,20 @@ class InferenceResponse(NativeObject):
         return self
 
     def output_tensors(self) -> List[Tensor]:
-        """The output tensors, a new list on each call."""
+        """Returns the output tensors, a new list on each call."""
         return self._tensors.copy()
 
     def has_error(self) -> bool:
-        """Whether this response is an error."""
+        """Tells whether this response is an error."""
         return self._error is not None
 
     def error(self) -> Union[TritonError, Any]:
-        """The error, or None."""
+        """Returns the error, or None."""
         # `Any`, not `None`, for type checkers: callers have asked has_error() before
         return self._error
 
     def parameters(self) -> str:
-        """The parameters as JSON text, `{}` if there are none."""
+        """Returns the parameters as JSON text, `{}` if there are none."""
         return self._parameters or "{}"
 
 

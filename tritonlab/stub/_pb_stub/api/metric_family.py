@@ -20,6 +20,7 @@ from .bridge import Bridge
 from .enums import MetricKind
 from .errors import NativeObject, TritonModelException
 from .server_call import call_server
+from .signal_gate import uninterrupted
 
 _new = object.__new__
 
@@ -30,7 +31,7 @@ _ORPHAN = (
 
 
 class _FamilyLife:
-    """What a family shares with its metrics, so that they need not keep it alive."""
+    """Holds what a family shares with its metrics, so that they need not keep it alive."""
 
     __slots__ = ("deleted", "ident", "link", "process")
 
@@ -42,7 +43,7 @@ class _FamilyLife:
 
 
 class Metric(NativeObject):
-    """One sample of a family, which its labels tell from the others. It is made by `family.Metric(...)`.
+    """Is one sample of a family, which its labels tell from the others. It is made by `family.Metric(...)`.
 
     Two metrics of a family with the same labels are the same sample, also across models (rule 1.14.6).
     """
@@ -78,7 +79,7 @@ class Metric(NativeObject):
         self._operate("observe", value)
 
     def value(self) -> float:
-        """The present value of a counter or gauge. Raises TritonModelException for a histogram."""
+        """Returns the present value of a counter or gauge. Raises TritonModelException for a histogram."""
         return float(self._call("value", "get", 0.0))
 
     def _operate(self, operation: str, value: Any) -> None:
@@ -95,7 +96,8 @@ class Metric(NativeObject):
 
 
 class MetricFamily(NativeObject):
-    """A metric's name, description and kind: `MetricFamily("seen_total", "Requests seen", MetricFamily.COUNTER)`."""
+    """Has a metric's name, description and kind: `MetricFamily("seen_total", "Requests seen",
+    MetricFamily.COUNTER)`."""
 
     __slots__ = ("_kind", "_life")
 
@@ -117,6 +119,10 @@ class MetricFamily(NativeObject):
                 "kind: c_python_backend_utils.MetricKind)",
                 (name, description, kind),
             )
+        self._join(family, words, kind)
+
+    @uninterrupted
+    def _join(self, family: str, words: str, kind: MetricKind) -> None:
         _undertaker.bury()
         self._kind = kind
         ident = call_server(
@@ -142,7 +148,7 @@ class MetricFamily(NativeObject):
         return Metric._of(self._life, ident)
 
     def _checked(self, labels: Any, buckets: Any) -> Optional[List[float]]:
-        """The checks of rule 1.14.3; the buckets as floats."""
+        """Does the checks of rule 1.14.3, and returns the buckets as floats."""
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
         if buckets is None:
@@ -198,7 +204,7 @@ class _Undertaker:
             self.bury()
 
     def forget(self) -> None:
-        """Called in a forked process, which has no such thread, and whose copy of the lock may be held for ever."""
+        """Is called in a forked process, which has no such thread, and whose copy of the lock may be held for ever."""
         self.__init__()  # type: ignore[misc]
 
 

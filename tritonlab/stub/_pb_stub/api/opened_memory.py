@@ -15,7 +15,7 @@ from ..wire.serialization import Buffer
 
 
 class OpenedMemory:
-    """An allocation of the kernel that is mapped here until nobody needs it."""
+    """Is an allocation of the kernel that is mapped here until nobody needs it."""
 
     __slots__ = ("__weakref__", "_device", "_driver", "address")
 
@@ -31,7 +31,7 @@ class OpenedMemory:
 
 
 class OpenedHandles:
-    """What is mapped, by handle. Mapping takes long, so what was mapped stays until memory is given back."""
+    """Keeps what is mapped, by handle. Mapping takes long, so what was mapped stays until memory is given back."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the next two
@@ -59,7 +59,7 @@ OPENED = OpenedHandles()
 
 
 class OpenedPlace:
-    """Device memory of a received tensor, mapped. `lease` is what keeps the memory as it is."""
+    """Is device memory of a received tensor, mapped. `lease` is what keeps the memory as it is."""
 
     __slots__ = ("_device", "_driver", "_lease", "_opened", "pointer")
 

@@ -15,7 +15,7 @@ _new = object.__new__
 
 
 class PreferredMemory(NativeObject):
-    """A hint where the outputs of a BLS request should land; ignored where it cannot be met."""
+    """Says where the outputs of a BLS request should land; it is ignored where that cannot be."""
 
     __slots__ = ("_device_id", "_type")
 
@@ -37,7 +37,7 @@ class PreferredMemory(NativeObject):
 
 
 class InferenceTrace(NativeObject):
-    """The trace of a request, from `request.trace()`."""
+    """Is the trace of a request, from `request.trace()`."""
 
     __slots__ = ("_context", "_number")
 
@@ -66,7 +66,7 @@ class InferenceTrace(NativeObject):
 
 
 class SharedMemory(NativeObject):
-    """The stub's shared-memory region, as far as Triton shows it (`c_python_backend_utils.shared_memory`)."""
+    """Shows the stub's shared-memory region as far as Triton does (`c_python_backend_utils.shared_memory`)."""
 
     __slots__ = ()
 

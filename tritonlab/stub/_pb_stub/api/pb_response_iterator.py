@@ -8,6 +8,7 @@ from .argument_check import no_constructor
 from .bridge import BridgeError
 from .errors import NativeObject, TritonModelException
 from .infer_response import InferenceResponse
+from .signal_gate import uninterrupted
 
 _new = object.__new__
 
@@ -55,6 +56,7 @@ class ResponseIterator(NativeObject):
         self._next += 1
         return self._responses[self._next - 1]
 
+    @uninterrupted
     def _receive(self) -> None:
         """Waits for one more response. Raises StopIteration if there is none."""
         if not self._over:

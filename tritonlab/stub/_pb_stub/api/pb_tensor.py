@@ -1,4 +1,4 @@
-"""The author's Tensor: a name, and an array that stays where it is until it must cross to the server.
+"""This module has the author's Tensor: a name, and an array that stays where it is until it must cross to the server.
 
 Three origins, one class:
 
@@ -31,7 +31,7 @@ _DATATYPE: Dict[Any, int] = {
 }
 _DATATYPE[np.dtype(np.object_)] = _BYTES
 
-#: Streams that a consumer may name of which nothing has to wait: the default stream, on which memory is imported, and
+#: Streams that a consumer may name for which nothing has to wait: the default stream, on which memory is imported, and
 #: none.
 _ORDERED = (None, -1, 1)
 
@@ -43,7 +43,7 @@ _new = object.__new__
 
 
 class Tensor(NativeObject):
-    """A named tensor: what `request.inputs()` holds and what an InferenceResponse is made of."""
+    """Is a named tensor: what `request.inputs()` holds and what an InferenceResponse is made of."""
 
     __slots__ = (
         "_array",  # what as_numpy() returns; None until it was asked for
@@ -118,15 +118,15 @@ class Tensor(NativeObject):
         return self._datatype, self._shape, self._data
 
     def name(self) -> str:
-        """The tensor's name."""
+        """Returns the tensor's name."""
         return self._name
 
     def shape(self) -> List[int]:
-        """The dimensions as a new list on each call; `[]` for a scalar."""
+        """Returns the dimensions as a new list on each call; `[]` for a scalar."""
         return self._shape.copy()
 
     def is_cpu(self) -> bool:
-        """Whether the tensor lies in host memory."""
+        """Tells whether the tensor lies in host memory."""
         return self._memory_type != MEMORY_GPU
 
     def triton_dtype(self) -> Any:

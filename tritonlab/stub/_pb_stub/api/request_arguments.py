@@ -7,9 +7,9 @@ from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, U
 
 from .argument_check import CAST_ERROR, INT64_MAX, UINT32_MAX, UINT64_MAX, as_int, as_text, is_sequence, mismatch
 from .errors import TritonModelException
+from .parameters_text import encode_parameters
 from .pb_memory import InferenceTrace, PreferredMemory
 from .pb_tensor import Tensor
-from .request_parameters import encode_parameters
 
 _SIGNATURE = (
     "c_python_backend_utils.InferenceRequest(request_id: str = '', correlation_id: object = 0, "
@@ -37,7 +37,7 @@ _DEFAULTS: Dict[str, Any] = {
 
 
 class RequestArguments(NamedTuple):
-    """The arguments of an InferenceRequest, in the types that it holds. `parameters` is JSON text."""
+    """Holds the arguments of an InferenceRequest, in the types that it holds. `parameters` is JSON text."""
 
     request_id: str
     correlation_id: Union[int, str]

@@ -10,6 +10,7 @@ from .argument_check import UINT32_MAX, as_int, mismatch, no_constructor
 from .bridge import BridgeError
 from .errors import NativeObject, TritonModelException
 from .infer_response import InferenceResponse
+from .signal_gate import uninterrupted
 
 FINAL = 1
 
@@ -25,7 +26,7 @@ _new = object.__new__
 
 
 class InferenceResponseSender(NativeObject):
-    """The sender that `request.get_response_sender()` returns. Responses of one request arrive in the order of the
+    """Is the sender that `request.get_response_sender()` returns. Responses of one request arrive in the order of the
     `send` calls.
 
     The request holds its sender. So if a sender is gone without its final flag, nothing can end the request any more:
@@ -69,6 +70,10 @@ class InferenceResponseSender(NativeObject):
         number = flags if type(flags) is int and 0 <= flags <= 1 else as_int(flags, 0, UINT32_MAX)
         if number is None:
             raise mismatch("send", _SIGNATURE, (self, response, flags))
+        self._send(response, number)
+
+    @uninterrupted
+    def _send(self, response: Optional[InferenceResponse], number: int) -> None:
         with self._lock:
             refusal = self._refusal(response, number)
             if refusal:

@@ -68,7 +68,7 @@ class SimulatedArray:
 
 
 class _Memory:
-    """An allocation that is freed when nobody holds it."""
+    """Is an allocation that is freed when nobody holds it."""
 
     def __init__(self, device: int, address: int) -> None:
         self._device = device

@@ -1,5 +1,5 @@
-"""What follows every call of the author's code: its prints go out, what it raised becomes data, and a process that it
-forked goes no further."""
+"""This module does what follows every call of the author's code: its prints go out, what it raised becomes data, and a
+process that it forked goes no further."""
 
 from __future__ import annotations
 

@@ -9,12 +9,13 @@ import sys
 import time
 from typing import Any, List, Optional, Sequence, Tuple
 
-from ..api.errors import TritonModelException
+from ..api.errors import TritonError, TritonModelException, code_of
 from ..api.infer_request import InferenceRequest
 from ..api.pb_memory import InferenceTrace
+from ..api.signal_gate import run_authors
 from ..wire.connection import LinkClosed
 from ..wire.ipc_message import NUMBER
-from ..wire.message_bodies import Failure, Initialize, Raised, Response, ResponseError, Row
+from ..wire.message_bodies import LAST, Failure, Initialize, Raised, Response, ResponseError, Row
 from ..wire.serialization import MAX_TEXT, bounded
 from ..wire.shm_manager import SharedMemoryError
 from .author_call import flush_prints, leave_fork, tell_failure
@@ -25,7 +26,7 @@ from .returned_responses import pack_returned
 from .stub_bridge import StubBridge
 
 _EXECUTED = NUMBER["EXECUTED"]
-_FINAL = 1
+_GIVEN_UP = TritonError("Request cancelled", TritonError.CANCELLED)
 
 
 class BatchExecutor:
@@ -118,7 +119,7 @@ class BatchExecutor:
         try:
             bridge.running.requests = requests
             try:
-                returned = self._context.execute(given)
+                returned = run_authors(self._context.execute, given)
                 # not whether it is an `async def`: a decorated one often is not
                 if returned.__class__ is not list and returned is not None and asyncio.iscoroutine(returned):
                     returned = self._run(returned, requests)
@@ -144,7 +145,7 @@ class BatchExecutor:
             return None
         self._bridge.running.coroutine = awaited
         try:
-            return awaited.future.result()
+            return run_authors(awaited.future.result)
         finally:
             self._bridge.running.coroutine = None
             del awaited  # otherwise an exception would hold its own frames, and with them the inputs
@@ -157,11 +158,14 @@ class BatchExecutor:
             return
         with contextlib.suppress(LinkClosed):  # the kernel is gone, and the main loop hears of it too
             if isinstance(error, asyncio.CancelledError) and self._all_cancelled(handles):
-                return  # the author gives up what the client has given up
-            self._log(error, traceback_text(error))
-            failure = failure_of(error, self._failed(triton_text(error)))
-            tell_failure(self._bridge, failure, error, [h for h in handles if h in self._bridge.open_requests])
-            response = Response(_FINAL, None, [], ResponseError(None, failure.text, failure.exception), "")
+                # the author gives up what the client has given up: no failure, and nothing for the log
+                said = ResponseError(code_of(_GIVEN_UP), _GIVEN_UP.message())
+            else:
+                self._log(error, traceback_text(error))
+                failure = failure_of(error, self._failed(triton_text(error)))
+                tell_failure(self._bridge, failure, error, [h for h in handles if h in self._bridge.open_requests])
+                said = ResponseError(None, failure.text, failure.exception)
+            response = Response(LAST, None, [], said, "")
             for handle in handles:
                 if self._bridge.open_requests.pop(handle, None) is not None:
                     self._bridge.tell(response, handle)
@@ -176,14 +180,14 @@ class BatchExecutor:
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
         failure = failure_of(error, text)
-        tell_failure(self._bridge, failure, error, [entry[0] for entry in entries])
+        tell_failure(self._bridge, failure, error, [handle for handle, *_ in entries])
         return failure
 
     def _broke_a_rule(self, error: Exception, entries: List[Row]) -> Failure:
         """Logs that `execute` did what Triton refuses, and returns what the clients read."""
         failure = Failure(self._failed(str(error)))
         self._log(error, failure.text)
-        tell_failure(self._bridge, failure, None, [entry[0] for entry in entries])
+        tell_failure(self._bridge, failure, None, [handle for handle, *_ in entries])
         return failure
 
     def _log(self, error: BaseException, text: str) -> None:

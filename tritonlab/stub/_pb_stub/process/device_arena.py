@@ -19,7 +19,7 @@ _LEAST = 4 << 20
 
 
 class _Grant:
-    """One piece of the kernel's memory."""
+    """Is one piece of the kernel's memory."""
 
     def __init__(self, said: DeviceGrant) -> None:
         self.said = said
@@ -33,7 +33,7 @@ class _Grant:
 
 
 class _Part:
-    """A part of a grant that is in use until this object is gone, which may be at any moment: it takes no lock."""
+    """Is a part of a grant that is in use until this object is gone, which may be at any moment: it takes no lock."""
 
     __slots__ = ("_let_go", "grant", "offset", "size")
 

@@ -22,6 +22,7 @@ from ..api.bridge import Bridge, BridgeError
 from ..api.dlpack import Imported
 from ..api.infer_request import InferenceRequest
 from ..api.infer_response import InferenceResponse
+from ..api.signal_gate import uninterrupted
 from ..wire.connection import Connection
 from ..wire.device_memory import Lent
 from ..wire.fork_bodies import ForkLink, Knock
@@ -35,7 +36,7 @@ _ANSWER = 256
 
 
 class _ChildBridge(StubBridge):
-    """The bridge of a forked process, over its own link."""
+    """Is the bridge of a forked process, over its own link."""
 
     def forgotten(self, handle: int, answered: bool) -> None:
         """Does nothing: the parent has the sender too, and may still use it."""
@@ -55,6 +56,7 @@ class ForkedBridge(Bridge):
         self._lock = threading.Lock()  # guards _link
         self._link: Optional[StubBridge] = None
 
+    @uninterrupted
     def linked(self) -> StubBridge:
         """Returns the bridge that takes over. Raises BridgeError if there is no server any more."""
         with self._lock:

@@ -46,6 +46,19 @@ class Inbox:
         """Waits until an answer is in the box."""
         self._pump(box)
 
+    def drain(self) -> None:
+        """Hands over what has come, without waiting; does nothing while another thread reads. For a stub that is busy,
+        so that it learns which of its blocks are free."""
+        if not self._lead.acquire(False):
+            return
+        try:
+            message = self._connection.try_receive()
+            while message is not None:
+                self._hand_over(message)
+                message = self._connection.try_receive()
+        finally:
+            self._step_down()
+
     def close(self, ident: int) -> None:
         """Gives up a box. Answers that still come for it go back to the kernel unread."""
         self._boxes.pop(ident, None)
@@ -70,10 +83,13 @@ class Inbox:
                         with self._turn:
                             self._turn.notify_all()
             finally:
-                self._lead.release()
-                if self._waiting:
-                    with self._turn:
-                        self._turn.notify_all()
+                self._step_down()
+
+    def _step_down(self) -> None:
+        self._lead.release()
+        if self._waiting:
+            with self._turn:
+                self._turn.notify_all()
 
     def _hand_over(self, message: Message) -> None:
         command, ident, fields = message

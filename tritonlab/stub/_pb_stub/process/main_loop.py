@@ -1,4 +1,4 @@
-"""The stub's main loop: take a command, do it, answer. One table maps commands to handlers."""
+"""This is the stub's main loop: it takes a command, does it and answers. One table maps commands to handlers."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Set
 
 from ..api import own_threads
 from ..api.bridge import Bridge
+from ..api.signal_gate import run_authors
 from .needed_calls import AwaitedCoroutine
 
 #: Seconds a coroutine that blocks its loop may hold up `finalize`.
@@ -26,11 +27,11 @@ _LOOP_END = 1.0
 
 
 class ModelFailure(Exception):
-    """The model did something Triton refuses; the text is Triton's."""
+    """Says that the model did something Triton refuses; the text is Triton's."""
 
 
 class ModelContext:
-    """One author's model in this process."""
+    """Holds one author's model in this process."""
 
     def __init__(self, bridge: Bridge, backend_directory: str) -> None:
         self._bridge = bridge
@@ -58,7 +59,7 @@ class ModelContext:
             # rule 2.5.6: Triton logs this and reports an unhealthy stub some 10 s later
             raise ModelFailure("Python model file not found in '%s'" % model_path)
         known = set(sys.modules)
-        __import__(module)
+        run_authors(__import__, module)
         _warn_of_working_directory(set(sys.modules) - known)
         self._module = sys.modules[module]
         # an object that took the module's place in sys.modules may have no __file__
@@ -85,7 +86,7 @@ class ModelContext:
         utils = sys.modules["triton_python_backend_utils"]
         wrapper = utils.ModelConfig(config)
         name = wrapper.as_dict().get("name", "")
-        returned = kind.auto_complete_config(wrapper)
+        returned = run_authors(kind.auto_complete_config, wrapper)
         if not isinstance(returned, utils.ModelConfig):
             raise ModelFailure(
                 "auto_complete_config function in model '%s' must return a valid pb.ModelConfig object." % name
@@ -95,10 +96,10 @@ class ModelContext:
     def initialize(self, args: Dict[str, str]) -> None:
         """Constructs the model and calls its `initialize`, if it has one (rule 2.3)."""
         self._bridge.phase = "construct"
-        self._model = self._module.TritonPythonModel()
+        self._model = run_authors(self._module.TritonPythonModel)
         self._bridge.phase = "initialize"
         if hasattr(self._model, "initialize"):
-            self._model.initialize(args)
+            run_authors(self._model.initialize, args)
         self._bridge.phase = "execute"
 
     def execute(self, requests: List[Any]) -> Any:
@@ -119,7 +120,7 @@ class ModelContext:
 
     @property
     def loop(self) -> Optional[asyncio.AbstractEventLoop]:
-        """The model's event loop, once there is one."""
+        """Returns the model's event loop, once there is one."""
         return self._loop
 
     def is_ready(self) -> Optional[bool]:
@@ -142,7 +143,7 @@ class ModelContext:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop_thread.join(_LOOP_END)
         if self._model is not None and hasattr(self._model, "finalize"):
-            self._model.finalize()
+            run_authors(self._model.finalize)
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

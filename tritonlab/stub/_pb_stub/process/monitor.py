@@ -11,7 +11,7 @@ from ..wire.connection import Connection, LinkClosed
 from ..wire.debugger_bodies import Attach, Postmortem
 from ..wire.ipc_message import BY_NUMBER, NUMBER
 from ..wire.message_bodies import Awake, DumpStacks, IsReady, Waits, Wake
-from . import debugger
+from . import link_pdb
 from .author_call import result_of
 from .model_context import ModelContext
 from .stub_bridge import StubBridge
@@ -19,7 +19,7 @@ from .thread_stacks import all_stacks
 
 
 class Monitor:
-    """A thread that reads the monitor socket. When that socket ends, the kernel has ended, and this process ends,
+    """Is a thread that reads the monitor socket. When that socket ends, the kernel has ended, and this process ends,
     too."""
 
     def __init__(self, bridge: StubBridge, context: ModelContext, connection: Connection) -> None:
@@ -48,7 +48,7 @@ class Monitor:
                 if kind is IsReady:
                     own_threads.start("is_ready", self._answer, ident, self._is_ready, runs_authors=True)
                 elif kind is Attach:
-                    own_threads.start("attach", self._answer, ident, lambda body: debugger.listen())
+                    own_threads.start("attach", self._answer, ident, lambda body: link_pdb.listen())
                 else:
                     self._answer(ident, self._handlers[kind], BY_NUMBER[command].read(fields))
         except LinkClosed:

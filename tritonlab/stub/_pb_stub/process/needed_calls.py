@@ -2,8 +2,8 @@
 asyncio show it.
 
 The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. What is found
-here is certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. Asked
-for by the kernel when calls might wait for one another, never in between.
+here is certain: waits with a time limit, for any one of several, or for events, queues and locks are left out. The
+kernel asks for it when calls might wait for one another, and never in between.
 
 Python tells nobody what a thread or a task waits for. So this module, and no other, looks into the standard library:
 at the arguments of `join`, `result`, `wait` and `run_until_complete` in the frames of threads, at what a worker of a
@@ -35,7 +35,7 @@ _RUN_WORK = getattr(getattr(getattr(concurrent.futures.thread, "_WorkItem", None
 
 
 class AwaitedCoroutine:
-    """The coroutine of an `async def execute`, as a task of `loop`, which runs on the thread `thread`. Other threads
+    """Is the coroutine of an `async def execute`, as a task of `loop`, which runs on the thread `thread`. Other threads
     get its result from `future`."""
 
     __slots__ = ("_task", "_thread", "future")
@@ -51,11 +51,13 @@ class AwaitedCoroutine:
         self._task.add_done_callback(self._done)
 
     def _done(self, task: Any) -> None:
-        error: Optional[BaseException]
         try:
             error = task.exception()
         except asyncio.CancelledError as cancelled:
-            error = cancelled
+            # without this frame, which leads to `future`: it would hold itself, and with it the coroutine's requests
+            passed_on = cancelled.with_traceback(cancelled.__traceback__ and cancelled.__traceback__.tb_next)
+            self.future.set_exception(passed_on)
+            return
         if error is None:
             self.future.set_result(task.result())
         else:

@@ -13,7 +13,7 @@ import time
 from typing import Any, Optional
 
 from ..api import own_threads
-from .debugger import LinkPdb
+from .link_pdb import LinkPdb
 
 
 class LastError:

@@ -2,9 +2,17 @@
 may be forked: `Preload`.
 
 A stub forked from it must not differ from one in which the model itself imports the same, in the same order. So a
-module is left out if it does something that would not survive the fork: it starts threads, opens descriptors (sockets,
-GPUs), makes temporary files or changes where Python looks for modules. Threads are counted in a trial fork: a library
-that knows how to be forked, as numpy's OpenBLAS does, has ended its own by then.
+module is left out if it does something that would not survive the fork, or that forks would share: it starts threads or
+timers, opens descriptors (sockets, GPUs), maps shared memory, makes temporary files or changes where Python looks for
+modules. Threads are counted after a trial fork: a library that knows how to be forked, as numpy's OpenBLAS does, has
+ended its own by then.
+
+jemalloc, which pyarrow brings and pandas with it, knows that too, but its thread stays: a fork has the allocator in
+order, and frees unused memory itself instead of by a thread (`background_thread_postfork_child`). Measured on two busy
+cores, an edited cell with pandas: READY in 0.3 to 0.6 s if it is left out for that thread, 0.06 s if not.
+
+Two things can be had by private names only: that `tempfile` was asked for a name (`_name_sequence`), and that torch
+would refuse the GPU in a fork (`_is_in_bad_fork`). A library without them is taken for harmless.
 """
 
 from __future__ import annotations
@@ -12,16 +20,23 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 import time
+import warnings
 from importlib import machinery
-from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..wire.fork_bodies import ImportStep
 
 #: Seconds that threads which were ended have to be gone.
 _THREADS_END = 0.2
+#: Names, in /proc, of threads that a fork can do without.
+_SPARE_THREADS = frozenset({"jemalloc_bg_thd"})
+#: Seconds by which the time of a file may lag behind the clock.
+_FILE_TIME_LAG = 0.01
 _PACKAGES = ("site-packages", "dist-packages")
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)  # `sysconfig` would import what a stub does not
 _STUB_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -34,19 +49,25 @@ _LOADERS: Any = (
 
 
 class LeftOut(Exception):
-    """A module is not preloaded; the text says why."""
+    """Says why a module is not preloaded."""
 
 
 class Stamp(NamedTuple):
-    """A file or directory as it was when it was read."""
+    """Describes a file as it was when it was read."""
 
-    path: str
     modified: int
     size: int
 
 
+class Installed(NamedTuple):
+    """Holds what is in a directory that pip installs into, and when that changed last."""
+
+    modified: int
+    names: FrozenSet[str]
+
+
 class Preload:
-    """What this process has imported for the models to come, beyond the stub's own."""
+    """Keeps what this process has imported for the models to come, beyond the stub's own."""
 
     def __init__(self) -> None:
         #: names of the modules that were found, as Python looks for them in directories; of those that were not found;
@@ -54,7 +75,9 @@ class Preload:
         self._found: Set[str] = set()
         self._missing: Set[str] = set()
         self._spread: Set[str] = set()
-        self._stamps = _stamps()
+        self._stamps: Dict[str, Stamp] = {}
+        self._installed: Dict[str, Installed] = {path: _look_into(path) for path in _package_directories()}
+        self.settle(time.time())
 
     def add(self, step: ImportStep) -> None:
         """Imports what the model will import. Raises LeftOut; then the process must not be forked any more."""
@@ -80,18 +103,25 @@ class Preload:
         for name in {name.partition(".")[0] for name in new}:
             (self._spread if _is_spread(sys.modules.get(name)) else self._found).add(name)
 
-    def settle(self) -> None:
+    def settle(self, since: float) -> None:
         """Remembers, after the last step, the files that were read, and keeps the objects from the garbage collector of
-        every process, so that their pages stay shared."""
-        self._stamps = _stamps()
+        every process, so that their pages stay shared. `since`: `time.time()` when the first of them could be read."""
+        for path in _files() - set(self._stamps):
+            self._stamps[path] = _stamp(path, since - _FILE_TIME_LAG)
         gc.collect()
         gc.freeze()
 
     def changed(self) -> str:
         """Says why a new process would import something else by now; empty if it would not."""
-        for stamp in self._stamps:
-            if _stamp(stamp.path) != stamp:
-                return "%s has changed" % stamp.path
+        for path, stamp in self._stamps.items():
+            if _stamp(path) != stamp:
+                return "%s has changed" % path
+        for path, installed in self._installed.items():
+            if _modified(path) != installed.modified:
+                now = _look_into(path)
+                if now.names != installed.names:
+                    return "%s has changed" % path
+                self._installed[path] = now
         return ""
 
     def shadowed(self, paths: Iterable[str]) -> str:
@@ -171,31 +201,45 @@ def _is_spread(module: Any) -> bool:
     return members.get("__path__") is not None and members.get("__file__") is None
 
 
-def _stamps() -> List[Stamp]:
-    """Returns the stamps of all files that modules came from, and of the directories that pip installs into."""
-    files: Set[str] = set(_package_directories())
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__dict__", {}).get("__file__")
-        if isinstance(file, str):
-            files.add(file)
-    return [_stamp(file) for file in sorted(files)]
+def _files() -> Set[str]:
+    """Returns all files that modules came from."""
+    found = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
+    return {file for file in found if isinstance(file, str)}
 
 
-def _stamp(path: str) -> Stamp:
+def _stamp(path: str, before: float = float("inf")) -> Stamp:
+    """Returns the file's stamp; if it was changed or put there since `before`, one that it never has again."""
     try:
         status = os.stat(path)
     except OSError:
-        return Stamp(path, 0, 0)
-    return Stamp(path, status.st_mtime_ns, status.st_size)
+        return Stamp(0, 0)
+    return Stamp(status.st_mtime_ns, status.st_size) if status.st_ctime < before else Stamp(-1, -1)
+
+
+def _modified(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _look_into(path: str) -> Installed:
+    """Looks into a directory. That Python makes its `__pycache__` there is no change."""
+    modified = _modified(path)
+    try:
+        return Installed(modified, frozenset(os.listdir(path)) - {"__pycache__"})
+    except OSError:
+        return Installed(modified, frozenset())
 
 
 class Bearings:
-    """What an import must not change about the process, as it was before."""
+    """Notes what an import must not change about the process, as it was before."""
 
     def __init__(self) -> None:
         self._path = list(sys.path)
         self._directory = _directory()
         self._descriptors = _descriptors()
+        self._shared = _shared_memory()
 
     def check(self) -> None:
         """Raises LeftOut if a fork of this process would not be as good as a new process."""
@@ -206,15 +250,27 @@ class Bearings:
         opened = _descriptors() - self._descriptors
         if opened:
             raise LeftOut("it opens %s" % min(opened))
+        if _shared_memory() - self._shared:
+            raise LeftOut("it shares memory with what it forks")
+        if any(signal.getitimer(which)[0] for which in _TIMERS):
+            raise LeftOut("it sets a timer")
         if _made_temporary_files():
             raise LeftOut("it makes temporary files")
         if _is_bad_after_fork():
             raise LeftOut("it uses the GPU")
         end = time.monotonic() + _THREADS_END
-        while len(os.listdir("/proc/self/task")) > 1:
+        while any(name not in _SPARE_THREADS for name in _other_threads()):
             if time.monotonic() > end:
                 raise LeftOut("it starts threads")
             time.sleep(0.001)
+
+
+def fork() -> int:
+    """Forks without the warning of Python 3.12 about threads: a zygote has none but those that a fork can do
+    without."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _directory() -> str:
@@ -234,6 +290,22 @@ def _descriptors() -> FrozenSet[str]:
     return frozenset("%s (descriptor %s)" % (target, number) for number, target in found.items())
 
 
+def _shared_memory() -> FrozenSet[str]:
+    """Returns the mappings into which this process and its forks write together, such as that of a
+    `multiprocessing.Lock`."""
+    with open("/proc/self/maps", "rb") as maps:
+        rows = [line.split(None, 5) for line in maps]
+    return frozenset(os.fsdecode(row[0]) for row in rows if row[1].startswith(b"rw") and row[1].endswith(b"s"))
+
+
+def _other_threads() -> Iterator[str]:
+    """Yields the names of all threads but the first."""
+    for number in os.listdir("/proc/self/task"):
+        if int(number) != os.getpid():
+            with contextlib.suppress(OSError), open("/proc/self/task/%s/comm" % number) as comm:
+                yield comm.read().strip()
+
+
 def _made_temporary_files() -> bool:
     """Tells whether a temporary directory was made at import, which is removed when its maker ends, and so by each of
     the forks."""
@@ -244,12 +316,12 @@ def _made_temporary_files() -> bool:
 def _is_bad_after_fork() -> bool:
     """Forks for a trial, at which libraries also end their threads, and tells whether torch would refuse the GPU in the
     fork, because it was asked for in this process."""
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         bad: Optional[bool] = None
         try:
-            cuda = sys.modules.get("torch.cuda")
-            bad = bool(cuda is not None and cuda._is_in_bad_fork())
+            asked = getattr(sys.modules.get("torch.cuda"), "_is_in_bad_fork", None)
+            bad = asked is not None and bool(asked())
         finally:
             os._exit(1 if bad else 0)
     return os.waitpid(pid, 0)[1] != 0

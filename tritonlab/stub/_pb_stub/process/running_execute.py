@@ -13,7 +13,7 @@ from .needed_calls import AwaitedCoroutine, needed_calls
 
 
 class RunningExecute:
-    """The `execute` that the main thread runs, if any, and the BLS calls that threads wait for."""
+    """Knows the `execute` that the main thread runs, if any, and the BLS calls that threads wait for."""
 
     def __init__(self) -> None:
         #: its requests; None between two

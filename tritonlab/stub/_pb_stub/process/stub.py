@@ -9,13 +9,13 @@ import socket
 
 import numpy
 
-from ..api import bridge
+from ..api import bridge, signal_gate
 from ..wire.connection import Connection, LinkClosed
 from ..wire.ipc_message import STACKS_SIGNAL
 from ..wire.message_bodies import Hello
 from ..wire.serialization import WIRE_VERSION
 from ..wire.shm_manager import Region, RegionReader
-from . import debugger
+from . import link_pdb
 from .forked import ForkGuard
 from .main_loop import MainLoop
 from .model_context import ModelContext
@@ -32,12 +32,14 @@ def serve(given: StubArguments, backend_directory: str) -> None:
     monitor = Connection(socket.socket(fileno=given.monitor))
     stub = StubBridge(control, region, RegionReader(given.kernel_region))
     bridge.install(stub)
-    debugger.install()
+    link_pdb.install()
     ForkGuard(stub, [monitor], socket.socket(fileno=given.door)).install()
     if STACKS_SIGNAL is not None:
         faulthandler.register(STACKS_SIGNAL, all_threads=True)
     stub.tell(Hello(WIRE_VERSION, platform.python_version(), numpy.__version__, os.getpid()))
+    signal_gate.close()
     try:
         MainLoop(stub, ModelContext(stub, backend_directory), monitor, given.environment).run()
     except LinkClosed:
         os._exit(1)
+    signal_gate.open()

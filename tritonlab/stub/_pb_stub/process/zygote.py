@@ -5,24 +5,27 @@ fork takes 2.8 ms, for the page tables, of which there are two, and the stub has
 their imports made would be as quick for one edit; but each costs that second and those 150 MB, the second of two
 quick edits finds none, and eight instances of a model take 1.2 GB instead of 190 MB.
 
-One thread, which waits for the kernel. What it forks is a stub, or another zygote, which imports more. Either is the
-kernel's child, as a process is that the kernel starts: the process between them ends at once, and the kernel, which is
-a child subreaper meanwhile (`man 2 prctl`), inherits what that forked.
+A zygote has one thread of its own, which waits for the kernel. What it forks is a stub, or another zygote, which
+imports more. Either becomes the kernel's child, like a process that the kernel starts itself: the process that is
+forked in between ends at once, and the kernel, which is a child subreaper meanwhile (`man 2 prctl`), inherits what that
+has forked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import socket
 import sys
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import time
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..wire.fork_bodies import Fork, Forked, Grow, Grown, ImportStep
 from ..wire.ipc_message import BY_NUMBER, NUMBER_OF
 from ..wire.serialization import decode_body, encode_body
-from .preload import Bearings, LeftOut, Preload
+from .preload import Bearings, LeftOut, Preload, fork
 
 #: Bytes of a message, and descriptors with it, at most.
 _MESSAGE = 1 << 18
@@ -30,8 +33,8 @@ _MOST = 16
 
 
 class StubArguments(NamedTuple):
-    """What a stub is started with: numbers of descriptors, sizes of its regions (0: no limit), and the environment
-    variables that what it has imported has seen."""
+    """Holds what a stub is started with: numbers of descriptors, sizes of its regions (0: no limit), and the
+    environment variables that what it has imported has seen."""
 
     control: int
     monitor: int
@@ -46,7 +49,8 @@ class StubArguments(NamedTuple):
 
 
 class Zygote:
-    """`die_with_kernel` is called with the life pipe in each process that is forked, once it leads a session."""
+    """Forks what the kernel asks for. `die_with_kernel` is called with the life pipe in each process that is forked,
+    once it leads a session."""
 
     def __init__(self, sock: socket.socket, life: int, die_with_kernel: Callable[[int], None]) -> None:
         for fd in (sock.fileno(), life):
@@ -96,10 +100,10 @@ class Zygote:
         return not refused
 
     def _fork(self, fds: List[int]) -> bool:
-        """True in the new process, which leads a session of its own; here the kernel is told."""
+        """Forks a process that leads a session of its own, and tells the kernel. Returns True in that process."""
         read, write = os.pipe()
         try:
-            between = os.fork()
+            between = fork()
         except OSError as error:
             self._tell(Forked(0, str(error), False))
         else:
@@ -116,7 +120,7 @@ class Zygote:
         return False
 
     def _become(self, body: Grow, fds: List[int]) -> None:
-        """The zygote that imports more."""
+        """Makes a process that was forked the zygote that imports more."""
         socket_fd, self._life = fds
         self._die_with_kernel(self._life)
         self._socket = socket.socket(fileno=socket_fd)
@@ -130,21 +134,22 @@ class Zygote:
 
     def _grow(self, steps: Sequence[ImportStep]) -> None:
         """Imports, and says how far that went; a process in which something failed is of no use."""
-        printed, done = _Printed(), 0
+        since, printed, done = time.time(), _Printed(), 0
         bearings = Bearings()
         try:
             bearings.check()
             for step in steps:
                 self._preload.add(step)
                 if not step.own:
-                    bearings.check()
+                    with printed.dropped():
+                        bearings.check()
                 done += 1
         except LeftOut as why:
             self._tell(Grown(done, str(why), 0))
             os._exit(0)
         stdout, stderr = printed.taken()
         self._printed = (self._printed[0] + stdout, self._printed[1] + stderr)
-        self._preload.settle()
+        self._preload.settle(since)
         self._tell(Grown(len(steps), "", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
 
     def _become_stub(self, body: Fork, fds: List[int]) -> StubArguments:
@@ -169,9 +174,19 @@ class _Printed:
         for file, number in zip(self._files, (1, 2)):
             os.dup2(file, number)
 
+    @contextlib.contextmanager
+    def dropped(self) -> Iterator[None]:
+        """Keeps nothing of what is written inside: a trial fork makes libraries say that they are forked."""
+        _flush()
+        sizes = [os.fstat(file).st_size for file in self._files]
+        yield
+        _flush()
+        for file, size in zip(self._files, sizes):
+            os.ftruncate(file, size)
+            os.lseek(file, size, os.SEEK_SET)
+
     def taken(self) -> Tuple[bytes, bytes]:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush()
         found = []
         for file, kept, number in zip(self._files, self._kept, (1, 2)):
             os.dup2(kept, number)
@@ -181,8 +196,13 @@ class _Printed:
         return found[0], found[1]
 
 
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
 def _seed() -> None:
-    """Random numbers that no other fork has; Python's `random` sees to that itself."""
+    """Seeds random numbers that no other fork has; Python's `random` sees to that itself."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -192,9 +212,9 @@ def _seed() -> None:
 
 
 def _forked_again(write: int) -> bool:
-    """Ends this process, having forked another and written which; True in that."""
+    """Forks another process, writes which, and ends this one. Returns True in the other."""
     try:
-        pid = os.fork()
+        pid = fork()
     except OSError:
         os._exit(1)
     if pid:

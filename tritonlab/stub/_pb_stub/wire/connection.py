@@ -40,11 +40,11 @@ def _new_buffer(size: int) -> mmap.mmap:
 
 
 class LinkClosed(Exception):
-    """The other process is gone, or closed its end."""
+    """Says that the other process is gone, or closed its end."""
 
 
 class Connection:
-    """A framed, thread-safe sender and single-threaded receiver over a connected stream socket."""
+    """Is a framed, thread-safe sender and single-threaded receiver over a connected stream socket."""
 
     def __init__(
         self, sock: socket.socket, on_freed: Optional[Callable[[int], None]] = None, *, unpacks: bool = False
@@ -110,6 +110,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
+            self._outbox.clear()  # nothing takes it any more
             raise LinkClosed(str(error)) from None
 
     def _frame(self, command: int, ident: int, body: bytes) -> bytes:
@@ -187,6 +188,8 @@ class Connection:
             count = self._sock.recv_into(self._view[self._end :], 0, flags)
         except (BlockingIOError, InterruptedError):
             return False
+        except ConnectionResetError:
+            count = 0  # the other end had not read all when it closed
         except OSError as error:
             raise LinkClosed(str(error)) from None
         if count == 0:
@@ -235,7 +238,7 @@ class Connection:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
-        """Called in a forked process: closes the descriptor without ending the link, which the parent goes on using."""
+        """Closes, in a forked process, the descriptor without ending the link, which the parent goes on using."""
         self._sock.close()
 
     def close(self) -> None:

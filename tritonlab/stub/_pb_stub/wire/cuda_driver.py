@@ -23,7 +23,7 @@ _PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 
 class _MemHandle(ctypes.Structure):
-    """A CUipcMemHandle; cuIpcOpenMemHandle takes it by value."""
+    """Is a CUipcMemHandle; cuIpcOpenMemHandle takes it by value."""
 
     _fields_ = [("reserved", ctypes.c_ubyte * HANDLE_SIZE)]
 
@@ -61,7 +61,7 @@ _SIGNATURES: Dict[str, List[Any]] = {
 
 
 class CudaDriver(Driver):
-    """NVIDIA's driver. The first call loads it, and the first use of a device's memory makes its context."""
+    """Is NVIDIA's driver. The first call loads it, and the first use of a device's memory makes its context."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards loading, and the two below

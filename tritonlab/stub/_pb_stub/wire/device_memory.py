@@ -18,7 +18,7 @@ _PLACE = struct.Struct("<%dsQQ" % HANDLE_SIZE)
 
 
 class DevicePlace(NamedTuple):
-    """`nbytes` of device memory, `offset` bytes from where the allocation begins that `handle` stands for."""
+    """Names `nbytes` of device memory, `offset` bytes from where the allocation begins that `handle` stands for."""
 
     handle: bytes
     offset: int
@@ -31,7 +31,7 @@ class DevicePlace(NamedTuple):
 
 
 class Lent(bytes):
-    """A place as it is sent. `keep` lives until the block comes back in which it was sent."""
+    """Is a place as it is sent. `keep` lives until the block comes back in which it was sent."""
 
     device: int
     keep: Any

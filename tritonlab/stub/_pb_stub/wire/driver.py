@@ -35,8 +35,8 @@ _ADVICE = {
 
 
 class DriverError(Exception):
-    """A call of the driver failed. `code` is the CUresult; the text says what was done, what the driver says, and what
-    can be done."""
+    """Says that a call of the driver failed. `code` is the CUresult; the text says what was done, what the driver says,
+    and what can be done."""
 
     def __init__(self, what: str, code: int, text: str) -> None:
         advice = _ADVICE.get(code, "")
@@ -45,7 +45,7 @@ class DriverError(Exception):
 
 
 class DeviceFacts(NamedTuple):
-    """What does not change of a device. `compute` is its compute capability, such as (9, 0)."""
+    """Holds what does not change of a device. `compute` is its compute capability, such as (9, 0)."""
 
     ordinal: int
     uuid: str
@@ -56,8 +56,8 @@ class DeviceFacts(NamedTuple):
 
 
 class Driver:
-    """The GPUs of this machine as one process sees them. Every method may raise DriverError, and may be called by any
-    thread. The first use of a device's memory makes its context in this process; `devices` makes none."""
+    """Stands for the GPUs of this machine as one process sees them. Every method may raise DriverError, and may be
+    called by any thread. The first use of a device's memory makes its context in this process; `devices` makes none."""
 
     #: whether no real GPU is behind it: to be told wherever a person sees a figure of it
     simulated = False

@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional, Tuple
 
 
 class FreeSpace:
-    """The free ranges, none at first."""
+    """Holds the free ranges, none at first."""
 
     def __init__(self) -> None:
         self._ranges: List[Tuple[int, int]] = []  # (offset, size), sorted, never adjacent

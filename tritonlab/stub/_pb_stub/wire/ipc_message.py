@@ -1,5 +1,5 @@
-"""The stub link's messages: one table says number, name, direction, way, body and answer of everything that can cross
-the process border.
+"""This module has the stub link's messages: one table says number, name, direction, way, body and answer of everything
+that can cross the process border.
 
 A message is a header, the offsets of the receiver's blocks that the sender no longer reads (8 bytes each), and a
 JSON body:
@@ -9,7 +9,7 @@ JSON body:
 `id` ties an answer to its question; for EXECUTE it numbers the batch, for RESPONSE it is the request's handle. A body
 is the list of the fields of its NamedTuple (`message_bodies`), and so is each NamedTuple in it. What every request has,
 the headers of its tensors and what EXECUTE and EXECUTED say of it, stays such a list (`Row`) when it is read: making
-types of them took 7 of a request's 69 us. Whoever reads a row unpacks it, in one place.
+types of them took a tenth of a request's time. Whoever reads a row unpacks it, in one place.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _READERS: Dict[Type[Any], Read] = {
 
 
 class CommandRow(NamedTuple):
-    """One row of COMMANDS.
+    """Is one row of COMMANDS.
 
     `answer` is the type of the message that answers this one, or of the value in RESULT or REPLY; None if there is no
     answer. `read` makes the body of the list of its fields, and raises WireError or TypeError if they have another

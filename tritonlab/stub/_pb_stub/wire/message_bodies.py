@@ -1,4 +1,4 @@
-"""The bodies of the stub link's messages: one NamedTuple for each, and for what they are made of.
+"""This module has the bodies of the stub link's messages: one NamedTuple for each, and for what they are made of.
 
 `ipc_message.COMMANDS` says which message has which body, who sends it, and what answers it. On the wire a NamedTuple is
 the list of its fields.
@@ -15,8 +15,8 @@ UNCHECKED = "Triton checks no outputs: "
 
 
 class TensorHeader(NamedTuple):
-    """A tensor in the sender's region; `offset` counts from its start. Memory type and device id are there so that
-    device memory needs no other format."""
+    """Describes a tensor in the sender's region; `offset` counts from its start. Memory type and device id are there so
+    that device memory needs no other format."""
 
     name: str
     datatype: int
@@ -33,7 +33,7 @@ Row = Any
 
 
 class Failure(NamedTuple):
-    """Why something failed: Triton's text and error code, and `core.status.RemoteException` as plain data."""
+    """Says why something failed: Triton's text and error code, and `core.status.RemoteException` as plain data."""
 
     text: str
     code: int = 1
@@ -41,8 +41,8 @@ class Failure(NamedTuple):
 
 
 class FrameState(NamedTuple):
-    """A call of the author's code when an exception passed it. `source`: the lines around `line`, the first of which is
-    `start`. `variables`: name and text of each."""
+    """Describes a call of the author's code when an exception passed it. `source`: the lines around `line`, the first
+    of which is `start`. `variables`: name and text of each."""
 
     file: str
     line: int
@@ -53,7 +53,7 @@ class FrameState(NamedTuple):
 
 
 class ResponseError(NamedTuple):
-    """The error of one response. `code` is that of the author's TritonError, or None: then the model has failed, and
+    """Is the error of one response. `code` is that of the author's TritonError, or None: then the model has failed, and
     `exception` may say how."""
 
     code: Optional[int]
@@ -62,8 +62,8 @@ class ResponseError(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a model answered to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text, or
-    empty."""
+    """Is what a model answered to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text,
+    or empty."""
 
     tensors: List[Row]
     error: Optional[Row]
@@ -71,14 +71,14 @@ class Output(NamedTuple):
 
 
 class TraceRef(NamedTuple):
-    """The trace of a request: the server's number of it, and the client's context."""
+    """Names the trace of a request: the server's number of it, and the client's context."""
 
     number: int
     context: Optional[str]
 
 
 class Entry(NamedTuple):
-    """One request of a batch. `outputs` None: all of the model's. `trace`: the row of a TraceRef."""
+    """Is one request of a batch. `outputs` None: all of the model's. `trace`: the row of a TraceRef."""
 
     handle: int
     request_id: str
@@ -92,7 +92,7 @@ class Entry(NamedTuple):
 
 
 class BlsRequest(NamedTuple):
-    """A request that a model built. `memory`: type (0 GPU, 1 CPU) and device id of the preferred memory."""
+    """Is a request that a model built. `memory`: type (0 GPU, 1 CPU) and device id of the preferred memory."""
 
     model: str
     version: int
@@ -107,8 +107,8 @@ class BlsRequest(NamedTuple):
 
 
 class DeviceGrant(NamedTuple):
-    """Device memory of the kernel that a stub may use for what it sends: `nbytes` at `offset` of the allocation that
-    `handle`, as hex text, stands for."""
+    """Names device memory of the kernel that a stub may use for what it sends: `nbytes` at `offset` of the allocation
+    that `handle`, as hex text, stands for."""
 
     handle: str
     offset: int
@@ -116,22 +116,22 @@ class DeviceGrant(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """Which device memory of the kernel a stub still has mapped, as handles in hex text, and what of it the stub has
-    returned."""
+    """Says which device memory of the kernel a stub still has mapped, as handles in hex text, and what of it the stub
+    has returned."""
 
     mapped: List[str]
     returned: List[DeviceGrant]
 
 
 class NeededCall(NamedTuple):
-    """A call that `execute` needs the answer of: the id of its INFER, and how many responses it has had."""
+    """Is a call that `execute` needs the answer of: the id of its INFER, and how many responses it has had."""
 
     infer: int
     received: int
 
 
 class Needs(NamedTuple):
-    """What the running `execute` cannot go on without; `wait` as in INFER."""
+    """Says what the running `execute` cannot go on without; `wait` as in INFER."""
 
     wait: int
     calls: List[NeededCall]
@@ -203,14 +203,15 @@ class Execute(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer to a call: its value, or why there is none."""
+    """Is the answer to a call: its value, or why there is none. With the id 0, which no call has, it only returns
+    blocks."""
 
     value: Any
     failure: Optional[Failure] = None
 
 
 class InferResponse(NamedTuple):
-    """One response for an INFER."""
+    """Is one response for an INFER."""
 
     final: bool
     block: Optional[int]
@@ -229,7 +230,7 @@ class Hello(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The answer to a command of the life cycle, or of the monitor socket."""
+    """Is the answer to a command of the life cycle, or of the monitor socket."""
 
     value: Any
     failure: Optional[Failure] = None
@@ -251,8 +252,12 @@ class Executed(NamedTuple):
     outputs: List[Any]
 
 
+#: What `flags` of a RESPONSE is made of: it is the last, and it is the end alone, without a response.
+LAST, NO_RESPONSE = 1, 2
+
+
 class Response(NamedTuple):
-    """What a response sender sent. `flags` 1: it is the last."""
+    """Is what a response sender sent. `flags`: LAST and NO_RESPONSE, or 0."""
 
     flags: int
     block: Optional[int]
@@ -262,7 +267,7 @@ class Response(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A record of pb_utils.Logger; of the stub itself where `file` is empty."""
+    """Is a record of pb_utils.Logger; of the stub itself where `file` is empty."""
 
     level: int
     file: str

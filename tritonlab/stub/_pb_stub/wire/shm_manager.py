@@ -15,6 +15,7 @@ import mmap
 import os
 import tempfile
 import threading
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
@@ -38,13 +39,13 @@ _REMOVE = getattr(mmap, "MADV_REMOVE", None)
 _ADD_SEALS = 1033
 _SEAL_SHRINK = 2
 #: Batches of one model tend to have one size: a freed block of up to this many bytes is kept for the next (0.7 us for
-#: allocate and free instead of 2.8), up to so many of a size.
+#: allocate and free instead of 2.8), up to a number of each size.
 _SMALL = 1 << 16
 _KEPT = 8
 
 
 class SharedMemoryError(Exception):
-    """A region cannot grow. The text is Triton's (rule 2.9.1)."""
+    """Says that a region cannot grow. The text is Triton's (rule 2.9.1)."""
 
 
 def create_region_file(name: str) -> int:
@@ -66,7 +67,7 @@ def trim_heap() -> None:
 
 
 class Region:
-    """The writer's side: allocates blocks, frees them when the reader has returned them."""
+    """Is the writer's side: it allocates blocks, and frees them when the reader has returned them."""
 
     def __init__(self, fd: int, size: int = 1 << 20, growth: int = 1 << 20, limit: Optional[int] = None) -> None:
         self._fd = fd
@@ -84,6 +85,8 @@ class Region:
         self.used = 0
         #: hears of a growth with (size, used), bytes
         self.on_grow: Optional[Callable[[int, int], None]] = None
+        #: called before the region grows: it may free blocks that the reader has returned
+        self.on_full: Optional[Callable[[], None]] = None
         self._map: mmap.mmap
         self.buffer: memoryview
         self._grow_to(size)
@@ -102,20 +105,31 @@ class Region:
                 self._blocks[kept] = need
                 self.used += need
                 return kept
+            offset = self._take(need, align)
+        if offset is None and self.on_full is not None:
+            self.on_full()
+            with self._lock:
+                offset = self._take(need, align)
+        if offset is not None:
+            return offset
+        with self._lock:
+            missing = need + align
+            self._grow_to(self.size + self._growth * (missing // self._growth + 1))
+            offset = self._take(need, align)
+            assert offset is not None
+        if self.on_grow is not None:
+            self.on_grow(self.size, self.used)
+        return offset
+
+    def _take(self, need: int, align: int) -> Optional[int]:
+        """Takes a block from the free space, None if it has none; the caller holds the lock."""
+        offset = self._free.take(need, align)
+        if offset is None and self._recent:
+            self._release_recent()
             offset = self._free.take(need, align)
-            if offset is None and self._recent:
-                self._release_recent()
-                offset = self._free.take(need, align)
-            grown = offset is None
-            if offset is None:
-                missing = need + align
-                self._grow_to(self.size + self._growth * (missing // self._growth + 1))
-                offset = self._free.take(need, align)
-                assert offset is not None
+        if offset is not None:
             self._blocks[offset] = need
             self.used += need
-        if grown and self.on_grow is not None:
-            self.on_grow(self.size, self.used)
         return offset
 
     def free(self, offset: int) -> None:
@@ -226,7 +240,7 @@ class Region:
 
 
 class RegionReader:
-    """The reader's side: views of the other process's region, mapped again when it has grown."""
+    """Is the reader's side: it gives views of the other process's region, mapped again when it has grown."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -241,7 +255,7 @@ class RegionReader:
 
     @property
     def size(self) -> int:
-        """Bytes of the region now, also of what was not read yet; 0 once it is closed."""
+        """Returns the bytes of the region now, also of what was not read yet; 0 once it is closed."""
         with self._lock:
             return os.fstat(self._fd).st_size if self._fd >= 0 else 0
 
@@ -301,7 +315,7 @@ def _address_of(memory: Any) -> int:
 
 
 class _PrivateMap(mmap.mmap):
-    """A mapping that ends with the last array over it; the writer may not use the block again before."""
+    """Is a mapping that ends with the last array over it; the writer may not use the block again before."""
 
     lease: Any
 
@@ -316,34 +330,28 @@ class _LeasedMemory:
 
 
 class Hold:
-    """A writer's wish to read one of its own blocks later. It ends without taking a lock, as it may end at any
+    """Is a writer's wish to read one of its own blocks later. It ends without taking a lock, as it may end at any
     moment."""
 
-    __slots__ = ("_let_go", "_offset")
+    __slots__ = ("__del__",)
 
     def __init__(self, let_go: List[int], offset: int) -> None:
-        self._let_go = let_go
-        self._offset = offset
-
-    def __del__(self) -> None:
-        self._let_go.append(self._offset)
+        self.__del__ = partial(let_go.append, offset)  # see Lease
 
 
 class Lease:
-    """The right to read one block of the other side's region; when the last holder lets go, the next message returns
+    """Is the right to read one block of the other side's region; when the last holder lets go, the next message returns
     the block."""
 
-    __slots__ = ("__weakref__", "_freed", "_offset", "_reader")
+    # A destructor in a slot is called without an instruction of Python's in between: no signal handler of the author's
+    # can raise there, where the block would be lost, and what was raised, too.
+    __slots__ = ("__del__", "__weakref__", "_reader")
 
     def __init__(self, freed: List[int], offset: int, reader: RegionReader) -> None:
-        self._freed = freed
-        self._offset = offset
+        self.__del__ = partial(freed.append, offset)
         self._reader = reader
 
     def private_array(self, view: memoryview) -> "np.ndarray[Any, Any]":
         """Does what RegionReader.private does; `view` is one of this lease's block."""
         # counted from the map that the view belongs to, as the region may have been mapped again since
         return self._reader.private(_address_of(view) - _address_of(view.obj), view.nbytes, self)
-
-    def __del__(self) -> None:
-        self._freed.append(self._offset)

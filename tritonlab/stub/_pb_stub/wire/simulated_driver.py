@@ -50,7 +50,8 @@ _HANDLE = struct.Struct("<16sIIQQI")
 
 
 class Copied(NamedTuple):
-    """Bytes that a process has had copied so far: from the host, to the host, and between addresses of devices."""
+    """Counts the bytes that a process has had copied so far: from the host, to the host, and between addresses of
+    devices."""
 
     to_device: int
     to_host: int
@@ -58,7 +59,7 @@ class Copied(NamedTuple):
 
 
 class _Allocation:
-    """Memory of a device, of this process or opened from another one."""
+    """Is memory of a device, of this process or opened from another one."""
 
     def __init__(self, base: int, nbytes: int, device: int, fd: int, owner: Optional[Tuple[str, int]]) -> None:
         self.base = base
@@ -71,7 +72,8 @@ class _Allocation:
 
 
 class SimulatedDriver(Driver):
-    """Devices that this machine does not have. `total_bytes` is what each has for the allocations of a process."""
+    """Simulates devices that this machine does not have. `total_bytes` is what each has for the allocations of a
+    process."""
 
     simulated = True
 

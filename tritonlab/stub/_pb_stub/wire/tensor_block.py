@@ -40,8 +40,8 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
     block = region.allocate(total)
     try:
         for wire, header in zip(wires, headers):
-            header[5] += block
-            if header[6]:
+            header[5] += block  # its offset
+            if header[6]:  # its size
                 region.write(header[5], wire[3])
     except BaseException:
         region.free(block)

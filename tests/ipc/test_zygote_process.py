@@ -14,7 +14,7 @@ import pytest
 
 from tests.serving import eventually
 from tritonlab.ipc.interpreter import Interpreter
-from tritonlab.ipc.zygote import ZygoteError, ZygoteProcess
+from tritonlab.ipc.zygote_process import ZygoteError, ZygoteProcess
 from tritonlab.stub._pb_stub.wire.fork_bodies import ImportStep
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tritonlab.core.infer_stats import InferStats
-from tritonlab.core.metrics import COUNTER, GAUGE, HISTOGRAM, MetricRegistry
+from tritonlab.core.metric_registry import COUNTER, GAUGE, HISTOGRAM, MetricRegistry
 from tritonlab.core.model_metrics import ModelMetrics
 from tritonlab.core.prometheus_text import PrintedFamily
 from tritonlab.core.status import TritonError

@@ -1,4 +1,5 @@
-"""pdb in a stub: its prompts cross the link, and whoever waits for the model in a notebook types the lines.
+"""This module runs pdb in a stub: its prompts cross the link, and whoever waits for the model in a notebook types the
+lines.
 
 A stub has no terminal. So `pdb.Pdb`, which `breakpoint()`, `pdb.set_trace()` and `pdb.post_mortem()` make, is replaced
 by one that asks the server for each line. Triton's stub reads the end of its standard input instead, and the request
@@ -46,8 +47,8 @@ def listen() -> int:
 
 
 class LinkPdb(pdb.Pdb):
-    """A pdb whose lines come over the link. It shows the author's frames only, and once the author's code has returned
-    to ours it stops nowhere but at breakpoints."""
+    """Is a pdb whose lines come over the link. It shows the author's frames only, and once the author's code has
+    returned to ours it stops nowhere but at breakpoints."""
 
     def __init__(
         self,

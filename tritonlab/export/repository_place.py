@@ -1,0 +1,79 @@
+"""This module says where a repository can be, and where its models are built before they are moved into it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from os import PathLike
+from pathlib import Path
+
+from ..core.explained import Explained
+from ..core.status import Code
+
+#: How the directories begin in which models are built.
+SCRATCH = ".tritonlab-export-"
+
+
+class NoRepository(Explained, OSError):
+    """Says that no repository can be at a path, which it names."""
+
+    code = Code.INVALID_ARG
+
+    def __init__(self, path: str | Path, text: str) -> None:
+        super().__init__(text)
+        self._path = str(path)
+
+    def place(self) -> str:
+        return self._path
+
+    def remedy(self) -> str:
+        return "name another directory"
+
+
+def repository_path(directory: str | PathLike[str]) -> Path:
+    """Returns the path as a person means it, with `~` for the home directory. Nothing is written.
+
+    Raises NoRepository if no directory can be there.
+    """
+    try:
+        path = Path(os.path.abspath(Path(directory).expanduser()))
+    except RuntimeError:
+        raise NoRepository(str(directory), f"{directory}: there is no such user on this machine") from None
+    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    if not there.is_dir():
+        raise NoRepository(there, f"{there} is no directory, so no model repository can be there")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise NoRepository(there, f"this user may not write into {there}")
+    return path
+
+
+def make_repository(directory: str | PathLike[str]) -> Path:
+    """Makes the directory, if it is not there, and returns its path. Raises NoRepository."""
+    path = repository_path(directory)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise NoRepository(path, f"{path} cannot be made: {why.lower()}") from error
+    return path
+
+
+def scratch_place(repository: Path) -> Path:
+    """Returns the directory in which models are built: beside the repository, where no server looks for models. That is
+    in the repository if it is a file system of its own, such as a mounted volume, or nobody may write beside it: models
+    are moved, and only within a file system.
+    """
+    repository = repository.resolve()
+    try:
+        handle, name = tempfile.mkstemp(prefix=SCRATCH, dir=repository.parent)
+    except OSError:
+        return repository
+    os.close(handle)
+    moved = repository / Path(name).name
+    try:
+        os.replace(name, moved)  # a file: servers look at directories
+    except OSError:
+        os.unlink(name)
+        return repository
+    moved.unlink()
+    return repository.parent
