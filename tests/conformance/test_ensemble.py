@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from .clients import Client, Failure, Files, Options
 from .lab_client import LabClient
 from .real_client import RealClient
 from .rules import rule
+from .scripts import eventually
 
 HEAD = """
 import json, os, time

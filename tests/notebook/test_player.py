@@ -87,7 +87,7 @@ def test_a_broken_model_becomes_a_verified_export(player: Player) -> None:
 
     # the wrong shape: what to send instead
     said = player.run("scale(X=[1, 2])")
-    found = re.search(r"Hint: send \[batch ≤ \d+, (\d+)\]", said)
+    found = re.search(r"Hint: send an array of shape \[batch ≤ \d+, (\d+)\]", said)
     assert found is not None, said
     request = f"X=[{[float(n + 1) for n in range(int(found[1]))]}]"
     (response,) = player.facts(f"%triton infer scale {request}")["responses"]

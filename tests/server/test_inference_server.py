@@ -31,12 +31,15 @@ from tests.serving import (
 from tritonlab.core.status import (
     Code,
     InvalidArgumentError,
+    LoadInterrupted,
     ModelError,
     ModelLoadError,
     NotFoundError,
     TritonError,
     UnavailableError,
 )
+from tritonlab.ipc.stub_launcher import StubProcess
+from tritonlab.ipc.stub_link import StubLink
 from tritonlab.server.api.server import Server
 from tritonlab.server.server_metadata import parse_version
 from tritonlab.testing import RecordingInstrument
@@ -51,6 +54,10 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("N", np.array([{n}]))]) for _ in requests]
 """
 NUMBER_CONFIG = config("", "N INT64 1")
+AUTO_COMPLETES = """
+    @staticmethod
+    def auto_complete_config(config): return config
+"""
 
 
 @pytest.fixture
@@ -307,6 +314,27 @@ def test_an_interrupted_load_leaves_nothing(lab: Lab, name: str, count: int) -> 
     warm = warm_pids(lab.server)
     eventually(lambda: {p.pid for p in stub_processes()} - before <= warm)
     lab.load(name, NUMBER.format(n=1), NUMBER_CONFIG)
+    assert number(lab, name) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb"), [(StubProcess, "await_hello"), (StubLink, "auto_complete"), (StubLink, "initialize")]
+)
+def test_an_interrupt_between_two_waits_of_a_load_says_so(
+    lab: Lab, name: str, kind: type, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = getattr(kind, verb)
+
+    def interrupted(*args: Any) -> Any:
+        method(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kind, verb, interrupted)
+    lab.write(name, NUMBER.format(n=1) + AUTO_COMPLETES, NUMBER_CONFIG)
+    with pytest.raises(LoadInterrupted, match=rf"^the load of '{name}\w*' was interrupted\.$"):
+        lab.server.load(name)
+    monkeypatch.undo()
+    lab.server.load(name)
     assert number(lab, name) == 1
 
 

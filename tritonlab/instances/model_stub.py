@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.infer_request import InferenceRequest
@@ -89,10 +90,6 @@ class ModelStub:
 
     def _import(self) -> Answer:
         source = self.source
-        try:
-            cwd = os.getcwd()
-        except OSError:
-            cwd = ""  # the kernel's directory was removed
         return self.link.import_model(
             module=source.module,
             path=source.path,
@@ -100,7 +97,7 @@ class ModelStub:
             model_dir=source.model_dir,
             instance=self.instance,
             env=source.interpreter.variables(os.environ),
-            cwd=cwd,
+            cwd=_current_directory(),
         )
 
     def _not_started(self, error: Exception) -> ModelError:
@@ -147,19 +144,23 @@ class ModelStub:
                 raise ModelError(str(error)) from error
             except StubStartError as error:
                 raise self._not_started(error) from error
-            self._outcome(answer)
+            except KeyboardInterrupt as interrupt:
+                raise interrupted_load(self.instance, "", str(interrupt)) from None
+            self._outcome(lambda: answer)
 
     def auto_complete(self, config: str) -> dict[str, Any] | None:
         """Returns what auto_complete_config made of the config (JSON text); None if the model has no such method."""
-        returned = self._outcome(self.link.auto_complete(config))
+        returned = self._outcome(partial(self.link.auto_complete, config))
         return None if returned is None else json.loads(returned)
 
     def initialize(self, args: dict[str, str], outputs: tuple[str, ...], decoupled: bool, tells_failures: bool) -> None:
         keep = self.debugger.keeps if self.debugger is not None else 0.0
-        self._outcome(self.link.initialize(args, outputs, decoupled, tells_failures, keep))
+        self._outcome(partial(self.link.initialize, args, outputs, decoupled, tells_failures, keep))
 
-    def _outcome(self, answer: Answer) -> Any:
+    def _outcome(self, ask: Callable[[], Answer]) -> Any:
+        """Returns what the stub answers. An interrupt may come as soon as the stub is asked, so asking is within."""
         try:
+            answer = ask()
             self._await(answer)
         except KeyboardInterrupt:
             raise interrupted_load(self.instance, self.dump_stacks(_INTERRUPTED_SECONDS)) from None
@@ -251,3 +252,11 @@ class ModelStub:
     def kill(self) -> None:
         self.process.kill()
         self.on_end()
+
+
+def _current_directory() -> str:
+    """Returns the kernel's directory; empty if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

@@ -30,7 +30,7 @@ def test_why_names_cells_and_fixes(notebook: Notebook, told: Any) -> None:
     text = told("awaited")
     assert "the last load of model 'awaited' failed: ModuleNotFoundError: No module named 'nowhere_at_all'." in text
     assert f"  At Cell In[{number}], line {line}." in text
-    assert "  Fix: install nowhere_at_all in the Python that runs the model, or put nowhere_at_all.py beside" in text
+    assert "  Fix: %pip install brings one that others wrote, %%triton_file MODEL nowhere_at_all.py writes" in text
     reason = json.loads(repr(notebook.run("%triton why awaited --json").result))["reasons"][0]
     assert (reason["kind"], reason["where"]) == ("load", f"Cell In[{number}], line {line}")
     assert "The version from before serves on." in told("awaited")

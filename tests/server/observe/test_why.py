@@ -14,6 +14,7 @@ import pytest
 
 from tests.server.observe.test_watchdog import World
 from tests.serving import DECOUPLED, SCRIPTED_CONFIG, Lab, Script, config, eventually
+from tritonlab.core.explained import Explained
 from tritonlab.core.failure_capsule import FailureBook
 from tritonlab.core.status import InternalError, ModelLoadError, TritonError
 from tritonlab.server.observe.why import Moment, Reason, Why, why
@@ -23,6 +24,13 @@ flag = self.args["model_repository"] + "/go"
 while not os.path.exists(flag): time.sleep(0.005)
 return [answer()]
 """
+
+
+@pytest.fixture(autouse=True)
+def _outside_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook that ran before in this process has left its own advice, and names cells."""
+    monkeypatch.setattr(Explained, "advise", staticmethod(lambda text: ""))
+    monkeypatch.setattr(Explained, "cite", staticmethod(lambda place: place))
 
 
 @contextmanager
@@ -230,7 +238,7 @@ UNKNOWN = 'backend: "python"\nmax_batch_sise: 8'
     ("name", "source", "text", "said", "where", "fix"),
     [
         ("colon", "class M\n    pass", config(), "SyntaxError: expected ':'", "model.py\", line 1", None),
-        ("absent", "import nowhere_at_all", config(), "No module named", "line 1", "%pip install brings one"),
+        ("absent", "import nowhere_at_all", config(), "No module named", "line 1", "install nowhere_at_all in"),
         ("dims", EXECUTE, NO_DIMS, "must specify 'dims' for dims", "input 'X'", "dims: [ -1 ]"),
         ("field", EXECUTE, UNKNOWN, "no field named \"max_batch_sise\"", "config.pbtxt\", line 2", "max_batch_size?"),
         ("named", EXECUTE, 'name: "other"', "must equal model name", None, "call the directory 'other'"),
