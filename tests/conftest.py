@@ -17,6 +17,20 @@ settings.register_profile("patient", settings.default, deadline=None, suppress_h
 settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spreads the browser's files over the run. They wait more than they compute, and left to the end, as `loadfile`
+    would leave files of few tests, they keep one worker busy while the other has nothing to do."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    slow = [path for path in files if path.parent.name == "browser"]
+    others = [path for path in files if path not in slow]
+    # how much of the run is behind each; the last tenth is of quick ones
+    behind = {path: number / len(others) for number, path in enumerate(others)}
+    behind |= {path: 0.9 * number / len(slow) for number, path in enumerate(slow)}
+    items[:] = [item for path in sorted(files, key=behind.__getitem__) for item in files[path]]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps what notebooks of tests remember out of the user's cache."""

@@ -217,8 +217,9 @@ class Lab:
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=["light"])
 def theme(request: Any, jupyter: JupyterServer) -> str:
+    """JupyterLab's theme: light, unless the test asks for the dark one or for both, with `indirect`."""
     jupyter.theme(request.param)
     return str(request.param)
 

@@ -55,7 +55,7 @@ def wait_idle(lab: Lab) -> None:
     )
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light"])
 def test_the_debugger_is_typed_to_under_the_cell(lab: Lab, theme: str) -> None:
     lab.jupyter.theme(theme)
     paused(lab, f"typed_{theme}")

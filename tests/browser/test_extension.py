@@ -66,7 +66,7 @@ def open_notebook(lab: Any, name: str, cells: list[str], theme: str = "light") -
     lab.open(f"{name}.ipynb")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light"])
 def test_export_from_the_notebooks_toolbar(lab: Any, theme: str) -> None:
     open_notebook(lab, f"export_{theme}_ext", [LOAD, ECHO, ECHO.replace("echo", "again")], theme)
     for index in range(3):
@@ -284,7 +284,7 @@ def panel(lab: Any) -> Any:
     return shown
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["dark"])
 def test_the_panel_shows_the_server_and_ends_what_a_busy_cell_waits_for(lab: Any, theme: str) -> None:
     open_notebook(lab, f"panel_{theme}", [ECHO, "for _ in range(200): echo(IN=[1.0])", WAITS, CALL, FOREVER], theme)
     shown = panel(lab)

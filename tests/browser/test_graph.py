@@ -64,6 +64,7 @@ late = counted.infer(inputs={"IN": one}, correlation_id="late", flags=1)
 counted.view("graph")"""
 
 
+@pytest.mark.parametrize("theme", ["dark"], indirect=True)
 def test_calls_and_slots_are_seen(lab: Any, theme: str, view_of: Any) -> None:
     view = view_of("graph", MODELS, "search.view('graph')", SEQUENCES)
     graph = view.locator(".tl-graph")

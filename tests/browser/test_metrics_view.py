@@ -51,6 +51,7 @@ for n in range(300):
 print("scored")"""
 
 
+@pytest.mark.parametrize("theme", ["dark"], indirect=True)
 def test_metrics_move(lab: Any, theme: str, view_of: Any) -> None:
     view = view_of("metrics", MODEL, "%triton view scorer metrics", LOAD, "%triton view scorer memory")
     canvas = view.locator("canvas")

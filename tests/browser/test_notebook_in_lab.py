@@ -57,16 +57,11 @@ class TritonPythonModel:
 """
 
 
-@pytest.fixture(params=["light", "dark"])
-def theme(request: Any, jupyter: Any) -> str:
-    jupyter.theme(request.param)
-    return str(request.param)
-
-
 def button(output: Any, name: str) -> Any:
     return output.locator("button", has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     lab.jupyter.write(f"play_{theme}.ipynb", ["%load_ext tritonlab", MODEL])
     lab.open(f"play_{theme}.ipynb")
@@ -126,6 +121,7 @@ def test_from_a_cell_to_an_answer(lab: Any, theme: str) -> None:
     assert lab.errors == []
 
 
+@pytest.mark.parametrize("theme", ["dark"], indirect=True)
 def test_errors_are_the_authors(lab: Any, theme: str) -> None:
     lab.jupyter.write(
         f"errors_{theme}.ipynb", ["%load_ext tritonlab", MODEL + "\n", CALL, BROKEN, CONFIG, "%triton status"]
@@ -156,6 +152,7 @@ def test_a_decoupled_model_shows_its_responses(lab: Any, theme: str) -> None:
     lab.shot(f"stream_{theme}")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_the_quickstart_reads_well(lab: Any, theme: str) -> None:
     name = f"quickstart_{theme}.ipynb"
     shutil.copy(ROOT / "notebooks" / "00_quickstart.ipynb", lab.jupyter.notebooks / name)

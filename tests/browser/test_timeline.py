@@ -38,6 +38,7 @@ def wait(lab: Any, canvas: Any, condition: str) -> None:
     lab.until(canvas, f"canvas => {condition}")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"], indirect=True)
 def test_the_timeline_moves_and_says_why(lab: Any, theme: str, view_of: Any) -> None:
     view = view_of("timeline", MODEL, "embed.view()", LOAD)
     canvas = view.locator("canvas")

@@ -68,6 +68,13 @@ def test_many_are_in_flight_together(workspace: Workspace) -> None:
     assert [outcome.outputs["OUT"].numpy().tolist() for outcome in outcomes] == [[[8]]] * 8
 
 
+def test_each_has_the_lines_that_were_printed_for_it(workspace: Workspace) -> None:
+    printing = SOURCE.replace("            if data", '            print("data", data[0, 0])\n            if data')
+    workspace.load("m", printing, options=options())
+    outcomes = sent(workspace, [np.full((1, 1), n, np.float32) for n in (1, -2)])
+    assert [[record.text for record in outcome.printed] for outcome in outcomes] == [["data 1.0"], ["data -2.0"]]
+
+
 def test_refused_and_failed_requests_have_the_clients_error(workspace: Workspace) -> None:
     workspace.load("m", SOURCE, options=options())
     refused, failed = sent(workspace, [np.ones((1, 1)), -np.ones((1, 1), np.float32)])

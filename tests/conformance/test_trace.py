@@ -202,11 +202,11 @@ def test_a_request(traced: Traced, name: str, answered: list[str]) -> None:
 
 @rule("5.14.4")
 def test_a_request_that_the_cache_answers(traced: Traced) -> None:
-    for _ in range(2):
-        traced.client.infer("cached", numbers(1, 2))
-    # what Triton stores it writes twice
+    traced.client.infer("cached", numbers(1, 2))
+    # what Triton stores it writes twice; it may write the next trace first, so that is not asked for before
     assert traced.next() == whole(1, "cached", ["1,2"] * (2 if traced.client.side == "real" else 1))
     compute = moments(1, *COMPUTE[:-1])
+    traced.client.infer("cached", numbers(1, 2))
     assert traced.next() == [entry for entry in whole(1, "cached", ["1,2"]) if entry not in compute]
 
 
@@ -284,7 +284,7 @@ def test_every_second_request_until_the_count_has_run_out(traced: Traced) -> Non
         next(entry["tensor"]["data"] for entry in traced.next() if entry.get("activity") == "TENSOR_QUEUE_INPUT")
         for _ in range(3)
     ]
-    assert inputs == ["1,1", "3,3", "7,7"]
+    assert sorted(inputs) == ["1,1", "3,3", "7,7"]  # Triton may write the next one first
 
 
 @rule("5.14.4")

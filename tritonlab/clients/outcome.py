@@ -10,6 +10,7 @@ from ..core.infer_response import InferenceResponse
 from ..core.plain_facts import few_lines, plain
 from ..core.status import Code, TritonError
 from ..core.tensor import Tensor
+from ..ipc.stub_log import LogRecord
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,14 @@ class Arrival:
 @dataclass(frozen=True)
 class Outcome:
     """Holds one request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was
-    in."""
+    in; `printed`: the last lines that its model printed and logged meanwhile."""
 
     request: InferenceRequest
     arrivals: tuple[Arrival, ...] = ()
     error: TritonError | None = None
     split: Split | None = None
     batch_size: int = 0
+    printed: tuple[LogRecord, ...] = ()
 
     @property
     def cancelled(self) -> bool:
@@ -71,6 +73,7 @@ class Outcome:
             "total_ns": self.total_ns,
             "split_ns": vars(self.split) if self.split is not None else None,
             "batch_size": self.batch_size,
+            "printed": [record.text for record in self.printed],
             "responses": [{"after_ns": one.after_ns, **one.response.to_dict()} for one in self.arrivals],
         }
 

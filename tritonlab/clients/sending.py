@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ from ..core.infer_request import InferenceRequest, RequestState
 from ..core.infer_response import InferenceResponse
 from ..core.instrument import Instrument
 from ..core.status import TritonError, UnavailableError
+from ..ipc.stub_log import LogRecord
 from .outcome import Arrival, Outcome, Split
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ from ..server.api.response_iterator import ResponseIterator
 
 #: how long the times of an `execute` call that has answered already are waited for
 _SETTLE_SECONDS = 0.2
+#: Lines that are kept of what models print while requests are under way.
+_KEPT_LINES = 1000
 
 
 class ModelHost(Protocol):
@@ -44,6 +48,12 @@ class RequestWatch(Instrument):
         self._executing: dict[tuple[str, int], list[tuple[int, int]]] = {}
         self._splits: dict[int, Split] = {}
         self._batch_sizes: dict[int, int] = {}
+        self._printed: deque[LogRecord] = deque(maxlen=_KEPT_LINES)
+
+    def log(self, record: LogRecord) -> None:
+        if record.serials and record.stream != "server":
+            with self._lock:
+                self._printed.append(record)
 
     def batch_formed(
         self, model: str, version: int, requests: Sequence[InferenceRequest], size: int, reason: str, now: int
@@ -92,7 +102,8 @@ class RequestWatch(Instrument):
             errors = [arrival.response.error for arrival in arrivals if arrival.response.error is not None]
             error = refused or (errors[0] if errors else None)
             split, batch_size = self._splits.get(id(request)), self._batch_sizes.get(id(request), 0)
-        return Outcome(request, arrivals, error, split, batch_size)
+            printed = tuple(record for record in self._printed if request.serial in record.serials)
+        return Outcome(request, arrivals, error, split, batch_size, printed)
 
 
 class Sending:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from tritonlab.core.infer_request import InferenceRequest
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import CancelledError, InvalidArgumentError, ModelError
 from tritonlab.core.tensor import Tensor
+from tritonlab.ipc.stub_log import LogRecord
 from tritonlab.notebook.views.result_view import outcomes_html
 from tritonlab.notebook.views.value_text import line_text, value_text
 
@@ -40,6 +42,17 @@ def test_an_error_is_what_the_client_gets() -> None:
     assert "Failed: ValueError: &lt;no&gt;\n\nAt:\n  model.py(3): execute" in text
     hinted = outcomes_html([Outcome(REQUEST, error=InvalidArgumentError("bad"))], finished=True, hint="do better")
     assert "INVALID_ARG" in hinted and "Hint: do better." in hinted
+
+
+def test_what_the_model_printed_stands_below_the_outputs() -> None:
+    lines = tuple(LogRecord(0, "m", 1, "m_0_0", "stdout", "INFO", f"<line> {n}", serials=(1,)) for n in range(202))
+    outcome = Outcome(REQUEST, (Arrival(response(OUT=np.float32([[1]])), 1),), printed=lines[:1])
+    html = outcomes_html([outcome], finished=True)
+    assert text_of(html).endswith("1 line printed &lt;line&gt; 0")
+    assert "<details class='tl-log tl-printed' open>" in html
+    text = text_of(outcomes_html([replace(outcome, printed=lines)], finished=True))
+    assert "202 lines printed 2 lines before: %triton logs m &lt;line&gt; 2" in text
+    assert replace(outcome, printed=lines[:2]).to_dict()["printed"] == ["<line> 0", "<line> 1"]
 
 
 def test_a_stream_lists_its_responses() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
@@ -28,10 +29,14 @@ from .failure_notice import FailureNotice
 from .golden_commands import replay
 from .logs import Places
 from .parsing import LineError, line_parser, parse
+from .printed_lines import PrintedLines
 from .prompt_watch import PromptWatch
 from .tracebacks import Tracebacks, install
 from .variables import bind
 from .waiting import CellPlaces, WaitingNotice
+
+if TYPE_CHECKING:
+    from ...ipc.stub_log import LogRecord
 
 
 def config_arguments(magic: Any) -> Any:
@@ -237,12 +242,15 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     windows = listen(lambda: current())
     desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.ask_for_prompt))
     desk.listen()
+    printed = PrintedLines()
+    printed.follow(shell)
 
     def current() -> Workspace:
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
         found.cite = places
         notice.listen_to(found.server.instruments)
+        printed.listen_to(found.server.instruments, partial(_places_of, found, places))
         found.server.debugger.desk = desk
         windows.follow(found)
         return found
@@ -253,6 +261,12 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     shell.register_magics(magics)
     install_completion(shell, magics, current)
     import_when_idle()
+
+
+def _places_of(workspace: Workspace, places: Places, record: LogRecord) -> Places:
+    """Returns what cites cells for the version that wrote the line: an older one has other lines."""
+    report = workspace.report(record.model)
+    return places if report is not None and record.pid in report.pids else str
 
 
 def _show_failure(workspace: Workspace, capsule: FailureCapsule) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 
+from .log_lines import log_lines_html
 from .model_facts import ModelFacts, StepFacts, TensorFacts, duration_text
 
-_SHOWN_LOG_LINES = 200
 _OPEN_LOG_LINES = 3
 #: With the rest of a card this makes 40 lines at most, which programs read whole.
 _TEXT_LOG_LINES = 20
@@ -125,17 +125,5 @@ def _step_table(steps: Sequence[StepFacts]) -> str:
 
 
 def _log(facts: ModelFacts) -> str:
-    if not facts.log:
-        return ""
-    count = len(facts.log)
-    lines = [
-        f"<div class='tl-{record.stream} tl-{record.level.lower()}'>{escape(record.text) or '&nbsp;'}</div>"
-        for record in facts.log[-_SHOWN_LOG_LINES:]
-    ]
-    if count > len(lines):
-        before = f"<div class='tl-dim'>{count - len(lines)} lines before: %triton logs {escape(facts.name)}</div>"
-        lines.insert(0, before)
-    title = "1 line printed while loading" if count == 1 else f"{count} lines printed while loading"
-    opened = " open" if count <= _OPEN_LOG_LINES or facts.state in ("LOADING", "FAILED") else ""
-    body = f"<div class='tl-lines'>{''.join(lines)}</div>"
-    return f"<details class='tl-log tl-printed'{opened}><summary>{title}</summary>{body}</details>"
+    opened = len(facts.log) <= _OPEN_LOG_LINES or facts.state in ("LOADING", "FAILED")
+    return log_lines_html(facts.log, facts.name, " while loading", opened=opened)

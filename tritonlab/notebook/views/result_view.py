@@ -12,6 +12,7 @@ from ...core.status import Code, ModelError, TritonError
 from ...core.tensor import Tensor
 from .array_facts import curve_html, facts_text
 from .json_values import json_texts
+from .log_lines import log_lines_html
 from .many_view import PARTS, many_html
 from .model_facts import duration_text
 from .pictures import pictures_html
@@ -46,6 +47,7 @@ def outcomes_html(
         parts.append(_stream(outcome.arrivals))
     else:
         parts.append(_outputs(outcome.outputs, rate_of(outcome)))
+    parts.append(log_lines_html(outcome.printed, outcome.request.model_name, opened=True))
     return "".join(parts) + waiting
 
 

@@ -1,0 +1,158 @@
+"""What a model prints while it executes is seen below the cell that runs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from IPython.core.events import EventManager, available_events
+
+from tritonlab.core.instrument import Instruments
+from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.notebook.shell.printed_lines import MOST, PrintedLines
+
+TALKS = """%%triton_model talks --input N:INT32[1] --output N:INT32[1]
+import sys, traceback
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        print("at the load")
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            n = request.inputs()[0]
+            for number in range(n.as_numpy()[0]):
+                print("line", number)
+            responses.append(pb_utils.InferenceResponse([n]))
+        return responses
+"""
+SAYS = """%%triton_model says
+import sys, traceback
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        print("to stderr", file=sys.stderr)
+        pb_utils.Logger.log_info("an info")
+        pb_utils.Logger.log_warn("a warning")
+        pb_utils.Logger.log_verbose("much")
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            traceback.print_exc()
+        return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+
+
+def of(model: str, text: str, **fields: Any) -> LogRecord:
+    given: dict[str, Any] = {"stream": "stdout", "level": "INFO", "serials": (1,), **fields}
+    return LogRecord(0, model, 1, f"{model}_0_0", text=text, **given)
+
+
+@pytest.fixture
+def printed() -> Any:
+    """What listens, and the shell that it follows, in a cell that has begun."""
+    printed, shell, instruments = PrintedLines(), SimpleNamespace(events=EventManager(None, available_events)), []
+    printed.follow(shell)
+    instruments = Instruments()
+    printed.listen_to(instruments, lambda record: str)
+    shell.events.trigger("pre_run_cell", None)
+    return SimpleNamespace(say=instruments.log, events=shell.events, shell=shell, instruments=instruments)
+
+
+def test_it_comes_before_what_the_cell_says_about_the_answer(notebook: Any) -> None:
+    loaded = notebook.run(TALKS)
+    assert "talks | at the load" not in loaded.text  # it is on the card
+    result = notebook.run("for n in (2, 0, 1):\n    print(talks(N=[n]))")
+    assert [line for line in result.text.splitlines() if "array" not in line] == [
+        "talks | line 0",
+        "talks | line 1",
+        "talks | line 0",
+    ]
+    assert [line[:7] for line in result.text.splitlines()] == [
+        "talks |",
+        "talks |",
+        "{'N': a",
+        "{'N': a",
+        "talks |",
+        "{'N': a",
+    ]
+    assert notebook.run("print('nothing new')").text == "nothing new\n"
+
+
+def test_of_many_lines_the_first_and_their_number(notebook: Any) -> None:
+    notebook.run(TALKS)
+    lines = notebook.run(f"_ = talks(N=[{MOST + 1200}])").text.splitlines()
+    assert lines == [*(f"talks | line {n}" for n in range(MOST)), "talks | … 1,200 more lines: %triton logs talks"]
+    assert notebook.run("_ = talks(N=[1])").text == "talks | line 0\n"
+
+
+def test_levels_and_places(notebook: Any) -> None:
+    notebook.run(SAYS)
+    text = notebook.run("_ = list(says.infer())").text
+    lines = [line for line in text.splitlines() if line.startswith("says | ")]
+    assert "says | to stderr" in lines
+    assert {"says | an info", "says | WARNING a warning"} < set(lines) and "much" not in text
+    assert f"says |   Cell In[{notebook.number() - 1}], line 12, in execute" in lines
+    assert lines[-1] == "says | ZeroDivisionError: division by zero"
+
+
+def test_what_no_cell_waits_for_is_only_in_the_log(notebook: Any) -> None:
+    notebook.run(TALKS)
+    talks = notebook["talks"]
+    assert notebook.run("answers = talks.infer(inputs={'N': [1]})\nlist(answers)").text.startswith("talks | line 0\n")
+    before = len(talks.logs())
+    talks(N=[3])
+    assert [record.text for record in talks.logs()[before:]] == ["line 0", "line 1", "line 2"]
+    assert notebook.run("pass").text == ""
+
+
+def test_only_lines_about_requests_are_shown(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    printed.say(of("m", "of a request"))
+    printed.say(of("m", "x" * 5000))
+    printed.say(of("m", "of a load", serials=()))
+    printed.say(of("m", "raised", stream="server", level="ERROR"))
+    printed.say(of("m", "warned", stream="stderr", level="WARNING"))
+    printed.say(of("m", "bad", stream="log", level="ERROR"))
+    found = capsys.readouterr()
+    assert found.out == f"m | of a request\nm | {'x' * 2000} …\n"
+    assert found.err == "m | warned\nm | ERROR bad\n"
+
+
+def test_the_rest_is_counted_for_each_model(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(MOST):
+        printed.say(of("m", str(number)))
+    for model in ("a", "b", "b"):
+        printed.say(of(model, "more"))
+    printed.events.trigger("post_run_cell", None)
+    printed.say(of("m", "no cell runs"))
+    assert capsys.readouterr().out.splitlines()[MOST:] == [
+        "a | … 1 more line: %triton logs a",
+        "b | … 2 more lines: %triton logs b",
+    ]
+
+
+def test_a_closed_stream_is_no_error(printed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, text: str) -> None:
+            raise ValueError("I/O operation on closed file")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", Closed())
+        printed.say(of("m", "lost"))
+    assert len(list(printed.instruments)) == 1
+
+
+def test_one_listens_however_often_the_extension_is_loaded(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    other = PrintedLines()
+    other.follow(printed.shell)
+    for _ in range(2):
+        other.listen_to(printed.instruments, lambda record: str)
+    printed.events.trigger("pre_run_cell", None)
+    assert list(printed.instruments) == [other]
+    printed.instruments.log(of("m", "once"))
+    assert capsys.readouterr().out == "m | once\n"
+    assert len(printed.events.callbacks["pre_run_cell"]) == len(printed.events.callbacks["post_run_cell"]) == 1

@@ -1,0 +1,83 @@
+"""This module shows what models print and log while they execute below the cell that runs meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...core.instrument import Instrument, Instruments
+from .logs import LogLine, Places
+
+if TYPE_CHECKING:
+    from ...ipc.stub_log import LogRecord
+
+#: Lines that are shown below one cell; a load test of a model that prints writes thousands.
+MOST = 100
+#: Characters of a line that are shown.
+_LONGEST = 2000
+
+
+class PrintedLines(Instrument):
+    """Writes each line below the running cell, behind the model's name, because it is from another process. What is
+    printed during a load is on the card, and what no cell waits for is in the log.
+
+    The lines of a request are read before its answer is delivered, so they come before what the cell prints about it.
+    """
+
+    def __init__(self) -> None:
+        self._places: Callable[[LogRecord], Places] = lambda record: str
+        self._lock = threading.Lock()  # guards everything below
+        self._runs = True  # it is made while a cell runs
+        self._shown = 0
+        self._left: dict[str, int] = {}  # model -> lines that were not shown
+
+    def log(self, record: LogRecord) -> None:
+        if not record.serials or record.stream == "server" or record.level == "VERBOSE":
+            return
+        with self._lock:
+            if not self._runs:
+                return
+            if self._shown == MOST:
+                self._left[record.model] = self._left.get(record.model, 0) + 1
+                return
+            self._shown += 1
+        logged = f"{record.level} " if record.stream == "log" and record.level != "INFO" else ""
+        text = LogLine.of(record, self._places(record)).text
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+        _write(f"{record.model} | {logged}{text}", sys.stdout if record.level == "INFO" else sys.stderr)
+
+    def listen_to(self, instruments: Instruments, places: Callable[[LogRecord], Places]) -> None:
+        """Starts listening in place of any other, because a notebook needs one only. `places` returns what cites cells
+        for the version that wrote a record; it must not wait for a load."""
+        self._places = places
+        others = [one for one in instruments if isinstance(one, PrintedLines)]
+        if others != [self]:
+            for other in others:
+                instruments.remove(other)
+            instruments.add(self)
+
+    def follow(self, shell: Any) -> None:
+        """Follows the shell's cells from now on, in place of any other."""
+        for event, callback in (("pre_run_cell", self._began), ("post_run_cell", self._ended)):
+            for other in list(shell.events.callbacks[event]):
+                if isinstance(getattr(other, "__self__", None), PrintedLines):
+                    shell.events.unregister(event, other)
+            shell.events.register(event, callback)
+
+    def _began(self, info: object) -> None:
+        with self._lock:
+            self._runs, self._shown, self._left = True, 0, {}
+
+    def _ended(self, result: object) -> None:
+        with self._lock:
+            self._runs, left = False, self._left
+        for model, count in left.items():
+            _write(f"{model} | … {count:,} more line{'s' * (count > 1)}: %triton logs {model}", sys.stdout)
+
+
+def _write(line: str, stream: Any) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the stream is closed
+        stream.write(line + "\n")  # in one piece, as other threads write, too
