@@ -97,7 +97,7 @@ def test_levels_and_places(notebook: Any) -> None:
     assert "says | to stderr" in lines
     assert {"says | an info", "says | WARNING a warning"} < set(lines) and "much" not in text
     assert f"says |   Cell In[{notebook.number() - 1}], line 12, in execute" in lines
-    assert lines[-1] == "says | ZeroDivisionError: division by zero"
+    assert "says | ZeroDivisionError: division by zero" in lines  # perhaps before the warning, which goes another way
 
 
 def test_what_no_cell_waits_for_is_only_in_the_log(notebook: Any) -> None:
