@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse
+from ..core.outputs import Outputs
 from ..core.plain_facts import few_lines, plain
 from ..core.status import Code, TritonError
 from ..core.tensor import Tensor
@@ -88,7 +89,7 @@ class Outcome:
     def outputs(self) -> dict[str, Tensor]:
         """Returns the outputs of the last response that has any."""
         found = [arrival.response.outputs for arrival in self.arrivals if arrival.response.outputs]
-        return dict(found[-1]) if found else {}
+        return Outputs(found[-1] if found else {})
 
 
 def addressed(request: InferenceRequest, name: str, version: int) -> InferenceRequest:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..core.data_type import DataType
 from ..core.infer_request import InferenceRequest
+from ..core.outputs import Outputs
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..core.tensor import Tensor
 from ..core.unknown_option import explains_unknown
@@ -142,7 +143,7 @@ class RemoteModel(LoadTested):
             raise outcome.error
         if not outcome.arrivals:
             raise InternalError(f"model '{self.name}' did not answer")
-        return {name: tensor.numpy() for name, tensor in outcome.outputs.items()}
+        return Outputs({name: tensor.numpy() for name, tensor in outcome.outputs.items()})
 
     def _version(self) -> str:
         return str(self.version) if self.version != -1 else ""

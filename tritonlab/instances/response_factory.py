@@ -9,6 +9,7 @@ from ..core.copies import Copies
 from ..core.infer_request import InferenceRequest
 from ..core.infer_response import InferenceResponse, ParameterValue
 from ..core.output_reshape import OutputReshapes
+from ..core.outputs import Outputs
 from ..core.status import Code, ModelError, RemoteException, TritonError
 from ..ipc.block_reader import BlockReader
 from ..ipc.stub_link import Failure, ResponseError, Row
@@ -31,10 +32,10 @@ def build_response(
         response.error = error_of(ResponseError(*error))
         return response
     if tensors:
-        response.outputs = reader.tensors(tensors)
+        response.outputs = Outputs(reader.tensors(tensors))
         if reader.found_device:
             try:
-                response.outputs = request.placed(response.outputs, copies.to_host)
+                response.outputs = Outputs(request.placed(response.outputs, copies.to_host))
             except TritonError as failure:
                 response.error, response.outputs = failure, {}
                 return response

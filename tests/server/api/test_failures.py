@@ -117,6 +117,9 @@ def test_a_model_that_has_not_failed(lab: Lab) -> None:
     assert repr(model.failures) == "0 failures of 'spotless'"
     with pytest.raises(IndexError, match="'spotless' has not failed"):
         model.failures[-1]
+    fail(model, X=np.float32([-1]))
+    with pytest.raises(IndexError, match="1 of the 1 failures of 'spotless' are kept"):
+        model.failures[-2]
 
 
 def test_a_replay_is_answered_by_the_model_as_it_is_now(lab: Lab, failing: Model) -> None:

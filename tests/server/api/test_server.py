@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import pickle
 import warnings
 import weakref
 from pathlib import Path
@@ -62,6 +63,17 @@ def f32(values: list[float]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]
 def test_a_call_gives_arrays_by_name(add_sub: Model) -> None:
     out = add_sub(INPUT0=f32([1, 2]), INPUT1=f32([10, 20]))
     assert {name: value.tolist() for name, value in out.items()} == {"OUTPUT0": [11, 22], "OUTPUT1": [-9, -18]}
+
+
+def test_an_output_that_is_not_there_is_a_key_error_that_says_which_are(add_sub: Model) -> None:
+    out = add_sub(INPUT0=f32([1, 2]), INPUT1=f32([10, 20]))
+    with pytest.raises(KeyError) as caught:
+        out["NOPE"]
+    assert str(caught.value) == "the answer has no output 'NOPE': it has 'OUTPUT0', 'OUTPUT1'"
+    with pytest.raises(KeyError, match=r"did you mean 'OUTPUT[01]'"):
+        out["OUTPUT"]
+    assert out.get("NOPE") is None and "NOPE" not in out
+    assert pickle.loads(pickle.dumps(out)).keys() == out.keys()
 
 
 @pytest.mark.parametrize(

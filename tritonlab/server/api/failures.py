@@ -11,7 +11,8 @@ from ...core.explained import Explained
 from ...core.failure_capsule import FailureCapsule, KeptRequest
 from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
-from ...core.status import UnsupportedError
+from ...core.outputs import Outputs
+from ...core.status import Code, UnsupportedError
 from .handed_in import HandedIn
 
 #: Lines of a text: frames, variables of the innermost one, requests.
@@ -61,7 +62,7 @@ class KeptFailure:
         decoupled = self.model.config().get("model_transaction_policy", {}).get("decoupled", False)
         answers: list[Any] = []
         for responses in started:
-            found = [{name: tensor.numpy() for name, tensor in each.outputs.items()} for each in responses]
+            found = [Outputs({name: tensor.numpy() for name, tensor in each.outputs.items()}) for each in responses]
             answers.append(found if decoupled or len(found) != 1 else found[0])
         return answers[0] if len(answers) == 1 else answers
 
@@ -147,6 +148,16 @@ def _request_lines(capsule: FailureCapsule) -> list[str]:
     return lines + ([f"  and {more} more requests"] if more else [])
 
 
+class NoSuchFailure(Explained, IndexError):
+    """Says that a failure is not kept, and how many are. It is an IndexError, as that of any list."""
+
+    code = Code.NOT_FOUND
+
+    def __init__(self, model: str, kept: int, total: int) -> None:
+        said = f"'{model}' has not failed" if not total else f"{kept} of the {total} failures of '{model}' are kept"
+        super().__init__(said)
+
+
 class ModelFailures(Sequence[KeptFailure]):
     """Lists the last failures of a model, oldest first: `model.failures[-1]` is the last one. They outlive reloads.
 
@@ -170,9 +181,10 @@ class ModelFailures(Sequence[KeptFailure]):
     @overload
     def __getitem__(self, index: slice) -> list[KeptFailure]: ...
     def __getitem__(self, index: int | slice) -> KeptFailure | list[KeptFailure]:
-        if not self._failures and isinstance(index, int):
-            raise IndexError(f"'{self._model.name}' has not failed")
-        return self._failures[index]
+        try:
+            return self._failures[index]
+        except IndexError:
+            raise NoSuchFailure(self._model.name, len(self), self.total) from None
 
     def to_dict(self) -> dict[str, Any]:
         return {

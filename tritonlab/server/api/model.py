@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, Unpack
 from numpy.typing import NDArray
 
 from ...core.infer_request import InferenceRequest
+from ...core.outputs import Outputs
 from ...core.status import InternalError, InvalidArgumentError
 from ...core.unknown_option import explains_unknown
 from ...ipc.interrupts import shielded
@@ -162,4 +163,4 @@ class Model(ServedModel, LoadTested, Tunable):
             raise
         if response is None:
             raise InternalError(f"model '{self.name}' ended the request without a response")
-        return {name: tensor.numpy() for name, tensor in response.outputs.items()}
+        return Outputs({name: tensor.numpy() for name, tensor in response.outputs.items()})
