@@ -16,12 +16,14 @@ JSON_SIZE = "Inference-Header-Content-Length"
 
 @dataclass(frozen=True)
 class Reply:
-    """`headers` by their names in lower case; `chunks` are the pieces of a chunked body, which `body` joins."""
+    """`headers` by their names in lower case; `chunks` are the pieces of a chunked body, which `body` joins. `protocol`
+    is what the first line begins with."""
 
     status: int
     headers: dict[str, str]
     body: bytes
     chunks: tuple[bytes, ...] = ()
+    protocol: str = "HTTP/1.1"
 
     @property
     def kind(self) -> str:
@@ -101,6 +103,9 @@ def read_reply(stream: BinaryIO) -> Reply:
             stream.readline()
         stream.readline()
         body = b"".join(chunks)
+    elif line.startswith(b"HTTP/1.0") and "content-length" not in headers and headers.get("connection") != "keep-alive":
+        body = stream.read()
     else:
         body = stream.read(int(headers.get("content-length", "0")))
-    return Reply(int(line.split()[1]), headers, body, tuple(chunks))
+    protocol, status = line.split()[:2]
+    return Reply(int(status), headers, body, tuple(chunks), protocol.decode())

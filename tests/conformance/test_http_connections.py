@@ -60,7 +60,7 @@ def test_a_client_that_has_said_all_is_answered(http: RawHTTP) -> None:
     assert reply.plain == (200, JSON, ANSWER)
 
 
-@rule("6.3.1")
+@rule("6.1.4")
 @pytest.mark.parametrize("path", ["/v2/models/one/infer", "/v2/health/live", "/v2/models/nobody"])
 def test_a_client_of_http_1_0_says_whether_the_connection_goes_on(http: RawHTTP, path: str) -> None:
     line, _, rest = infer(http, "Connection: keep-alive\r\n").partition(b"\r\n")
@@ -72,10 +72,37 @@ def test_a_client_of_http_1_0_says_whether_the_connection_goes_on(http: RawHTTP,
         for _ in range(2):
             connection.sendall(stays)
             found.append(read_reply(stream))
-        assert [reply.headers["connection"] for reply in found] == ["keep-alive"] * 2
+        assert [(reply.protocol, reply.headers["connection"]) for reply in found] == [("HTTP/1.0", "keep-alive")] * 2
         connection.sendall(stays.replace(b"Connection: keep-alive\r\n", b""))
-        assert {read_reply(stream).plain, *(reply.plain for reply in found)} == {found[0].plain}
+        last = read_reply(stream)
+        assert {last.plain, *(reply.plain for reply in found)} == {found[0].plain}
+        assert (last.protocol, last.headers.get("connection")) == ("HTTP/1.0", None)
         assert stream.read() == b""
+
+
+@rule("6.1.4", "6.9.1")
+@pytest.mark.parametrize("headers", ["", "Connection: keep-alive\r\n"])
+def test_a_client_of_http_1_0_gets_a_stream_that_the_connection_ends(http: RawHTTP, headers: str) -> None:
+    """HTTP/1.0 has no chunks; 2.51 sends them, and such a client shows their sizes between the events."""
+    body = b'{"IN":[1,2]}'
+    lines = f"POST /v2/models/one/generate_stream HTTP/1.0\r\nHost: {http.address}\r\nContent-Length: {len(body)}\r\n"
+    (reply,) = replies(http, f"{lines}{headers}\r\n".encode() + body, 1)
+    assert (reply.status, reply.protocol, reply.kind) == (200, "HTTP/1.0", "text/event-stream; charset=utf-8")
+    assert reply.body == b'data: {"IN":[1.0,2.0],"model_name":"one","model_version":"1"}\n\n'
+    if http.side == "lab":
+        assert reply.headers.keys() == {"content-type"}
+
+
+@rule("6.1.4")
+@pytest.mark.parametrize("headers", ["Connection: foo, keep-alive\r\n", "Connection: Keep-Alive\r\n"])
+def test_a_client_of_http_1_0_may_list_what_it_says_of_the_connection(http: RawHTTP, headers: str) -> None:
+    """2.51 knows the one word alone, and closes."""
+    data = infer(http, headers).replace(b"HTTP/1.1", b"HTTP/1.0")
+    if http.side == "real" and "," in headers:
+        (reply,) = replies(http, data, 1)
+        assert "connection" not in reply.headers
+    else:
+        assert [reply.headers["connection"] for reply in replies(http, data * 2, 2)] == ["keep-alive"] * 2
 
 
 @rule("6.3.1")

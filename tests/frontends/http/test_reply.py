@@ -31,3 +31,15 @@ def test_events_have_no_length() -> None:
         yield b"x"
 
     assert HttpReply(events=events()).head(True).endswith(b"\r\ntransfer-encoding: chunked\r\n\r\n")
+
+
+def test_a_client_of_http_1_0_is_answered_as_one() -> None:
+    async def events() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    head = b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n"
+    assert (
+        HttpReply(body=b"{}").whole(True, old=True) == head + b"content-length: 2\r\nconnection: keep-alive\r\n\r\n{}"
+    )
+    assert HttpReply(body=b"{}").head(False, old=True) == head + b"content-length: 2\r\n\r\n"
+    assert HttpReply(events=events()).head(False, old=True) == head + b"\r\n"

@@ -29,7 +29,6 @@ Direct: TypeAlias = Callable[[memoryview], HttpReply | Coroutine[Any, Any, HttpR
 
 _END = b"\r\n\r\n"
 _OURS = (b"content-type", b"content-length")
-_STAYS = (b"connection", b"keep-alive")
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 #: Requests, and bytes of one, that may wait for their turn before no more is read. While something is read, it is
 #: noticed that the client goes.
@@ -223,8 +222,6 @@ class HttpConnection(asyncio.Protocol):
             except Exception as error:
                 given = self._server.defect(error)
             goes_on = request.keep_alive and not self._server.stopping and not (request.old and given.events)
-            if request.old and goes_on:  # which the client of HTTP/1.0 has to be told
-                request.reply_headers = (*request.reply_headers, _STAYS)
             await self._writer.send(request, given, goes_on)
             keep_alive = goes_on
         except CutOffError:

@@ -46,31 +46,37 @@ class HttpReply:
     events: AsyncIterator[bytes] | None = None
     watch: WriteWatch | None = None
 
-    def whole(self, keep_alive: bool = True, headers: Headers = ()) -> bytes | None:
-        """Returns the response in one piece, `headers` added; None if it is too large to be joined."""
+    def whole(self, keep_alive: bool = True, headers: Headers = (), *, old: bool = False) -> bytes | None:
+        """Returns the response in one piece, `headers` added; None if it is too large to be joined. `old`: as HTTP/1.0
+        has it."""
         size = len(self.body)
         for piece in self.more:
             size += len(piece)
         if size >= _JOIN_BELOW:
             return None
-        head = _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive)
+        head = _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive, old)
         return b"".join((head, self.body, *self.more))
 
-    def head(self, keep_alive: bool, headers: Headers = ()) -> bytes:
+    def head(self, keep_alive: bool, headers: Headers = (), *, old: bool = False) -> bytes:
         """Returns what comes before the body."""
         size = None if self.events is not None else len(self.body) + sum(map(len, self.more))
-        return _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive)
+        return _head(self.status, self.kind, size, (*self.headers, *headers), keep_alive, old)
 
 
 @functools.lru_cache(256)  # most replies of one model have the same
-def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_alive: bool) -> bytes:
-    """Returns what comes before a body of `size` bytes, or before its chunks if that is None. Names and values of
-    headers are ours, and are not checked."""
-    length = b"transfer-encoding: chunked" if size is None else b"content-length: %d" % size
-    lines = [_STATUS_LINES[status] + b"content-type: " + kind, length, *(b": ".join(each) for each in headers)]
-    if not keep_alive:
-        lines.append(b"connection: close")
-    return b"\r\n".join(lines) + b"\r\n\r\n"
+def _head(status: int, kind: bytes, size: int | None, headers: Headers, keep_alive: bool, old: bool) -> bytes:
+    """Returns what comes before a body of `size` bytes, or of one that has no known size if that is None. Names and
+    values of headers are ours, and are not checked."""
+    lines = [_STATUS_LINES[status] + b"content-type: " + kind]
+    if size is not None:
+        lines.append(b"content-length: %d" % size)
+    elif not old:  # HTTP/1.0 has no chunks: there the end of the connection is the end of the body
+        lines.append(b"transfer-encoding: chunked")
+    lines.extend(b": ".join(each) for each in headers)
+    if old == keep_alive:  # what differs from the habit of the protocol has to be said
+        lines.append(b"connection: keep-alive" if old else b"connection: close")
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    return head.replace(b"HTTP/1.1", b"HTTP/1.0", 1) if old else head
 
 
 def chunk(piece: bytes) -> bytes:

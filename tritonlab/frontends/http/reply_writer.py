@@ -55,20 +55,21 @@ class ReplyWriter:
             reply.watch.end()
 
     async def _send(self, request: Request, reply: HttpReply, keep_alive: bool) -> None:
-        headers = request.reply_headers
+        headers, old = request.reply_headers, request.old
         if reply.events is not None:
-            self.write(reply.head(keep_alive, headers))
+            self.write(reply.head(keep_alive, headers, old=old))
             async for event in reply.events:
-                self.write(chunk(event))
+                self.write(event if old else chunk(event))
                 await self._room()
-            self.write(LAST_CHUNK)
+            if not old:
+                self.write(LAST_CHUNK)
         elif request.method == "HEAD":
-            self.write(reply.head(keep_alive, headers))
-        elif (whole := reply.whole(keep_alive, headers)) is not None:
+            self.write(reply.head(keep_alive, headers, old=old))
+        elif (whole := reply.whole(keep_alive, headers, old=old)) is not None:
             self.write(whole)
             await self._room()
         else:
-            self.write(reply.head(keep_alive, headers))
+            self.write(reply.head(keep_alive, headers, old=old))
             for piece in (reply.body, *reply.more):
                 self.write(piece)
                 await self._room()
