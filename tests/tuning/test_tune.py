@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from tests.ensembles import ensemble_text, step
-from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
+from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, config, lab
 from tests.tuning.scheduler_bench import config_of
 from tritonlab.core.model_config import ModelConfig
-from tritonlab.core.status import InvalidArgumentError, ModelLoadError, UnavailableError
+from tritonlab.core.status import InvalidArgumentError, ModelLoadError, TritonError, UnavailableError
 from tritonlab.schedulers.policy_queue import QueuePolicies
 from tritonlab.tuning.ablation import taken_back
 from tritonlab.tuning.bought_figure import bought_figure
@@ -31,6 +32,8 @@ __all__ = ["lab"]
 
 MS = 1_000_000
 CONFIG = config_of("max_batch_size: 16 dynamic_batching { } instance_group { count: 1 }")
+
+IN_AND_OUT = ("INPUT0 FP32 -1; INPUT1 FP32 -1", "OUTPUT0 FP32 -1; OUTPUT1 FP32 -1")
 
 Truth = Callable[[int, int], float]
 
@@ -60,6 +63,9 @@ class FakeLive:
         self.interrupt_after = 1_000
         self._truth = truth
         self._manner = Manner(np.ones(1) if ratios is None else ratios, gap=20_000, think=80_000)
+
+    def check(self) -> None:
+        pass
 
     def load(self, settings: Settings) -> None:
         if settings.instances > self.most:
@@ -344,6 +350,27 @@ def test_the_ensemble_around_a_model_serves_on(lab: Lab) -> None:
     assert around.ready()
     lab.server.unload("around")
     assert LiveModel(model, {}).ensembles == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "input 'INPUT0' of model 'untried' has shape .* where -1 is any size: say shapes="),
+        ({"shapes": {"INPUT9": [4]}}, "has no input 'INPUT9' to give a shape"),
+        ({"inputs": {"INPUT0": [[1.0]]}}, "expected 2 inputs but got 1"),
+        ({"inputs": lambda number: {"INPUT0": [[1.0]]}}, "expected 2 inputs but got 1"),
+        ({"inputs": {"INPUT0": [[1.0] * 3], "INPUT1": [[1.0] * 2]}}, "operands could not be broadcast"),
+        ({"inputs": []}, "the list of inputs is empty"),
+    ],
+)
+def test_requests_that_cannot_be_sent_are_refused_before_the_model_is_loaded_again(
+    lab: Lab, options: dict[str, Any], text: str
+) -> None:
+    model = lab.load("untried", ADD_SUB, config(*IN_AND_OUT, "max_batch_size: 4", count=2))
+    before = model.instances()
+    with pytest.raises(TritonError, match=text):
+        model.tune(budget_s=1.0, **options)
+    assert model.instances() == before
 
 
 def test_a_model_that_runs_is_tuned_and_left_as_it_was(lab: Lab) -> None:

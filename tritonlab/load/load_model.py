@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.infer_request import InferenceRequest
 from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
 from .kernel_target import KernelTarget
@@ -12,6 +13,7 @@ from .load_plan import LoadPlan
 from .load_result import LoadResult
 from .load_run import LoadTest
 from .load_target import LoadTarget
+from .request_mix import Lane
 
 #: Seconds after which the progress of a test is shown: who waits for less needs none.
 _QUIET = 0.5
@@ -20,6 +22,12 @@ _QUIET = 0.5
 def load_model(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
     """Runs a load test of a model of a server in this process."""
     return load_target(model.name, model.version, KernelTarget(model), options)
+
+
+def first_request(model: Model, options: Mapping[str, Any]) -> InferenceRequest:
+    """Returns the first request of a load test with these options. Raises what the test would, before it began."""
+    mix = LoadPlan.of(options, model.name).requests(KernelTarget(model).inputs, model.version)
+    return mix.request(Lane(0))
 
 
 def load_target(name: str, version: int, target: LoadTarget, options: Mapping[str, Any]) -> LoadResult | LoadTest:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.model_config import ModelConfig
 from ..core.status import InternalError
+from ..load.load_model import first_request
 from ..server.api.model import Model
 from .offered_load import Load
 from .past import Past
@@ -58,6 +59,11 @@ class Live(Protocol):
         """Returns the `max_batch_size` of each ensemble that needs the model to have as much."""
         ...
 
+    def check(self) -> None:
+        """Sends one request of the load. Raises TritonError if it cannot be sent or is refused, or the model fails
+        it."""
+        ...
+
     def load(self, settings: Settings) -> None:
         """Loads the model with settings. Raises what a load does."""
         ...
@@ -97,6 +103,10 @@ class LiveModel:
     @property
     def ensembles(self) -> Mapping[str, int]:
         return self._subject.ensembles
+
+    def check(self) -> None:
+        for _ in self._model.infer(first_request(self._model, self._options)):
+            pass
 
     def load(self, settings: Settings) -> None:
         if settings != Settings.of(self.config):

@@ -109,8 +109,11 @@ def tune(live: Live, goal: Goal, reload: Reload, clock: Callable[[], float] = ti
     config, authored = live.config, live.authored
     present = Settings.of(config)
     ensembles = live.ensembles
-    goal, began = goal.checked(present, ensembles), clock()
-    deadline, loads, work = Deadline(goal.budget_s, clock), goal.loads(), _Work()
+    goal = goal.checked(present, ensembles)
+    loads, work = goal.loads(), _Work()
+    live.check()  # before anything is loaded
+    began = clock()
+    deadline = Deadline(goal.budget_s, clock)
     try:
         work.calibration = calibrate(live, goal, deadline, work.notes)
         least = max(ensembles.values(), default=0)
