@@ -192,13 +192,22 @@ def test_what_would_end_an_ensemble_is_not_tried() -> None:
     said = "A max_batch_size of less than 8 was not tried: ensemble 'whole' needs 8, and would have stopped serving."
     assert said in repr(result)
     live.loads.clear()
-    with pytest.raises(
-        InvalidArgumentError, match="8 or more while ensemble 'whole' is loaded, not 4"
-    ):
+    with pytest.raises(InvalidArgumentError, match="8 or more while ensemble 'whole' is loaded, not 4"):
         tuned(live, max_batch_size=4)
     assert live.loads == []
     live.ensembles = {"unbatched": 0}
     assert "was not tried" not in repr(tuned(live, p99_ms=20, max_batch_size=4))
+
+
+def test_a_model_on_two_gpus_gets_as_many_instances_on_each() -> None:
+    config = config_of(
+        "max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_GPU gpus: [ 0, 1 ] }"
+    )
+    live = FakeLive(*MODELS["linear"], config=config)
+    tuned(live, max_instances=5, concurrency=8)
+    assert {settings.instances for settings in live.loads} == {2, 4}
+    with pytest.raises(InvalidArgumentError, match="max_instances is 2 or more"):
+        tuned(live, max_instances=1)
 
 
 def test_a_limit_that_nobody_keeps_is_said() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tritonlab
+from tests.ensembles import ensemble_text, step
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, Lab, lab
 from tests.tuning.scheduler_bench import Bench, Sent, config_of
 from tritonlab.core.model_config import ModelConfig
@@ -113,8 +114,36 @@ def test_a_model_on_two_gpus_gets_as_many_instances_as_are_said(tmp_path: Path) 
         model(INPUT0=zeros, INPUT1=zeros)
         model.what_if(instances=4).apply()
         assert len(model.instances()) == 4
+        model(INPUT0=zeros, INPUT1=zeros)
+        with pytest.raises(InvalidArgumentError, match="as many instances on each of its 2 GPUs: 2 or 4, not 3"):
+            model.what_if(instances=3)
+        with pytest.raises(InvalidArgumentError, match="as many instances on each of its 2 GPUs: 2, not 1"):
+            model.what_if(instances=1)
     finally:
         lab.server.stop()
+
+
+def test_what_would_end_an_ensemble_is_said_and_not_applied(lab: Lab) -> None:
+    tritonlab.recording(lab.server)
+    model = lab.load("inside", ADD_SUB, ADD_SUB_CONFIG + "max_batch_size: 4 dynamic_batching { }")
+    (
+        lab.write("outside", "", ensemble_text(step("inside", "INPUT0=X INPUT1=X", "OUTPUT0=Y"), batch=4))
+        / "1"
+        / "model.py"
+    ).unlink()
+    outside = lab.server.load("outside")
+    model(INPUT0=np.zeros((1, 4), np.float32), INPUT1=np.zeros((1, 4), np.float32))
+    before = model.instances()
+    found = model.what_if(max_batch_size=2)
+    assert "Ensemble 'outside' needs a max_batch_size of 4" in repr(found)
+    with pytest.raises(
+        InvalidArgumentError, match="max_batch_size is 4 or more while ensemble 'outside' is loaded, not 2"
+    ):
+        found.apply()
+    assert outside.ready() and model.instances() == before
+    lab.server.unload("outside")
+    found.apply()
+    assert model.config()["max_batch_size"] == 2
 
 
 def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:

@@ -65,7 +65,7 @@ def space(present: Settings, most_instances: int, largest: int, least: int = 0) 
     """Yields the settings to try: instances, largest batch from `least` on, delay, preferred size; the present ones
     first."""
     yield present
-    for instances in range(1, most_instances + 1):
+    for instances in present.counts(most_instances):
         if not present.max_batch_size:
             yield present.on(instances)
             continue

@@ -3,7 +3,7 @@ execute them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.model_config import ModelConfig, print_pbtxt
@@ -81,10 +81,30 @@ class Settings:
 
     def on(self, instances: int) -> Settings:
         """Returns the settings with so many instances. Raises UnsupportedError if that is another number and there are
-        several instance groups, because nobody knows which one is meant."""
+        several instance groups, because nobody knows which one is meant; InvalidArgumentError if they cannot be spread
+        evenly on its GPUs."""
         if instances != self.instances and not self.devices:
             raise UnsupportedError("the model has several instance groups: change their counts in its config")
+        if self.devices and instances > 0 and instances % self.devices:
+            near = " or ".join(map(str, self.counts(instances + self.devices)[-2:]))
+            each = f"the model has as many instances on each of its {self.devices} GPUs"
+            raise InvalidArgumentError(f"{each}: {near}, not {instances}")
         return replace(self, instances=instances)
+
+    def counts(self, most: int) -> range:
+        """Returns how many instances there can be, up to `most`: as many on each GPU."""
+        each = self.devices or 1
+        return range(each, most + 1, each)
+
+    def check_serving(self, ensembles: Mapping[str, int]) -> None:
+        """Raises InvalidArgumentError if one of the ensembles around the model would stop serving (rule 5.7.4), because
+        it needs a larger `max_batch_size`."""
+        for ensemble, size in ensembles.items():
+            if self.max_batch_size < size:
+                raise InvalidArgumentError(
+                    f"max_batch_size is {size} or more while ensemble '{ensemble}' is loaded, not "
+                    f"{self.max_batch_size}: with less it would stop serving. Unload it to try less."
+                )
 
     def written(self, config: ModelConfig) -> ModelConfig:
         """Returns a copy of a configuration, normalised or as its author wrote it, that says these settings; of an
@@ -99,7 +119,7 @@ class Settings:
             copy.dynamic_batching.preferred_batch_size.extend(self.preferred)
         else:
             copy.ClearField("dynamic_batching")
-        count = max(self.instances // self.devices, 1) if self.devices else None
+        count = self.instances // self.devices if self.devices else None
         if count is not None and count != (max(config.instance_group[0].count, 1) if config.instance_group else 1):
             group = copy.instance_group[0] if copy.instance_group else copy.instance_group.add()
             group.count = count

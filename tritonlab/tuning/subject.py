@@ -71,7 +71,8 @@ class Subject:
 
     def reload(self, settings: Settings) -> Callable[[], object]:
         """Loads the model with settings, and returns what loads it as it was. Raises what a load does; the version that
-        serves goes on then."""
+        serves goes on then. Raises InvalidArgumentError if an ensemble around the model would stop serving."""
+        settings.check_serving(self.ensembles)
         former = self.restorer()
         written: Written | None = HandedIn.written(self.model)
         if written is not None:
@@ -95,4 +96,4 @@ def what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
     subject = Subject(model)
     config = subject.config
     settings = Settings.of(config).changed(**differing)
-    return WhatIf(subject.name, subject.past(), config, subject.authored, settings, subject.reload)
+    return WhatIf(subject.name, subject.past(), config, subject.authored, settings, subject.reload, subject.ensembles)

@@ -71,15 +71,13 @@ class Goal:
             raise InvalidArgumentError(f"budget_s is more than 0, not {self.budget_s:g}")
         if self.max_instances is not None and self.max_instances < 1:
             raise InvalidArgumentError(f"max_instances is 1 or more, not {self.max_instances}")
-        largest = present.changed(max_batch_size=self.max_batch_size).max_batch_size
-        for ensemble, size in ensembles.items():
-            if largest < size:
-                raise InvalidArgumentError(
-                    f"max_batch_size is {size} or more while ensemble '{ensemble}' is loaded, not {largest}: with less "
-                    "it would stop serving. Unload it to try less."
-                )
+        if self.max_instances is not None and not present.counts(self.max_instances):
+            least = present.devices
+            raise InvalidArgumentError(f"max_instances is {least} or more, one on each GPU, not {self.max_instances}")
+        widest = present.changed(max_batch_size=self.max_batch_size)
+        widest.check_serving(ensembles)
         instances = self.max_instances or max(present.instances, min(os.cpu_count() or 1, 4), 2)
-        said = {**vars(self), "max_instances": instances, "max_batch_size": largest}
+        said = {**vars(self), "max_instances": instances, "max_batch_size": widest.max_batch_size}
         return Goal(**said)
 
     def allows(self, settings: Settings) -> bool:
@@ -143,7 +141,7 @@ def calibrate(live: Live, goal: Goal, deadline: Deadline, notes: list[str]) -> C
     until = deadline.within(goal.budget_s * _PROBES)
     probed: dict[int, Probed] = {}
     present = Settings.of(live.config)
-    for instances in range(1, most + 1):
+    for instances in present.counts(most):
         if until() and probed:
             notes.append(f"{instances} and more instances were not measured, and are taken to be as fast as fewer.")
             break

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 from ..core.model_config import ModelConfig
@@ -19,6 +21,7 @@ class WhatIf:
     """Holds what was recorded, and the replay of it with `settings`. `before` and `after` are their numbers.
 
     `config`: that of the model, normalised; `authored`: the same with the instance groups as their author wrote them.
+    `ensembles`: the max_batch_size that those around the model need.
     """
 
     def __init__(
@@ -29,12 +32,14 @@ class WhatIf:
         authored: ModelConfig,
         settings: Settings,
         reload: Reload,
+        ensembles: Mapping[str, int] | None = None,
     ) -> None:
         self.name = name
         self.past = past
         self.settings = settings
         self.present = Settings.of(config)
         self._authored = authored
+        self._ensembles = ensembles or {}
         self._application = Application(reload)
         self.ghosts: Ghosts = past.replay(config, settings)
         self.before, self.after = past.numbers, self.ghosts.numbers()
@@ -58,7 +63,10 @@ class WhatIf:
         """Returns the facts in words."""
         lines = [f"What if {self.name} had {self.settings} (now {self.present})?", f"  {told(self.before, self.after)}"]
         lines.append(f"  {self.after.requests:,} recorded requests replayed; execution times {self.past.times}")
-        lines += [f"  {note}" for note in notes(self.past, self.present, self.settings, self.ghosts)]
+        lines += [
+            f"  {note}"
+            for note in notes(self.past, self.present, self.settings, self.ghosts, ensembles=self._ensembles)
+        ]
         return "\n".join(lines)
 
     def figure(self) -> str:
@@ -77,7 +85,7 @@ class WhatIf:
             "refused_before": len(self.past.rejected),
             "refused": self.ghosts.refused,
             "execution_error_percent": error if math.isfinite(error) else None,
-            "notes": notes(self.past, self.present, self.settings, self.ghosts),
+            "notes": notes(self.past, self.present, self.settings, self.ghosts, ensembles=self._ensembles),
             "config": self.config,
         }
 
@@ -106,10 +114,20 @@ def told(before: Numbers, after: Numbers) -> str:
 
 
 def notes(
-    past: Past, present: Settings, settings: Settings, ghosts: Ghosts, window: tuple[int, int] = (0, NEVER)
+    past: Past,
+    present: Settings,
+    settings: Settings,
+    ghosts: Ghosts,
+    window: tuple[int, int] = (0, NEVER),
+    ensembles: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
-    """Returns what one has to know to believe the replay of what came in a window, in sentences."""
-    found = []
+    """Returns what one has to know to believe the replay of what came in a window and to apply the settings, in
+    sentences. `ensembles`: the max_batch_size that those around the model need."""
+    found = [
+        f"Ensemble '{name}' needs a max_batch_size of {size}: these settings cannot be applied while it is loaded."
+        for name, size in ensembles.items()
+        if settings.max_batch_size < size
+    ]
     if settings.instances > max(present.instances, len(past.instances)):
         found.append("More instances than were recorded are taken not to slow one another down.")
     known = list(past.times.medians)

@@ -28,6 +28,7 @@ class FakeSubject:
         self.config = self.authored = config
         self.record: ModelRecord = self.bench.record
         self.loaded: list[Settings] = []
+        self.ensembles: dict[str, int] = {}
 
     def reload(self, settings: Settings) -> None:
         self.loaded.append(settings)
@@ -61,6 +62,12 @@ def test_the_sliders_offer_what_there_is_and_more(page: Page) -> None:
     assert told["instances"] == list(range(1, 9))
     assert told["max_batch_size"] == [1, 2, 4, 8, 16, 32, 64]
     assert told["preferred_batch_size"][:3] == [[], [2], [4]]
+
+
+def test_of_a_model_on_two_gpus_the_sliders_offer_as_many_instances_on_each() -> None:
+    config = config_of("max_batch_size: 4 instance_group { count: 1 kind: KIND_GPU gpus: [ 0, 1 ] }")
+    told = Page(FakeSubject(config=config)).ask(do="choices")
+    assert told["instances"] == [2, 4, 6, 8]
 
 
 def test_first_comes_what_is_in_view_then_all(page: Page) -> None:

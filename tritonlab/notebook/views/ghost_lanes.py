@@ -70,7 +70,7 @@ class GhostLanes:
             "max_queue_delay_microseconds": sorted({*_DELAYS, now.delay_us}) if now.max_batch_size else [0],
             "preferred_batch_size": [[], *map(list, single)] if now.max_batch_size else [[]],
             "max_batch_size": sizes,
-            "instances": sorted({*range(1, _INSTANCES + 1), now.instances}),
+            "instances": sorted({*now.counts(_INSTANCES), now.instances}),
         }
 
     def _replay(self, content: Mapping[str, Any]) -> None:
@@ -80,6 +80,7 @@ class GhostLanes:
         config = self._subject.config
         now = Settings.of(config)
         wanted, authored = _settings(content, now), self._subject.authored
+        ensembles = self._subject.ensembles
         past = self._fresh_past(self._subject.record)
 
         def stop() -> bool:
@@ -89,7 +90,7 @@ class GhostLanes:
             line = told(past.numbers_within(window), ghosts.numbers())
             facts = {
                 "text": line,
-                "notes": [*notes(past, now, wanted, ghosts, window), f"Execution times {past.times}."],
+                "notes": [*notes(past, now, wanted, ghosts, window, ensembles), f"Execution times {past.times}."],
                 "config": wanted.pbtxt(authored),
                 "changed": wanted != now,
                 "lanes": past.instances,

@@ -26,7 +26,8 @@ class Tunable:
 
         The recorded arrivals run through the batcher that serves, in simulated time; nothing is executed or reloaded.
         How long an execution of a batch takes is fitted to those recorded; the result says how exact that is. `apply()`
-        of the result loads the model with the settings, `config` are the lines for its config.pbtxt.
+        of the result loads the model with the settings, unless an ensemble around it would stop serving; `config`
+        are the lines for its config.pbtxt.
 
         Raises InvalidArgumentError for settings that no config can say, or if no request was recorded yet;
         UnsupportedError for sequence models and ensembles.
