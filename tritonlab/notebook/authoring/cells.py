@@ -29,7 +29,7 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
     of its own.
     """
     raw = _raw_cell(shell)
-    origin = _running_file(shell)
+    origin = _running_file(shell) if _names_cells(shell) else f"Cell In[{shell.execution_count}]"
     if origin is None or not raw.rstrip().endswith(body.rstrip()):
         raw = f"%%{magic} {line}\n{body}"
         origin = f"<%%{magic} {line.split(maxsplit=1)[0] if line.strip() else ''}>"
@@ -44,8 +44,14 @@ def running_body(shell: Any, magic: str, line: str, body: str) -> CellBody:
 
 def cell_label(shell: Any, origin: str) -> str:
     """Returns "Cell In[3]" for a cell's file name, and any other name as it is."""
-    found = shell.compile.format_code_name(origin) if hasattr(shell.compile, "format_code_name") else None
+    found = shell.compile.format_code_name(origin) if _names_cells(shell) else None
     return " ".join(found) if found else origin
+
+
+def cell_place(shell: Any, origin: str, line: int) -> str:
+    """Returns "Cell In[3], line 2", or a line of a file as Python writes it."""
+    label = cell_label(shell, origin)
+    return f"{label}, line {line}" if label.startswith("Cell In[") else f'File "{origin}", line {line}'
 
 
 def user_namespace() -> dict[str, Any]:
@@ -55,18 +61,17 @@ def user_namespace() -> dict[str, Any]:
     return shell.user_ns if shell is not None else vars(sys.modules["__main__"])
 
 
-def is_cell(shell: Any, file: str) -> bool:
-    """Tells whether `file` is the name of a cell of this shell."""
-    compiler = shell.compile
-    if hasattr(compiler, "format_code_name"):
-        return compiler.format_code_name(file) is not None
-    return file in compiler._filename_map  # an older IPython, which has no public name for it
+def _names_cells(shell: Any) -> bool:
+    """Tells whether IPython says which file names are cells; it does from 8.12 on, and Google Colab has 7.34. An older
+    one also puts the transformed cell back into `linecache`, so the cell gets a name of ours there, which is its
+    label."""
+    return hasattr(shell.compile, "format_code_name")
 
 
 def _running_file(shell: Any) -> str | None:
     frame = sys._getframe(1)
     while frame is not None:
-        if is_cell(shell, frame.f_code.co_filename):
+        if shell.compile.format_code_name(frame.f_code.co_filename) is not None:
             return frame.f_code.co_filename
         frame = frame.f_back  # type: ignore[assignment]
     return None

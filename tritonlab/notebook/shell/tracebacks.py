@@ -16,7 +16,7 @@ from typing import Any
 from ...core.explained import Explained
 from ...core.status import EnsembleError, LoadInterrupted, ModelError, ModelLoadError, RemoteException
 from ...server.api.response_iterator import RequestInterrupted
-from ..authoring.cells import cell_label
+from ..authoring.cells import cell_place
 from ..authoring.config_text import ConfigTextError
 from ..authoring.hints import ConfigOf, hint
 from ..authoring.source_map import Locate, located
@@ -101,8 +101,7 @@ class Tracebacks:
         if found is None:
             return self._places(place)
         origin, line = self._locate(found[1], int(found[2]))
-        label = cell_label(self._shell, origin)
-        return f"{label}, line {line}" if label != origin else f'File "{origin}", line {line}'
+        return cell_place(self._shell, origin, line)
 
     def advice(self, text: str) -> str:
         """Returns what to do about an error of this text; "" if that is not known."""
