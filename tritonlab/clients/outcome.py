@@ -36,7 +36,7 @@ class Arrival:
 @dataclass(frozen=True)
 class Outcome:
     """Holds one request and what came back so far. `error`: what its client gets; `batch_size`: of the batch it was
-    in; `printed`: the last lines that its model printed and logged meanwhile."""
+    in; `printed`: the last lines that its model printed and logged meanwhile, and what is wrong with its outputs."""
 
     request: InferenceRequest
     arrivals: tuple[Arrival, ...] = ()

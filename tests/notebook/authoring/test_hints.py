@@ -7,10 +7,11 @@ import pytest
 from tritonlab.notebook.authoring.hints import hint
 
 CONFIGS: dict[str, dict[str, Any]] = {
-    "m": {"max_batch_size": 8, "input": [{"name": "A"}, {"name": "B"}]},
+    "m": {"max_batch_size": 8, "input": [{"name": "A", "dims": [-1, 3]}, {"name": "B"}], "output": [{"name": "SUM"}]},
     "flat": {"max_batch_size": 0, "input": []},
 }
 P = "[request id: <id_unknown>] "
+DECODE = "text arrives as bytes: value.decode()"
 
 
 @pytest.mark.parametrize(
@@ -18,8 +19,13 @@ P = "[request id: <id_unknown>] "
     [
         (
             P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [4]. NOTE: Setting a non-zero",
-            "the first dimension is the batch: array[None] has shape [1, 4]",
+            "the first dimension is the batch: array[None], or a list within a list, has shape [1, 4]",
         ),
+        (
+            P + "input 'A' has no shape but model requires batch dimension for 'm'",
+            "send an array of shape [batch ≤ 8, any, 3]",
+        ),
+        (P + "input 'X' has no shape but model requires batch dimension for 'm'", ""),
         (
             P + "unexpected shape for input 'A' for model 'm'. Expected [-1,4], got [5].",
             "send an array of shape [batch ≤ 8, 4]",
@@ -37,6 +43,36 @@ P = "[request id: <id_unknown>] "
             "convert it: array.astype(numpy.float32)",
         ),
         ("unexpected inference input 'X' for model 'm'", "its inputs are A, B"),
+        (
+            "TritonModelException: Model m - Error when running inference: unexpected inference output 'SUN' for "
+            "model 'm'",
+            "did you mean 'SUM'? Its outputs are SUM",
+        ),
+        ("unexpected inference output 'X' for model 'flat'", ""),
+        ("TypeError: a bytes-like object is required, not 'str'", DECODE),
+        ("TypeError: startswith first arg must be bytes or a tuple of bytes, not str", DECODE),
+        ("TypeError: argument should be integer or bytes-like object, not 'str'", DECODE),
+        ("TypeError: cannot use a string pattern on a bytes-like object", DECODE),
+        ("TypeError: 'in <string>' requires string as left operand, not bytes", DECODE),
+        ("TypeError: sequence item 0: expected str instance, bytes found", DECODE),
+        ("TypeError: can't concat str to bytes", DECODE),
+        ('TypeError: can only concatenate str (not "bytes") to str', DECODE),
+        ("TypeError: Object of type bytes is not JSON serializable", DECODE),
+        ("AttributeError: 'bytes' object has no attribute 'casefold'", DECODE),
+        (
+            "AttributeError: 'numpy.ndarray' object has no attribute 'split'",
+            "a tensor of text is an array of bytes: [text.decode() for text in array.ravel()]",
+        ),
+        ("AttributeError: 'numpy.ndarray' object has no attribute 'unknown'", ""),
+        (
+            "Python model 'm_0' is using the decoupled mode and the execute function must return None.",
+            "a decoupled model answers with request.get_response_sender().send(…), the last time with "
+            "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL",
+        ),
+        (
+            "TritonModelException: Unable to send response. Non-decoupled model cannot send more than one response.",
+            "only a decoupled model may send several: --decoupled at %%triton_model",
+        ),
         (
             "TritonModelException: NumPy dtype is not supported.",
             "text goes as objects: numpy.array([...], dtype=object); Triton has no complex numbers, dates and records",

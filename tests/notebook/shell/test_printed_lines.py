@@ -9,7 +9,7 @@ import pytest
 from IPython.core.events import EventManager, available_events
 
 from tritonlab.core.instrument import Instruments
-from tritonlab.ipc.stub_log import LogRecord
+from tritonlab.ipc.stub_log import UNCHECKED, LogRecord
 from tritonlab.notebook.shell.printed_lines import MOST, PrintedLines
 
 TALKS = """%%triton_model talks --input N:INT32[1] --output N:INT32[1]
@@ -44,6 +44,17 @@ class TritonPythonModel:
         except ZeroDivisionError:
             traceback.print_exc()
         return [pb_utils.InferenceResponse([]) for _ in requests]
+"""
+
+
+ODD = """%%triton_model odd --input N:INT32[1] --output SUM:FP32[1]
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensors = [pb_utils.Tensor("SUM", np.zeros(1)), pb_utils.Tensor("SMU", np.zeros(1))]
+        return [pb_utils.InferenceResponse(tensors) for _ in requests]
 """
 
 
@@ -100,6 +111,16 @@ def test_levels_and_places(notebook: Any) -> None:
     assert "says | ZeroDivisionError: division by zero" in lines  # perhaps before the warning, which goes another way
 
 
+def test_outputs_that_triton_does_not_check_are_warned_of_once(notebook: Any) -> None:
+    notebook.run(ODD)
+    lines = [line for line in notebook.run("_ = odd(N=[1])").text.splitlines() if line.startswith("odd | ")]
+    assert lines == [
+        "odd | WARNING Triton checks no outputs: 'SMU' is no output of the config and was dropped.",
+        "odd | WARNING Triton checks no outputs: 'SUM' is FP64 where the config says FP32.",
+    ]
+    assert notebook.run("_ = odd(N=[1])").text == ""
+
+
 def test_what_no_cell_waits_for_is_only_in_the_log(notebook: Any) -> None:
     notebook.run(TALKS)
     talks = notebook["talks"]
@@ -117,9 +138,10 @@ def test_only_lines_about_requests_are_shown(printed: Any, capsys: pytest.Captur
     printed.say(of("m", "raised", stream="server", level="ERROR"))
     printed.say(of("m", "warned", stream="stderr", level="WARNING"))
     printed.say(of("m", "bad", stream="log", level="ERROR"))
+    printed.say(of("m", f"{UNCHECKED}odd", stream="server", level="WARNING"))
     found = capsys.readouterr()
     assert found.out == f"m | of a request\nm | {'x' * 2000} …\n"
-    assert found.err == "m | warned\nm | ERROR bad\n"
+    assert found.err == f"m | warned\nm | ERROR bad\nm | WARNING {UNCHECKED}odd\n"
 
 
 def test_the_rest_is_counted_for_each_model(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:

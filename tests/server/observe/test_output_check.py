@@ -50,6 +50,7 @@ class Side:
     def respond(self, response: InferenceResponse, rows: int = 1, asked: tuple[str, ...] = ()) -> list[str]:
         request = InferenceRequest("m", {}, requested_outputs=asked)
         request.batch_size = rows
+        request.serial = 7
         before = len(self.log.records())
         if self.instruments.response_sent is not None:
             self.instruments.response_sent(request, response, 0)
@@ -92,6 +93,7 @@ def test_each_difference_is_said_once_per_version(side: Side, outputs: dict[str,
     assert side.answers(**outputs) == [text]
     (first, _) = side.log.records("m")
     assert (first.stream, first.level, first.version) == ("server", "WARNING", 1)
+    assert first.serials == (7,)
 
 
 def test_a_reshape_is_no_difference() -> None:

@@ -62,7 +62,17 @@ def _shape(found: re.Match[str], config_of: ConfigOf) -> str:
     row = len(got) == len(expected) - 1 and all(want in (-1, d) for want, d in zip(expected[1:], got, strict=True))
     if config.get("max_batch_size", 0) > 0 and row:
         shape = ", ".join(str(d) for d in [1, *got])
-        return f"the first dimension is the batch: array[None] has shape [{shape}]"
+        return f"the first dimension is the batch: array[None], or a list within a list, has shape [{shape}]"
+    return _send(expected, config)
+
+
+def _no_shape(found: re.Match[str], config_of: ConfigOf) -> str:
+    config = config_of(found["model"]) or {}
+    dims = next((tensor["dims"] for tensor in config.get("input", ()) if tensor["name"] == found["input"]), None)
+    return _send([-1, *map(int, dims)], config) if dims is not None else ""
+
+
+def _send(expected: list[int], config: dict[str, Any]) -> str:
     variable = [str(d) if d >= 0 else "any" for d in expected]
     if config.get("max_batch_size", 0) > 0:
         variable[0] = f"batch ≤ {config['max_batch_size']}"
@@ -81,13 +91,13 @@ def _data_type(found: re.Match[str], config_of: ConfigOf) -> str:
     return f"convert it: array.astype(numpy.{wanted.numpy.name})"
 
 
-def _unknown_input(found: re.Match[str], config_of: ConfigOf) -> str:
+def _unknown_tensor(found: re.Match[str], config_of: ConfigOf) -> str:
     config = config_of(found["model"]) or {}
-    names = [str(tensor["name"]) for tensor in config.get("input", ())]
+    names = [str(tensor["name"]) for tensor in config.get(found["kind"], ())]
     if not names:
         return ""
-    nearest = did_you_mean(found["input"], names)
-    return f"{nearest} {'Its' if nearest else 'its'} inputs are {', '.join(names)}".lstrip()
+    nearest = did_you_mean(found["tensor"], names)
+    return f"{nearest} {'Its' if nearest else 'its'} {found['kind']}s are {', '.join(names)}".lstrip()
 
 
 def _unknown_model(found: re.Match[str], config_of: ConfigOf) -> str:
@@ -155,7 +165,14 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         re.compile(r"inference request batch-size must be <= \d+ for '"),
         "send it in several requests, or raise max_batch_size",
     ),
-    (re.compile(r"unexpected inference input '(?P<input>.*?)' for model '(?P<model>.*?)'"), _unknown_input),
+    (
+        re.compile(r"input '(?P<input>.*?)' has no shape but model requires batch dimension for '(?P<model>.*?)'"),
+        _no_shape,
+    ),
+    (
+        re.compile(r"unexpected inference (?P<kind>input|output) '(?P<tensor>.*?)' for model '(?P<model>.*?)'"),
+        _unknown_tensor,
+    ),
     (_UNKNOWN_MODEL, _unknown_model),
     (
         re.compile(r"inputs for model '(?P<model>.*?)'\. Got input\(s\) \[(?P<given>.*?)\], but missing"),
@@ -205,6 +222,15 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "return a list with one pb_utils.InferenceResponse for each request, in their order",
     ),
     (
+        re.compile(r"is using the decoupled mode and the execute function must return None"),
+        "a decoupled model answers with request.get_response_sender().send(…), the last time with "
+        "flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL",
+    ),
+    (
+        re.compile(r"Non-decoupled model cannot send more than one response"),
+        "only a decoupled model may send several: --decoupled at %%triton_model",
+    ),
+    (
         re.compile(r"must return a valid pb\.ModelConfig object"),
         "let auto_complete_config end with a return of the config that it was given",
     ),
@@ -243,7 +269,22 @@ _ADVICE: list[tuple[re.Pattern[str], str | Callable[[re.Match[str], ConfigOf], s
         "execute gets a list of requests: for request in requests: …",
     ),
     (re.compile(r"AttributeError: 'str' object has no attribute 'inputs'"), "the request comes first, then the name"),
-    (re.compile(r'can only concatenate str \(not "bytes"\) to str'), "text arrives as bytes: value.decode()"),
+    (
+        re.compile(
+            r"can only concatenate str \(not \"bytes\"\) to str|can't concat str to bytes|expected str instance, bytes|"
+            r"bytes-like object( is required)?, not 'str'|a string pattern on a bytes-like|first arg must be bytes|"
+            r"requires string as left operand, not bytes|Object of type bytes is not JSON|"
+            r"'bytes' object has no attribute '"
+        ),
+        "text arrives as bytes: value.decode()",
+    ),
+    (
+        re.compile(
+            r"'numpy\.ndarray' object has no attribute "
+            r"'(decode|encode|split|splitlines|lower|upper|strip|replace|startswith|endswith)'"
+        ),
+        "a tensor of text is an array of bytes: [text.decode() for text in array.ravel()]",
+    ),
     # BLS
     (
         re.compile(r"RuntimeError: no running event loop"),

@@ -21,8 +21,9 @@ _LONGEST = 2000
 
 
 class PrintedLines(Instrument):
-    """Writes each line below the running cell, behind the model's name, because it is from another process. What is
-    printed during a load is on the card, and what no cell waits for is in the log.
+    """Writes each line below the running cell, behind the model's name, because it is from another process, and what
+    is wrong with a model's outputs. What is printed during a load is on the card, and what no cell waits for is in the
+    log.
 
     The lines of a request are read before its answer is delivered, so they come before what the cell prints about it.
     """
@@ -35,7 +36,10 @@ class PrintedLines(Instrument):
         self._left: dict[str, int] = {}  # model -> lines that were not shown
 
     def log(self, record: LogRecord) -> None:
-        if not record.serials or record.stream == "server" or record.level == "VERBOSE":
+        if not record.serials or record.level == "VERBOSE":
+            return
+        # what `execute` raised is in the traceback
+        if record.stream == "server" and not record.unchecked:
             return
         with self._lock:
             if not self._runs:
@@ -44,7 +48,7 @@ class PrintedLines(Instrument):
                 self._left[record.model] = self._left.get(record.model, 0) + 1
                 return
             self._shown += 1
-        logged = f"{record.level} " if record.stream == "log" and record.level != "INFO" else ""
+        logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
         text = LogLine.of(record, self._places(record)).text
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
         _write(f"{record.model} | {logged}{text}", sys.stdout if record.level == "INFO" else sys.stderr)

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from ...core.data_type import DataType
 from ...core.infer_request import InferenceRequest
@@ -63,7 +64,8 @@ class OutputCheck(Instrument):
             check = self._looked_at[key] = VersionCheck(config)
         for warning in check.warnings(request, response):
             text = f"{UNCHECKED}{warning}."
-            self._log.add(LogRecord(time.time_ns(), key[0], key[1], "", "server", "WARNING", text))
+            record = LogRecord(time.time_ns(), key[0], key[1], "", "server", "WARNING", text)
+            self._log.add(replace(record, request_ids=(request.request_id,), serials=(request.serial,)))
         if check.seen >= ENOUGH:
             self._enough(key)
 
