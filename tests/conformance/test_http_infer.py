@@ -251,6 +251,31 @@ def test_a_compressed_answer(http: RawHTTP, encoding: str, unpack: Any) -> None:
     assert (reply.status, "content-encoding" in reply.headers) == (500, False)
 
 
+@rule("6.3.6")
+@pytest.mark.parametrize(
+    ("accepts", "encoding"),
+    [
+        ("gzip, deflate", "gzip"),
+        ("deflate;q=0.5,  gzip;q= .5", "deflate"),
+        ("gzip;q=0.1,deflate;q=0.2", "deflate"),
+        ("gzip;q=0.1,identity", None),
+        ("gzip , deflate", "deflate"),
+        ("gzip; q=1", None),
+        ("gzip ;q=1", None),
+        ("gzip ", None),
+        ("gzip;", None),
+        ("gzip;level=3", None),
+        ("gzip;q=0.9;level=3,deflate;q=0.8", "gzip"),
+        ("gzip;q=x,deflate", "deflate"),
+        ("gzip;q=-1", None),
+        (",,gzip", "gzip"),
+    ],
+)
+def test_the_answer_is_compressed_as_its_client_accepts(http: RawHTTP, accepts: str, encoding: str | None) -> None:
+    reply = http.infer("one", {"inputs": [IN]}, Accept_Encoding=accepts)
+    assert (reply.status, reply.headers.get("content-encoding")) == (200, encoding)
+
+
 @rule("6.3.3", "6.3.6")
 def test_what_is_not_compressed_as_it_says(http: RawHTTP) -> None:
     for encoding in ("br", "", "GZIP"):

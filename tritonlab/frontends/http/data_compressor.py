@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import zlib
 from collections.abc import Callable, Iterable
 
@@ -11,6 +12,8 @@ from ...core.status import InvalidArgumentError, UnsupportedError
 _EITHER = zlib.MAX_WBITS | 32  # reads zlib's or gzip's header, as Triton does
 _STEP = 1 << 16  # bytes that become 64 MB at most
 _WBITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
+#: A name, and its weight if it has one.
+_ACCEPTED = re.compile(r" *(gzip|deflate|identity)(?:;q=\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?).*)?")
 
 
 def decompress(encoding: str, body: bytes | bytearray | memoryview, limit: int) -> bytes | bytearray | memoryview:
@@ -61,17 +64,10 @@ def compress(encoding: str, pieces: Iterable[bytes | memoryview]) -> bytes:
 
 def accepted(header: str) -> str:
     """Picks the encoding of an answer by an Accept-Encoding header: the known one with the highest weight, the first of
-    equals; "identity" or "" for none."""
+    equals; "identity" or "" for none. Triton reads blanks before a name only, and of a weight what is a number."""
     best, weight = "", 0.0
     for entry in header.split(","):
-        name, _, parameters = entry.partition(";")
-        name = name.strip()
-        if name not in ("identity", *_WBITS):
-            continue
-        try:
-            given = float(parameters.strip().removeprefix("q=")) if parameters else 1.0
-        except ValueError:
-            continue
-        if given > weight:
-            best, weight = name, given
+        known = _ACCEPTED.fullmatch(entry)
+        if known is not None and (given := float(known[2] or 1)) > weight:
+            best, weight = known[1], given
     return best
