@@ -137,6 +137,15 @@ def test_a_request_for_another_output_is_another_one(client: Client) -> None:
     assert set(second.outputs) == ({"OUT"} if client.side == "real" else {"N"})
 
 
+@rule("5.9.2", "5.9.4")
+def test_a_request_that_names_all_outputs_is_no_other_one(client: Client) -> None:
+    """Its model cannot tell it from one that names none."""
+    first = call(ask(client, "m", [36]))
+    for outputs in (["OUT", "N"], ["N", "OUT"]):
+        again = ask(client, "m", [36], outputs=outputs)
+        assert (call(again), set(again.outputs)) == (first, {"OUT", "N"})
+
+
 @rule("5.9.2")
 def test_a_request_with_other_parameters_is_another_one(client: Client) -> None:
     first = call(ask(client, "m", [41], parameters={"p": 1}))

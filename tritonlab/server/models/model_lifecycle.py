@@ -170,6 +170,7 @@ class ModelVersion:
             cache,
             self.name,
             self.version,
+            [output.name for output in self.config.output],
             self.scheduler.enqueue,
             self.stats,
             services.clock,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ...core.clock import Clock
@@ -132,7 +132,7 @@ class ResponseCache:
 
 class CachedModel:
     """Stands before the scheduler of a model version that uses the cache. It is made when the version is loaded, so
-    that others pay nothing. `execute` is the scheduler's `enqueue`.
+    that others pay nothing. `outputs` are the names of all that it has, `execute` is the scheduler's `enqueue`.
     """
 
     def __init__(
@@ -140,6 +140,7 @@ class CachedModel:
         cache: ResponseCache,
         name: str,
         version: int,
+        outputs: Iterable[str],
         execute: Callable[[InferenceRequest], None],
         stats: InferStats,
         clock: Clock,
@@ -149,6 +150,7 @@ class CachedModel:
         self._cache = cache
         self._name = name
         self._version = version
+        self._outputs = frozenset(outputs)
         self._execute = execute
         self._stats = stats
         self._clock = clock
@@ -164,7 +166,7 @@ class CachedModel:
             self._execute(request)  # Triton makes no key of inputs in GPU memory either
             return
         started = self._clock.now()
-        key = request_key(request)
+        key = request_key(request, self._outputs)
         found = self._cache.lookup(self, key)
         took = self._clock.now() - started
         self._cache.took(lookup_ns=took)
@@ -220,12 +222,13 @@ class _FirstResponse:
             self.below(request, response)
 
 
-def request_key(request: InferenceRequest) -> bytes:
-    """Returns a key that is equal for requests that a model can tell apart only by request id and timeout."""
+def request_key(request: InferenceRequest, outputs: frozenset[str]) -> bytes:
+    """Returns a key that is equal for requests that a model can tell apart only by request id and timeout. A request
+    for no output by name is one for all of the model's `outputs`."""
     digest = hashlib.blake2b(digest_size=16)
     said = (
         [(name, int(t.datatype), t.shape, t.byte_size) for name, t in sorted(request.inputs.items())],
-        sorted(request.requested_outputs),
+        sorted(set(request.requested_outputs) or outputs),
         sorted((request.parameters or {}).items()),
         request.correlation_id,
         request.flags,
