@@ -11,6 +11,7 @@ from IPython.core.events import EventManager, available_events
 from tritonlab.core.instrument import Instruments
 from tritonlab.ipc.stub_log import UNCHECKED, LogRecord
 from tritonlab.notebook.shell.printed_lines import MOST, PrintedLines
+from tritonlab.notebook.shell.running_cell import RunningCell
 
 TALKS = """%%triton_model talks --input N:INT32[1] --output N:INT32[1]
 import sys, traceback
@@ -66,7 +67,7 @@ def of(model: str, text: str, **fields: Any) -> LogRecord:
 @pytest.fixture
 def printed() -> Any:
     """What listens, and the shell that it follows, in a cell that has begun."""
-    printed, shell, instruments = PrintedLines(), SimpleNamespace(events=EventManager(None, available_events)), []
+    printed, shell = PrintedLines(RunningCell()), SimpleNamespace(events=EventManager(None, available_events))
     printed.follow(shell)
     instruments = Instruments()
     printed.listen_to(instruments, lambda record: str)
@@ -169,7 +170,7 @@ def test_a_closed_stream_is_no_error(printed: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_listens_however_often_the_extension_is_loaded(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    other = PrintedLines()
+    other = PrintedLines(RunningCell())
     other.follow(printed.shell)
     for _ in range(2):
         other.listen_to(printed.instruments, lambda record: str)

@@ -31,6 +31,7 @@ from .logs import Places
 from .parsing import LineError, line_parser, parse
 from .printed_lines import PrintedLines
 from .prompt_watch import PromptWatch
+from .running_cell import RunningCell
 from .tracebacks import Tracebacks, install
 from .variables import bind
 from .waiting import CellPlaces, WaitingNotice
@@ -242,7 +243,9 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     windows = listen(lambda: current())
     desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.ask_for_prompt))
     desk.listen()
-    printed = PrintedLines()
+    cell = RunningCell()
+    cell.follow(shell)
+    printed = PrintedLines(cell)
     printed.follow(shell)
 
     def current() -> Workspace:

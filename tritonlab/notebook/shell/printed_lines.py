@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...core.instrument import Instrument, Instruments
 from .logs import LogLine, Places
+from .running_cell import RunningCell
 
 if TYPE_CHECKING:
     from ...ipc.stub_log import LogRecord
@@ -28,7 +27,8 @@ class PrintedLines(Instrument):
     The lines of a request are read before its answer is delivered, so they come before what the cell prints about it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cell: RunningCell) -> None:
+        self._cell = cell
         self._places: Callable[[LogRecord], Places] = lambda record: str
         self._lock = threading.Lock()  # guards everything below
         self._runs = True  # it is made while a cell runs
@@ -51,7 +51,7 @@ class PrintedLines(Instrument):
         logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
         text = LogLine.of(record, self._places(record)).text
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
-        _write(f"{record.model} | {logged}{text}", sys.stdout if record.level == "INFO" else sys.stderr)
+        self._cell.write(f"{record.model} | {logged}{text}", error=record.level != "INFO")
 
     def listen_to(self, instruments: Instruments, places: Callable[[LogRecord], Places]) -> None:
         """Starts listening in place of any other, because a notebook needs one only. `places` returns what cites cells
@@ -79,9 +79,4 @@ class PrintedLines(Instrument):
         with self._lock:
             self._runs, left = False, self._left
         for model, count in left.items():
-            _write(f"{model} | … {count:,} more line{'s' * (count > 1)}: %triton logs {model}", sys.stdout)
-
-
-def _write(line: str, stream: Any) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the stream is closed
-        stream.write(line + "\n")  # in one piece, as other threads write, too
+            self._cell.write(f"{model} | … {count:,} more line{'s' * (count > 1)}: %triton logs {model}")
