@@ -93,6 +93,7 @@ MODELS = {
     "unordered": batching("preferred_batch_size: [ 1 ]", batch=1, instances=TWO),
     "ordered_refusing": batching(policy(refusing(150), "preserve_ordering: true"), batch=1, instances=TWO),
     "unbatched": batching(policy(refusing(1000, "max_queue_size: 2")), batch=0),
+    "unbatched_patient": batching(policy(refusing(30000)), batch=0),
     "cancelling": batching("max_queue_delay_microseconds: 1000000"),
 }  # fmt: skip
 EXPIRED = "UNAVAILABLE", "Request timeout expired"
@@ -103,7 +104,7 @@ def full(name: str) -> tuple[str, str]:
 
 
 def _inputs(name: str, batch: int = 1) -> dict[str, Any]:
-    return {"IN": np.zeros((batch, 1) if not name.endswith("unbatched") else 1, dtype=np.int32)}
+    return {"IN": np.zeros(1 if "unbatched" in name else (batch, 1), dtype=np.int32)}
 
 
 def send(client: Client, name: str, ident: str, priority: int = 0, timeout_ms: int = 0, batch: int = 1) -> Pending:
@@ -320,3 +321,22 @@ def test_a_cancelled_request_is_left_out_of_the_batch(client: Client) -> None:
     pending[1].cancel()
     assert pending[1].answer.result(30).code == "CANCELLED"
     assert [outcome(pending[i]) for i in (0, 2)] == [["a", "c"]] * 2
+
+
+@rule("3.10.2", "5.5.2")
+def test_nor_does_one_that_would_not_have_fitted_close_the_batch(client: Client) -> None:
+    with hold(client, "ranked"):
+        fits = [send(client, "ranked", "a", batch=3)]
+        send(client, "ranked", "b", batch=8).cancel()
+        fits.append(send(client, "ranked", "c", batch=3))
+    assert [outcome(p) for p in fits] == [["a", "c"]] * 2
+
+
+@rule("3.10.2", "5.5.12")
+def test_without_a_batch_dimension_a_cancelled_request_is_left_out_too(client: Client) -> None:
+    with hold(client, "unbatched_patient"):
+        first = send(client, "unbatched_patient", "a")
+        send(client, "unbatched_patient", "b").cancel()
+        last = send(client, "unbatched_patient", "c")
+    assert [outcome(p) for p in (first, last)] == [["a"], ["c"]]
+    assert "b" not in started(client, "unbatched_patient")

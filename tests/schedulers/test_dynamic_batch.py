@@ -165,7 +165,7 @@ def config_of(text: str) -> BatchConfig:
 
 
 def test_a_model_without_dynamic_batching_has_none() -> None:
-    assert config_of("max_batch_size: 8") == BatchConfig(8)
+    assert config_of("max_batch_size: 8") == BatchConfig(8, keeps_cancelled=True)
 
 
 def test_dynamic_batching_needs_a_batch_dimension() -> None:  # rule 5.5.12

@@ -128,7 +128,7 @@ def test_several_instances_share_the_queue() -> None:  # rule 5.10.1
     assert bench.executed(second) == [["c", "d"]]
 
 
-@pytest.mark.parametrize("config", [batching(), BatchConfig(8)], ids=["dynamic", "default"])
+@pytest.mark.parametrize("config", [batching(), BatchConfig(8, keeps_cancelled=True)], ids=["dynamic", "default"])
 def test_cancelled_requests(config: BatchConfig) -> None:  # rule 3.10.2
     bench = Bench(config)
     bench.send("a", "b", "c")

@@ -200,6 +200,25 @@ def test_only_cancelled_requests_of_the_batch_are_dropped_none_is_lost() -> None
     assert bench.answered == "hold x1 x2 x3"
 
 
+def test_a_cancelled_request_that_does_not_fit_closes_no_batch() -> None:  # measured
+    bench = Bench(batching())
+    bench.send("hold", "x1")
+    bench.send("x2", batch=8)
+    bench.send("x3")
+    bench.requests["x2"].cancel()
+    bench.finish()
+    assert (bench.executed(), bench.answered) == ([["x1", "x3"]], "hold x2")
+
+
+def test_without_a_batch_dimension_cancelled_requests_are_dropped_too() -> None:  # measured
+    bench = Bench(BatchConfig(0))
+    bench.send("hold", "x1", "x2", "x3")
+    for name in ("x1", "x2"):
+        bench.requests[name].cancel()
+    bench.finish()
+    assert (bench.executed(), bench.answered) == ([["x3"]], "hold x1 x2")
+
+
 def test_with_preserved_ordering_responses_leave_as_the_requests_came() -> None:  # rule 5.5.7
     bench = Bench(BatchConfig(1, True, (1,)), instances=2, ordered=True)
     bench.send("slow", "x1", "x2")

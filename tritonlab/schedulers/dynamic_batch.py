@@ -26,12 +26,15 @@ class BatchConfig:
     optional_inputs: bool = False
     #: whether younger requests may stand before older ones, because of priorities or delayed requests
     ranked: bool = False
+    #: whether a request that was cancelled while it waited executes all the same (rule 3.10.2)
+    keeps_cancelled: bool = False
 
     @staticmethod
     def of(config: ModelConfig) -> BatchConfig:
         """Returns the batching rules of a normalised configuration."""
-        if not config.HasField("dynamic_batching") or config.max_batch_size == 0:
-            return BatchConfig(config.max_batch_size)  # rule 5.5.12
+        queued = config.HasField("dynamic_batching")
+        if not queued or config.max_batch_size == 0:
+            return BatchConfig(config.max_batch_size, keeps_cancelled=not queued)  # rule 5.5.12
         batching = config.dynamic_batching
         return BatchConfig(
             max_batch_size=config.max_batch_size,

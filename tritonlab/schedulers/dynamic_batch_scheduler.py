@@ -248,12 +248,13 @@ def decide(
             deadline = queue.next_deadline()
             return work, decision.until if deadline is None else min(decision.until, deadline)
         assert decision is not None
-        requests = list(islice(queue, decision.count))
-        cancelled = [request for request in requests if request.cancelled] if config.dynamic else None
-        if cancelled:
+        requests = list(islice(queue, decision.count + 1))
+        # A cancelled request may also be the one behind the batch, which did not fit into it.
+        if not config.keeps_cancelled and (cancelled := [request for request in requests if request.cancelled]):
             work.append((None, cancelled, _CANCEL))
             queue.take_out(cancelled)
             continue
+        del requests[decision.count :]
         instance = instances.take()
         if instance is None:
             break
