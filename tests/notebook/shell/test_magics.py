@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.serving import eventually
 from tritonlab import Instrument
 from tritonlab.notebook.authoring.config_options import ConfigOptions
 
@@ -342,8 +343,21 @@ def test_logs_cite_the_lines_of_the_cell(notebook: Any) -> None:
     notebook.run(f"%%triton_model m {OPTIONS} --quiet\n# one line more\n{LOGGING}")
     notebook.run("m(IN=[[1]])")
     text = notebook.run("%triton logs m").text
-    assert "m_0  WARNING  model.py:6  careful" in text  # of the version before, whose lines the cell no longer has
+    assert f"m_0  WARNING  Cell In[{first}], line 7  careful" in text  # of the version before
+    assert f"Cell In[{first}], line 9, in execute" in text
     assert f"m_0  WARNING  Cell In[{first + 3}], line 8  careful" in text
+
+
+def test_logs_cite_the_version_of_a_process_that_was_started_after_the_load(notebook: Any) -> None:
+    notebook.run(f"%%triton_model m {OPTIONS} --quiet\n{LOGGING}")
+    first = notebook.number()
+    notebook.run("import os, signal\nos.kill(m.instances()[0]['pid'], signal.SIGKILL)")
+    eventually(lambda: notebook["m"].instances()[0]["restarts"] == 1 and notebook["m"].ready())
+    printed = notebook.run("_ = m(IN=[[1]])").text
+    assert f"Cell In[{first}], line 9, in execute" in printed and "model.py" not in printed
+    notebook.run(f"%%triton_model m {OPTIONS} --quiet\n# one line more\n{LOGGING}")
+    text = notebook.run("%triton logs m").text
+    assert f"Cell In[{first}], line 9, in execute" in text
 
 
 @pytest.fixture

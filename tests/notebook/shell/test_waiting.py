@@ -50,6 +50,9 @@ def test_the_lines_of_a_version_from_before_the_cell_was_changed_stay(notebook: 
     assert f"Cell In[{model}], line 3, in execute\n    def execute(self, requests): pass" in result.text
     result = notebook.run(ask.format(report, "time.sleep(600)"))
     assert '/1/model.py", line 2, in execute\n    time.sleep(600)' in result.text
+    notebook.run("%%triton_model m\n\n" + cell.partition("\n")[2])
+    result = notebook.run(ask.format(report, "def execute(self, requests): pass"))
+    assert f"Cell In[{model}], line 3, in execute\n    def execute(self, requests): pass" in result.text
 
 
 def test_it_is_shown_below_the_cell_that_waits(notebook: Any) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.status import Frame, RemoteException
 
 #: Where the message of a SyntaxError names a line.
 _LINE = re.compile(r"\bline (\d+)\b")
+
+#: Of how many processes it is kept which text they execute.
+_PROCESSES = 200
 
 Locate = Callable[[str, int], "tuple[str, int]"]
 
@@ -43,8 +47,10 @@ class SourceMap:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _segments
+        self._lock = threading.Lock()  # guards everything below
         self._segments: dict[str, tuple[Segment, ...]] = {}
+        #: by process id, what it executes; the last ones, each from when it started
+        self._of_process: dict[int, dict[str, tuple[Segment, ...]]] = {}
 
     def replace(self, directory: str, files: Mapping[str, Sequence[Segment]]) -> dict[str, tuple[Segment, ...]]:
         """Makes `files` (absolute path -> segments) all that is known below `directory`. Returns what was before."""
@@ -56,16 +62,48 @@ class SourceMap:
             self._segments.update((os.path.realpath(path), tuple(found)) for path, found in files.items() if found)
         return before
 
+    def remember(self, directory: str, processes: Iterable[int]) -> None:
+        """Keeps what is known below `directory` as what these processes execute, whatever comes there later. Of a
+        process that is known already nothing changes."""
+        root = os.path.join(os.path.realpath(directory), "")
+        with self._lock:
+            found = {path: segments for path, segments in self._segments.items() if path.startswith(root)}
+            for process in processes:
+                self._of_process.setdefault(process, found)
+            for process in list(self._of_process)[:-_PROCESSES]:
+                del self._of_process[process]
+
+    def forget(self, processes: Iterable[int]) -> None:
+        """Takes back `remember`, because the text that these processes execute stands elsewhere now."""
+        with self._lock:
+            for process in processes:
+                self._of_process.pop(process, None)
+
+    def of_process(self, process: int) -> Locate | None:
+        """Returns `locate` for what a process executes, which may have been replaced; None if that is not known."""
+        with self._lock:
+            known = self._of_process.get(process)
+        return None if known is None else functools.partial(_locate, known)
+
+    def earlier(self, file: str, line: int) -> list[tuple[str, int]]:
+        """Returns the origins that the line had in files that were replaced, the latest first."""
+        with self._lock:
+            known = list({id(one): one for one in reversed(self._of_process.values())}.values())
+        return [found for one in known if (found := _locate(one, file, line)) != (file, line)]
+
     def locate(self, file: str, line: int) -> tuple[str, int]:
         """Returns the origin of `line` of `file`, a path in the form in which the server gave it to the stub (rule
         2.1.5).
         """
         with self._lock:
-            segments = self._segments.get(os.path.realpath(file), ())
-        for segment in segments:
-            if segment.first <= line <= segment.last:
-                return segment.origin, line + segment.offset
-        return file, line
+            return _locate(self._segments, file, line)
+
+
+def _locate(known: Mapping[str, Sequence[Segment]], file: str, line: int) -> tuple[str, int]:
+    for segment in known.get(os.path.realpath(file), ()):
+        if segment.first <= line <= segment.last:
+            return segment.origin, line + segment.offset
+    return file, line
 
 
 def located(exception: RemoteException, locate: Locate) -> RemoteException:

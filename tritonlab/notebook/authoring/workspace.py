@@ -55,6 +55,8 @@ class Workspace:
         self.describe_error: Callable[[BaseException], str] = lambda error: ""
         #: cites cells in a text that names lines of models' files; set by whoever can show cells
         self.cite: Callable[[str], str] = lambda text: text
+        #: returns what cites cells for the version that wrote a line of the log; set with `cite`
+        self.cite_for: Callable[[LogRecord], Callable[[str], str]] = lambda record: str
         #: called after a load or an unload of a model, also a failed one; set by whoever shows models
         self.changed: Callable[[str], None] = lambda name: None
         self.ports = NotebookPorts(server)
@@ -94,7 +96,7 @@ class Workspace:
             written = self._written(name)
             written.draft = draft
             if if_changed and written.serves_draft():
-                written.map_lines()  # the cells may have run again, under other numbers
+                written.map_lines_again()
                 return self.server.model(name)
             try:
                 return written.load(started)

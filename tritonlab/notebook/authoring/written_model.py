@@ -52,6 +52,13 @@ class WrittenModel:
             str(path), {str(path / relative): file.segments for relative, file in self.draft.tree().items()}
         )
 
+    def map_lines_again(self) -> None:
+        """Does the same for a draft that serves: its cells may have run again, under other numbers."""
+        self.map_lines()
+        running = pids_of(self._server, self.name)
+        self._sources.forget(running)
+        self._sources.remember(str(self._directory.path), running)
+
     def load(self, started: float) -> Model:
         """Writes the draft and loads it. `started`: when somebody asked for it, for the report.
 
@@ -60,6 +67,8 @@ class WrittenModel:
         files = self.draft.all_files()
         content = _content(files)
         before, ready_at = self.report, self.report.ready_at if self.report is not None else 0.0
+        path = str(self._directory.path)
+        self._sources.remember(path, pids_of(self._server, self.name))  # some were started since the last load
         known = self.map_lines()
         printed, error = PrintedSince(self._server, self.name), None
         self.progress = LoadProgress(started, threading.current_thread(), printed.records)
@@ -70,6 +79,7 @@ class WrittenModel:
             error = failure
             if isinstance(failure, (ModelError, LoadInterrupted)) and failure.exception is not None:
                 failure.exception = located(failure.exception, self._sources.locate)
+            self._sources.remember(path, (record.pid for record in printed.records()))
             if ready_at:
                 self._put_back(known)
             raise
@@ -84,6 +94,7 @@ class WrittenModel:
                 pids = before.pids
             else:
                 pids = frozenset(record.pid for record in log) | pids_of(self._server, self.name)
+                self._sources.remember(path, pids)
             self.report = LoadReport(self.name, time.perf_counter() - started, log, ready_at, error, pids)
             self.progress = None
 

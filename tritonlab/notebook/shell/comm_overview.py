@@ -94,7 +94,7 @@ def logs(
             "instance": record.instance,
             "stream": record.stream,
             "level": record.level,
-            "text": LogLine.of(record, workspace.cite if workspace.is_current(record) else str).text,
+            "text": LogLine.of(record, workspace.cite_for(record)).text,
         }
         for record in found[-limit:]
     ]

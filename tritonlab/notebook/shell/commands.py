@@ -144,8 +144,7 @@ def _logs(context: Context, arguments: argparse.Namespace) -> LogView:
         context.model(name)  # raises
     if arguments.request is not None:
         records = [record for record in records if record.is_of(arguments.request)]
-    cite = lambda record: context.places if workspace.is_current(record) else str  # noqa: E731
-    return LogView(records[-arguments.lines :], cite)
+    return LogView(records[-arguments.lines :], workspace.cite_for)
 
 
 def _config(context: Context, arguments: argparse.Namespace) -> Any:

@@ -229,7 +229,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     def label(origin: str) -> str:
         return cell_label(shell, origin)
 
-    places = CellPlaces(locate, label)
+    places = CellPlaces(locate, label, lambda file, line: workspace().sources.earlier(file, line))
     tracebacks = Tracebacks(
         shell,
         locate,
@@ -253,7 +253,8 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         found.describe_error = tracebacks.text
         found.cite = places
         notice.listen_to(found.server.instruments)
-        printed.listen_to(found.server.instruments, partial(_places_of, found, places))
+        found.cite_for = partial(_places_of, found, places)
+        printed.listen_to(found.server.instruments, found.cite_for)
         found.server.debugger.desk = desk
         windows.follow(found)
         return found
@@ -266,10 +267,14 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     import_when_idle()
 
 
-def _places_of(workspace: Workspace, places: Places, record: LogRecord) -> Places:
-    """Returns what cites cells for the version that wrote the line: an older one has other lines."""
-    report = workspace.report(record.model)
-    return places if report is not None and record.pid in report.pids else str
+def _places_of(workspace: Workspace, places: CellPlaces, record: LogRecord) -> Places:
+    """Returns what cites cells for the version that wrote the line: an older one has other lines. It does not wait for
+    a load."""
+    locate = workspace.sources.of_process(record.pid)
+    if locate is not None:
+        return places.reading(locate)
+    report = workspace.report(record.model)  # of a process that was started since, it is the version that serves
+    return places if report is None or record.time_ns >= report.ready_at * 1e9 else str
 
 
 def _show_failure(workspace: Workspace, capsule: FailureCapsule) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import linecache
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...core.instrument import Instrument, Instruments
 from ..authoring.source_map import Locate
+
+#: Returns origins of a line of a file, as `SourceMap.earlier` does.
+Earlier = Callable[[str, int], Iterable[tuple[str, int]]]
 
 _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?P<rest>, in [^\n]*\n {4}(?P<text>[^\n]*))?')
 #: A frame in a text of Triton's, below its `At:` (rule 2.5.2).
@@ -17,11 +20,16 @@ _AT = re.compile(r"^(?P<indent> {2})(?P<file>[^\n]+)\((?P<line>\d+)\)(?=: )", re
 
 class CellPlaces:
     """Replaces lines of model files in a text by lines of cells. `locate` maps lines, `label` names a cell (`Cell
-    In[3]`)."""
+    In[3]`). `earlier`: where a line came from in files that were replaced, and which may still be executed."""
 
-    def __init__(self, locate: Locate, label: Callable[[str], str]) -> None:
+    def __init__(self, locate: Locate, label: Callable[[str], str], earlier: Earlier = lambda file, line: ()) -> None:
         self._locate = locate
         self._label = label
+        self._earlier = earlier
+
+    def reading(self, locate: Locate) -> CellPlaces:
+        """Returns the same for other lines."""
+        return CellPlaces(locate, self._label, self._earlier)
 
     def __call__(self, text: str) -> str:
         text = _PLACE.sub(self._place, text)
@@ -32,13 +40,13 @@ class CellPlaces:
         return found[0] if origin == found["file"] else f"  {self._label(origin)}, line {line}"
 
     def _place(self, found: re.Match[str]) -> str:
-        origin, line = self._locate(found["file"], int(found["line"]))
-        if origin == found["file"]:
-            return found[0]
-        text = found["text"]
-        if text is not None and text.strip() != linecache.getline(origin, line).strip():
-            return found[0]  # a version from before the cell was changed, which still executes
-        return f"{self._label(origin)}, line {line}{found['rest'] or ''}"
+        file, number, text = found["file"], int(found["line"]), found["text"]
+        # a version from before the cell was changed may still execute
+        earlier = self._earlier(file, number) if text is not None else ()
+        for origin, line in (self._locate(file, number), *earlier):
+            if origin != file and (text is None or text.strip() == linecache.getline(origin, line).strip()):
+                return f"{self._label(origin)}, line {line}{found['rest'] or ''}"
+        return found[0]
 
 
 class WaitingNotice(Instrument):
