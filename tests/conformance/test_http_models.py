@@ -87,6 +87,27 @@ def test_outputs_without_elements_bring_no_parameters(http: RawHTTP, client: Cli
         assert (reply.status, reply.body.count(b'"sequence_id":0')) == (200, times), sizes
 
 
+@rule("6.1.1")
+def test_a_name_beyond_ascii_is_found_as_it_is(http: RawHTTP, client: Client) -> None:
+    """Only an ensemble can have such a name on Triton: its stub imports nothing from such a path."""
+    assert client.placed("größe", {"config.pbtxt": ENSEMBLE, "1/.keep": ""}) is None
+    path = "/v2/models/größe".encode().decode("latin-1")
+    reply = http.get(path)
+    assert (reply.status, reply.document["name"]) == (200, "größe")
+    assert http.get(path + "/ready").status == 200
+    reply = http.post(path + "/infer", {"inputs": [X]})
+    assert (reply.status, reply.document["model_name"]) == (200, "größe")
+    assert http.post(path + "/versions/1/generate", {"X": [1, 2, 3, 4]}).document["SUM"] == [2, 4, 6, 8]
+    assert http.post(path.replace("models", "repository/models") + "/load").status == 200
+    reply = http.get("/v2/models/gr%C3%B6%C3%9Fe")
+    assert (reply.status, reply.error) == (404, "Request for unknown model: 'gr%C3%B6%C3%9Fe' is not found")
+    reply = http.get("/v2/models/kö".encode().decode("latin-1"))
+    assert (reply.status, reply.error) == (404, "Request for unknown model: 'kö' is not found")
+    reply = http.get("/v2/models/k\xf6")
+    assert (reply.status, reply.error) == (404, "Not Found")
+    client.unload("größe")
+
+
 @rule("3.1.3", "6.3.2")
 def test_an_answer_and_its_end_sent_one_after_the_other(http: RawHTTP) -> None:
     reply = run(http, "script", "s = sender()\ns.send(number(1))\ns.send(flags=1)\nreturn [None]")

@@ -80,12 +80,15 @@ class HTTPApp:
 
     async def __call__(self, request: Request) -> HttpReply:
         path = request.path
-        infer = PATH.fullmatch(path) if path.endswith(b"/infer") else None
+        try:
+            text = path.decode()  # names are compared as they are sent, `%20` and all (measured)
+        except UnicodeDecodeError:
+            return failure(404, "Not Found", TEXT)
+        infer = PATH.fullmatch(text) if text.endswith("/infer") else None
         if infer is not None:
-            model, version = infer.groups(b"")
+            model, version = infer.groups("")
             endpoint = self._traced_infer if self._core.tracer.active else self._infer
-            return await endpoint(request, model.decode("latin-1"), version.decode())
-        text = path.decode("latin-1")  # names are compared as they are sent, `%20` and all (measured)
+            return await endpoint(request, model, version)
         for pattern, action in self._routes:
             if (match := pattern.fullmatch(text)) is not None:
                 return await action(request, match.groupdict())

@@ -36,7 +36,7 @@ _ACCEPTS = b"accept-encoding"
 _MAX_DIGITS = 12
 _LARGE_REGION = re.compile(rb'"shared_memory_byte_size"\s*:\s*[0-9]{7}')
 
-PATH = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
+PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/infer")
 
 
 class InferHead:

@@ -4,6 +4,8 @@
   HTTP/2 with its first request. httptools takes what follows such a head for the other protocol, and the body with it.
 - A body is collected where it arrives, in one buffer: handed over in pieces, a tensor of 64 MB would be copied once
   more.
+- A path may have bytes beyond ASCII, as on Triton: names of models in UTF-8. httptools refuses them, so it reads others
+  in their place, if a request's first line comes in one piece.
 - Header names are kept as the client wrote them: a forwarded header is a parameter of that name (rule 6.14).
 - Nothing fills the memory: a head has an end, and headers behind a chunked body are not collected (nobody reads them).
 """
@@ -21,6 +23,8 @@ MAX_HEAD = 1 << 18
 #: Pieces of a chunked body (rule 6.3.5).
 MAX_CHUNKS = 65536
 
+#: Of bytes beyond ASCII, one that a path may have.
+_ASCII = bytes([*range(128), *b"_" * 128])
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 Headers = list[tuple[bytes, bytes]]
@@ -92,18 +96,20 @@ class RequestParser:
         self._head: list[int] | None = None  # of one that has begun and not ended, the bytes that came after its begin
         self._request: Request | None = None
         self._fault = ""
+        self._path = b""  # of the next request, where it is not ASCII
         #: the parser has had whole requests only
         self.between = True
 
-    def feed(self, data: bytes | memoryview) -> None:
+    def feed(self, data: bytes) -> None:
         """Takes the next bytes. Raises BadRequestError; then it must get no more."""
         head, size = self._head, len(data)
+        rest: bytes | memoryview = self._in_ascii(data) if self.between else data
         while True:  # each request that asks for another protocol gets a parser of its own
             try:
-                self._parser.feed_data(data)
+                self._parser.feed_data(rest)
                 break
             except httptools.HttpParserUpgrade as upgrade:
-                data = memoryview(data)[upgrade.args[0] :]
+                rest = memoryview(rest)[upgrade.args[0] :]
                 self._go_on()
             except httptools.HttpParserError:
                 raise BadRequestError(self._fault or "Invalid HTTP request received.") from None
@@ -113,6 +119,15 @@ class RequestParser:
                 self._fault = f"the request has a head of more than {MAX_HEAD} bytes"
         if self._fault:
             raise BadRequestError(self._fault)
+
+    def _in_ascii(self, data: bytes) -> bytes:
+        """Returns what a request begins with, its first line in ASCII, and keeps the path that was in it."""
+        line = data[: data.find(b"\n") + 1]
+        if line.isascii():
+            return data
+        target = line.partition(b" ")[2].partition(b" ")[0]
+        self._path = target.partition(b"?")[0].partition(b"#")[0]
+        return line.translate(_ASCII) + data[len(line) :]
 
     def close(self) -> None:
         """Drops the parser, which refers back to this object."""
@@ -150,8 +165,11 @@ class RequestParser:
 
     def on_headers_complete(self) -> None:
         self._head = None
-        parser, url = self._parser, self._url
-        path = url if url[:1] == b"/" and b"?" not in url and b"#" not in url else httptools.parse_url(url).path or b""
+        parser, url, path = self._parser, self._url, self._path
+        self._path = b""
+        if not path:
+            plain = url[:1] == b"/" and b"?" not in url and b"#" not in url
+            path = url if plain else httptools.parse_url(url).path or b""
         keep_alive = parser.should_keep_alive()
         request = Request(parser.get_method().decode("ascii"), path, self._headers, self._names, keep_alive)
         request.old = parser.get_http_version() == "1.0"
