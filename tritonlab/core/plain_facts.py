@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import enum
 import math
+import re
 from collections.abc import Mapping
 from os import PathLike, fspath
 from typing import Any
@@ -21,6 +22,14 @@ def few_lines(text: str, most: int = MOST_LINES) -> str:
     if len(lines) <= most:
         return text
     return "\n".join([*lines[: most - 1], f"… and {len(lines) - most + 1} more lines"])
+
+
+def by_number(name: str) -> tuple[list[str | int], str]:
+    """Returns what sorts names as people do: model_2 before model_10."""
+    # texts and digits in turns, so that like is compared with like
+    pieces = re.split("([0-9]+)", name)
+    parts: list[str | int] = [int(piece) if place % 2 else piece for place, piece in enumerate(pieces)]
+    return parts, name
 
 
 def plain(value: Any) -> Any:

@@ -348,6 +348,15 @@ def test_logs_cite_the_lines_of_the_cell(notebook: Any) -> None:
     assert f"m_0  WARNING  Cell In[{first + 3}], line 8  careful" in text
 
 
+def test_models_are_listed_by_number(notebook: Any) -> None:
+    for name in ("model_10", "model_2", "model"):
+        notebook.run(f"%%triton_model {name} {OPTIONS} --quiet\n{ADD}")
+    for line in ("%triton status", "%triton index"):
+        assert re.findall(r"^ *(model\S*)", notebook.run(line).text, re.M)[-3:] == ["model", "model_2", "model_10"], (
+            line
+        )
+
+
 def test_logs_cite_the_version_of_a_process_that_was_started_after_the_load(notebook: Any) -> None:
     notebook.run(f"%%triton_model m {OPTIONS} --quiet\n{LOGGING}")
     first = notebook.number()

@@ -56,6 +56,10 @@ def test_the_html_has_the_cells_lines(model: Model) -> None:
     pane = FailurePane(failed(model, -1, 2), cite)
     html = pane.html()
     assert "Cell In[7], line 13, in check" in html and "Cell In[7], line 9, in execute" in html
+    # a page that drops styles keeps the indentation
+    assert re.search(r"<pre class='tl-lines'>[^<]*  12          if x\[0\] &lt; 0:\n<b class='tl-bad'>→  13  ", html), (
+        html
+    )
     assert "→  13" in html and "→   9" in html
     assert html.index("in check") < html.index("in execute")  # the innermost first, and open
     assert "<i>" not in html and "ValueError: &lt;i&gt;negative&lt;/i&gt;" in html

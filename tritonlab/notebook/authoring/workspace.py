@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.model_config import ModelConfig
+from ...core.plain_facts import by_number
 from ...core.scratch_directory import ScratchDirectory
 from .config_options import ConfigOptions
 from .config_text import ConfigText
@@ -172,8 +173,9 @@ class Workspace:
         return written.progress if written is not None else None
 
     def names(self) -> list[str]:
-        """Returns the models that this notebook has written and those that the server knows, in alphabetical order."""
-        return sorted({*list(self._models), *(name for name, _ in self.server.models())})
+        """Returns the models that this notebook has written and those that the server knows, in alphabetical order,
+        numbers in theirs."""
+        return sorted({*list(self._models), *(name for name, _ in self.server.models())}, key=by_number)
 
     def is_current(self, record: LogRecord) -> bool:
         """Tells whether the process that wrote the line runs the model's files as they are now, so that `sources` knows

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
+from ...core.plain_facts import by_number
 from ...core.unknown_option import did_you_mean
 from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
@@ -127,7 +128,7 @@ def _kill(context: Context, arguments: argparse.Namespace) -> Text:
 
 
 def _index(context: Context, arguments: argparse.Namespace) -> Text:
-    entries = context.workspace.server.index(arguments.ready)
+    entries = sorted(context.workspace.server.index(arguments.ready), key=lambda entry: by_number(entry["name"]))
     return Text("\n".join(map(_index_line, entries)) or "no models", {"models": entries})
 
 

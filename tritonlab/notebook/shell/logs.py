@@ -74,4 +74,4 @@ class LogView:
             f"<span class='tl-dim'>{escape(line.where(level=False).strip())}</span>  {escape(line.text)}</div>"
             for line in self.lines
         )
-        return f"{STYLE}<div class='tl-panel'><div class='tl-lines'>{lines or 'no output'}</div></div>"
+        return f"{STYLE}<div class='tl-panel'><pre class='tl-lines'>{lines or 'no output'}</pre></div>"

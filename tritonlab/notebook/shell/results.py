@@ -33,7 +33,7 @@ class Text:
         """Returns a long text whole; a short one is shown as it is."""
         if repr(self) == self.text:
             return None
-        return f"{STYLE}<div class='tl-panel'><div class='tl-lines'>{escape(self.text)}</div></div>"
+        return f"{STYLE}<div class='tl-panel'><pre class='tl-lines'>{escape(self.text)}</pre></div>"
 
 
 class JsonFacts(dict[str, Any]):

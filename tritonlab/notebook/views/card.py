@@ -68,7 +68,7 @@ def card_body(facts: ModelFacts, state: str = "") -> str:
 def _executing(facts: ModelFacts) -> str:
     if not facts.draining or not facts.executing:
         return ""
-    stacks = f"<div class='tl-lines'>{escape(facts.executing)}</div>"
+    stacks = f"<pre class='tl-lines'>{escape(facts.executing)}</pre>"
     return f"<details class='tl-log tl-executing'><summary>what it executes</summary>{stacks}</details>"
 
 

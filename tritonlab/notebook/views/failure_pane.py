@@ -131,7 +131,7 @@ def _frame_html(frame: FrameState, place: str, opened: bool) -> str:
         for name, text in frame.variables
     )
     variables = f"<table class='tl-tensors tl-variables'><tbody>{rows}</tbody></table>" if rows else ""
-    source = f"<div class='tl-lines'>{'<br>'.join(lines)}</div>" if lines else ""
+    source = "<pre class='tl-lines'>{}</pre>".format("\n".join(lines)) if lines else ""
     return (
         f"<details class='tl-log tl-frame'{' open' * opened}><summary>{escape(place)}</summary>"
         f"{source}{variables}</details>"

@@ -23,5 +23,5 @@ def log_lines_html(records: Sequence[LogRecord], model: str, when: str = "", *, 
     if count > _SHOWN:
         lines.insert(0, f"<div class='tl-dim'>{count - _SHOWN} lines before: %triton logs {escape(model)}</div>")
     title = f"{count} line{'s' * (count > 1)} printed{when}"
-    body = f"<div class='tl-lines'>{''.join(lines)}</div>"
+    body = f"<pre class='tl-lines'>{''.join(lines)}</pre>"
     return f"<details class='tl-log tl-printed'{' open' * opened}><summary>{title}</summary>{body}</details>"

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from ...core.ensemble_graph import EnsembleGraph
+from ...core.plain_facts import by_number
 from ...core.status import InvalidArgumentError, TritonError, UnsupportedError
 from ...core.unknown_option import did_you_mean
 from ...profile.live_state import live_state, occupancies, open_requests
@@ -43,7 +44,7 @@ def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "tim
     if kind not in _VIEWS:
         raise InvalidArgumentError(f"'{kind}' is not recorded: open it of a model that runs")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
-    names = sorted(recording.records)
+    names = sorted(recording.records, key=by_number)
     if not model and len(names) != 1:
         raise InvalidArgumentError(f"which model? There are {', '.join(names) or 'none'} in the recording.")
     if model and model not in names:
