@@ -47,7 +47,7 @@ DECOUPLED = "model_transaction_policy { decoupled: true }"
 
 MODELS = {
     "flow": model(STREAMS, config("IN STRING -1", "OUT STRING 1", DECOUPLED, CPU)),
-    "tells": model(TELLS, config("A FP32 -1,2 optional;S STRING -1 optional", "OUT STRING 1")),
+    "tells": model(TELLS, config("A FP32 -1,2 optional;S STRING -1 optional;T STRING -1,2 optional", "OUT STRING 1")),
     "echo": model(
         ECHO,
         config(
@@ -145,6 +145,9 @@ def test_what_is_not_one_answer(http: RawHTTP, sent: list[str], status: int, bod
         ("tells", b'{"x":-1e999}', 500, f"{BUFFER}Number too big to be stored in double. at 5"),
         ("tells", {"a\0b": 1}, 500, "parameter key 'a' was not found in the JSON"),
         ("tells", {"A": 1}, 400, "The schema can not convert input 'A' to tensor with proper shape"),
+        ("tells", {"A": ["x"]}, 400, "The schema can not convert input 'A' to tensor with proper shape"),
+        ("tells", {"T": ["x"]}, 400, "The schema can not convert input 'T' to tensor with proper shape"),
+        ("tells", {"T": [1]}, 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string"),
         ("tells", {"A": [[1, 2], 3]}, 500, "Unable to parse 'data': Shape does not match true shape of 'data' field"),
         ("tells", {"A": ["x", 1]}, 500, "Unable to parse 'data': attempt to access JSON non-number as double"),
         ("tells", {"S": 1}, 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string"),

@@ -84,6 +84,9 @@ def _unpack(
 def _tensor(name: str, wanted: Mapping[str, Any], value: Any) -> Tensor:
     datatype = DataType[wanted["datatype"]]
     count = len(value) if type(value) is list else value.length if type(value) is LargeArray else 1
+    if datatype is DataType.BYTES:  # of these Triton reads the texts before it counts them
+        data = json_tensor.elements(name, datatype, value, count)
+        return Tensor(datatype, _shape(name, wanted["shape"], count), data)
     shape = _shape(name, wanted["shape"], count)
     return Tensor(datatype, shape, json_tensor.elements(name, datatype, value, count))
 
