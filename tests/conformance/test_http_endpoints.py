@@ -303,6 +303,22 @@ def test_a_place_outside_the_region(
 
 
 @rule("6.10.4")
+@pytest.mark.parametrize(("offset", "size"), [(60, 2**64 - 8), (8, 2**64 - 1), (0, 2**64 - 1), (2**64 - 8, 8)])
+def test_a_place_that_ends_beyond_all_addresses(
+    http: RawHTTP, region: shared_memory.SharedMemory, offset: int, size: int
+) -> None:
+    """2.51 adds the two modulo 2^64, and writes where there may be no region."""
+    place = {"shared_memory_region": "r", "shared_memory_byte_size": size, "shared_memory_offset": offset}
+    entry = {"name": "IN", "shape": [2], "datatype": "FP32", "data": [1, 2]}
+    reply = http.infer("one", {"inputs": [entry], "outputs": [{"name": "IN", "parameters": place}]})
+    if http.side == "real" and 0 < offset < 64:
+        assert reply.status == 200
+    else:
+        what = "offset" if offset > 64 else "offset + byte size"
+        assert (reply.status, reply.error) == (400, f"Invalid {what} for shared memory region: 'r'")
+
+
+@rule("6.10.4")
 def test_a_place_too_small_for_what_the_model_answers(http: RawHTTP, region: shared_memory.SharedMemory) -> None:
     parameters = {"shared_memory_region": "r", "shared_memory_byte_size": 4}
     entry = {"name": "IN", "shape": [2], "datatype": "FP32", "data": [1, 2]}

@@ -3,6 +3,8 @@ does not, and the test says both (rules 5.9.2, 5.9.3)."""
 
 from __future__ import annotations
 
+import math
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,24 @@ class TritonPythonModel:
         return responses
 """
 )
+#: Tells the number of the call, whatever its inputs.
+CALLS = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    calls = 0
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        self.calls += 1
+        number = np.full((len(request.inputs()[0].as_numpy()), 1), self.calls, np.int32)
+        text = np.array([[b"said"]] * len(number), object)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("N", number), pb_utils.Tensor("S", text)])
+"""
 ENABLED = "response_cache { enable: true }"
 WARM = 'inputs { key: "IN" value { data_type: TYPE_INT32 dims: [ 1 ] zero_data: true } }'
 ENSEMBLE = """
@@ -67,6 +87,11 @@ def counting(*rest: str, inputs: str = "IN INT32 -1") -> Any:
     return model(COUNTING, config(inputs, "OUT INT32 -1;N INT32 1", "max_batch_size: 4", *rest, CPU))
 
 
+def pair(*rest: str) -> Any:
+    outputs = "N INT32 1;S STRING 1"
+    return model(CALLS, config("A FP32 1;T STRING 1 optional", outputs, "max_batch_size: 4", ENABLED, *rest, CPU))
+
+
 MODELS = {
     "m": counting(ENABLED),
     "other": counting(ENABLED),
@@ -74,6 +99,8 @@ MODELS = {
     "full": counting(ENABLED, "dynamic_batching { default_queue_policy { max_queue_size: 1 } }"),
     "ordered": counting(ENABLED, "dynamic_batching { preserve_ordering: true }"),
     "off": counting(),
+    "pair": pair(),
+    "ranked": pair("dynamic_batching { priority_levels: 2 default_priority_level: 1 }"),
     "said_off": counting("response_cache { enable: false }"),
     "warmed": counting(ENABLED, f'model_warmup {{ name: "w" batch_size: 1 {WARM} }}'),
 }
@@ -144,6 +171,33 @@ def test_a_request_that_names_all_outputs_is_no_other_one(client: Client) -> Non
     for outputs in (["OUT", "N"], ["N", "OUT"]):
         again = ask(client, "m", [36], outputs=outputs)
         assert (call(again), set(again.outputs)) == (first, {"OUT", "N"})
+
+
+@rule("5.9.2", "5.9.4")
+@pytest.mark.parametrize("name", ["pair", "ranked"])
+def test_hits_and_misses_of_many_requests(client: Client, name: str) -> None:
+    """Requests differ by the bytes of their inputs, and by nothing that only says how they are sent."""
+    random = Random(7)
+    before, first, executed = counts(client, name), dict[Any, int](), 0
+    for number in range(150):
+        rows = [[random.choice([0.0, -0.0, 1.5, math.nan])] for _ in range(random.choice([1, 2]))]
+        inputs: dict[str, Any] = {"A": np.array(rows, np.float32)}
+        if random.random() < 0.5:
+            inputs["T"] = np.array([[random.choice([b"", b"x"])] for _ in rows], object)
+        said = inputs["A"].tobytes(), str(inputs.get("T"))
+        answer = client.infer(
+            name,
+            {each: inputs[each] for each in random.sample(list(inputs), len(inputs))},
+            version=random.choice([-1, 1]),
+            request_id=random.choice(["", f"r{number}"]),
+            outputs=random.choice([[], ["N", "S"], ["S", "N"]]),
+            timeout=random.choice([0, 5_000_000]),
+            priority=random.choice([0, 1, 2]),
+        )
+        executed += (new := said not in first)
+        assert call(answer) == first.setdefault(said, executed), (number, new)
+    after = {"cache_hit": 150 - executed, "cache_miss": executed, "success": 150, "executions": executed}
+    eventually(lambda: {kind: counts(client, name)[kind] - before[kind] for kind in after} == after)
 
 
 @rule("5.9.2")
