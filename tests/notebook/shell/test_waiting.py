@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tritonlab.core.instrument import Instruments
+from tritonlab.notebook.shell.running_cell import RunningCell
 from tritonlab.notebook.shell.waiting import CellPlaces, WaitingNotice
 
 REPORT = """\
@@ -21,7 +22,7 @@ def test_lines_of_models_are_shown_as_the_cells(capsys: pytest.CaptureFixture[st
 
     instruments = Instruments()
     for _ in range(2):  # the extension may be loaded again
-        notice = WaitingNotice(CellPlaces(locate, lambda origin: f"Cell {origin}"))
+        notice = WaitingNotice(CellPlaces(locate, lambda origin: f"Cell {origin}"), RunningCell())
         notice.listen_to(instruments)
         notice.listen_to(instruments)
     assert list(instruments) == [notice]

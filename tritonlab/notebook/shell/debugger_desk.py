@@ -12,6 +12,7 @@ from ...instances.debug_session import DebugSession
 from ...ipc.stub_link import Prompt
 from ..authoring.source_map import Locate
 from .prompt_watch import PromptWatch
+from .running_cell import RunningCell
 
 #: How pdb writes a place: `/dir/model.py(7)execute()`, and `/dir/model.py:7` of a breakpoint.
 _PLACE = re.compile(r"(?P<file>/[^\n():]+)(?P<open>[(:])(?P<line>\d+)(?P<close>\)?)")
@@ -54,9 +55,12 @@ class NotebookDesk:
     """Reads lines with IPython's `input` while a cell runs, if the front end can be asked (nbclient and papermill
     cannot)."""
 
-    def __init__(self, shell: Any, lines: CellLines, places: Callable[[str], str], watch: PromptWatch) -> None:
+    def __init__(
+        self, shell: Any, lines: CellLines, places: Callable[[str], str], watch: PromptWatch, cell: RunningCell
+    ) -> None:
         """`places` cites cells in a text."""
         self.watch = watch
+        self._cell = cell
         self._shell = shell
         self._lines = lines
         self._places = places
@@ -100,7 +104,7 @@ class NotebookDesk:
         return self._lines.typed(line, prompt.file, prompt.line)
 
     def say(self, session: DebugSession, text: str) -> None:
-        print(self._places(text), file=sys.stderr, flush=True)
+        self._cell.write(self._places(text), error=True)
 
 
 def _is_of_desk(callback: Any) -> bool:

@@ -239,12 +239,12 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
         lambda: workspace().server.debugger.words(),
     )
     install(tracebacks)
-    notice = WaitingNotice(places)
-    windows = listen(lambda: current())
-    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.ask_for_prompt))
-    desk.listen()
     cell = RunningCell()
     cell.follow(shell)
+    notice = WaitingNotice(places, cell)
+    windows = listen(lambda: current())
+    desk = NotebookDesk(shell, CellLines(locate, label), places, PromptWatch(windows.ask_for_prompt), cell)
+    desk.listen()
     printed = PrintedLines(cell)
     printed.follow(shell)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 from collections.abc import Callable, Iterable
 
 from ...core.instrument import Instrument, Instruments
 from ..authoring.source_map import Locate
+from .running_cell import RunningCell
 
 #: Returns origins of a line of a file, as `SourceMap.earlier` does.
 Earlier = Callable[[str, int], Iterable[tuple[str, int]]]
@@ -52,11 +52,12 @@ class CellPlaces:
 class WaitingNotice(Instrument):
     """Prints each report below the running cell."""
 
-    def __init__(self, places: CellPlaces) -> None:
+    def __init__(self, places: CellPlaces, cell: RunningCell) -> None:
         self._places = places
+        self._cell = cell
 
     def requests_wait(self, model: str, text: str, now: int) -> None:
-        print(self._places(text), file=sys.stderr, flush=True)
+        self._cell.write(self._places(text), error=True)
 
     def listen_to(self, instruments: Instruments) -> None:
         """Starts listening in place of any other notice, because a notebook needs one only."""
