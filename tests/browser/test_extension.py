@@ -335,6 +335,27 @@ dynamic_batching { max_queue_delay_microseconds: 500 }
 """
 
 
+ENSEMBLE = """%%triton_config twice
+platform: "ensemble"
+input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+ensemble_scheduling { step { model_name: "echo" model_version: -1
+  input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }
+"""
+
+
+def test_the_config_of_an_ensemble_keeps_its_colours_when_it_is_loaded(lab: Any) -> None:
+    open_notebook(lab, "ensemble", [LOAD, ECHO, ENSEMBLE])
+    for index in range(3):
+        lab.run(index)
+    lab.cell(2).locator(".tl-of-config").first.wait_for(state="attached")  # its static form is hidden
+    colours = [
+        lab.cell(2).locator(".cm-line > span", has_text=words).first.evaluate("span => getComputedStyle(span).color")
+        for words in ("%%triton_config", "platform", '"ensemble"')
+    ]
+    assert len(set(colours)) == 3
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_what_is_written_has_the_colours_of_what_it_is(lab: Any, theme: str) -> None:
     open_notebook(lab, f"colours_{theme}", [ECHO, CONFIG, LOAD], theme)

@@ -450,9 +450,10 @@ function split(facts) {
   box.append(element("div", "Queue and compute", "tl-dim"));
   const whole = facts.queued + facts.computed;
   const strip = element("div", "", "tl-bar");
-  for (const [part, tone] of [["queued", "warn"], ["computed", "accent"]]) {
+  // a piece is a pixel wide at least
+  for (const [part, tone] of whole ? [["queued", "warn"], ["computed", "accent"]] : []) {
     const piece = element("span");
-    piece.style.cssText = `width:${whole ? (facts[part] / whole) * 100 : 0}%;background:var(--tl-${tone})`;
+    piece.style.cssText = `width:${(facts[part] / whole) * 100}%;background:var(--tl-${tone})`;
     strip.append(piece);
   }
   box.append(strip);
