@@ -93,6 +93,11 @@ MODELS = {
     "unordered": batching("preferred_batch_size: [ 1 ]", batch=1, instances=TWO),
     "ordered_refusing": batching(policy(refusing(150), "preserve_ordering: true"), batch=1, instances=TWO),
     "unbatched": batching(policy(refusing(1000, "max_queue_size: 2")), batch=0),
+    "long": batching(policy(refusing(10**13))),
+    "endless": batching(policy(f"default_timeout_microseconds: {2**64 - 1} allow_timeout_override: true")),
+    "endless_delaying": batching(policy(f"timeout_action: DELAY default_timeout_microseconds: {2**63}")),
+    "endless_wait": batching(f"max_queue_delay_microseconds: {2**64 - 1}"),
+    "wrapped_wait": batching(f"max_queue_delay_microseconds: {2**63}"),
     "unbatched_patient": batching(policy(refusing(30000)), batch=0),
     "cancelling": batching("max_queue_delay_microseconds: 1000000"),
 }  # fmt: skip
@@ -221,6 +226,22 @@ def test_a_timeout_shorter_than_the_way_to_the_model_is_over_before_it(
         answer = client.infer(name, _inputs(name), request_id=str(number), **options)
         assert (answer.code, answer.error) == EXPIRED
     eventually(lambda: rejected(client, name) == counted + 5)  # Triton counts after it has answered
+
+
+@rule("5.5.9")
+def test_a_timeout_that_64_bits_do_not_hold_is_over_at_once(client: Client) -> None:
+    answer = client.infer("endless", _inputs("endless"))
+    assert (answer.code, answer.error) == EXPIRED
+    for name, timeout in (("endless", 30_000_000), ("endless_delaying", 0), ("long", 0)):
+        assert said(client.infer(name, _inputs(name), request_id="x", timeout=timeout))[1] == ["x"]
+
+
+@rule("5.5.4")
+def test_a_delay_that_64_bits_do_not_hold_is_a_shorter_one(client: Client) -> None:
+    assert outcome(send(client, "wrapped_wait", "a")) == ["a"]
+    waiting = send(client, "endless_wait", "b", batch=4)
+    assert outcome(send(client, "endless_wait", "c", batch=4)) == ["b", "c"]
+    assert outcome(waiting) == ["b", "c"]
 
 
 @rule("5.5.9")

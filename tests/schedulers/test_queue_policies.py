@@ -251,6 +251,13 @@ def test_a_refused_request_is_not_waited_for() -> None:
     assert bench.answered == "hold x1 x3"
 
 
+def test_a_timeout_that_64_bits_do_not_hold_is_over_at_once() -> None:  # measured
+    bench = Bench(batching(), QueuePolicy(timeout=((1 << 64) - 1) * 1000, override=True))
+    bench.send("x1")
+    bench.send("x2", timeout_ms=100)
+    assert (bench.error("x1"), bench.executed()) == (EXPIRED, [["x2"]])
+
+
 # -- a batch that is about to go out
 
 

@@ -27,6 +27,16 @@ def test_functions_are_called_in_the_order_of_their_time(timer: Timer) -> None:
     assert SystemClock.now() >= now + 1_000_000_000
 
 
+def test_a_time_that_never_comes_keeps_no_other_waiting(timer: Timer) -> None:
+    """No thread can wait for so long at a time."""
+    done = threading.Event()
+    timer.call_at(1 << 84, lambda: None)
+    assert timer._thread is not None
+    timer._thread.join(0.1)
+    timer.call_at(0, done.set)
+    assert done.wait(5)
+
+
 def test_what_is_due_is_called_at_once(timer: Timer) -> None:
     done = threading.Event()
     timer.call_at(0, done.set)

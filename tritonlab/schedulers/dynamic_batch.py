@@ -40,7 +40,7 @@ class BatchConfig:
             max_batch_size=config.max_batch_size,
             dynamic=True,
             preferred=tuple(sorted(set(batching.preferred_batch_size))) or (config.max_batch_size,),
-            delay=batching.max_queue_delay_microseconds * 1000,
+            delay=batching.max_queue_delay_microseconds * 1000 % (1 << 64),  # as Triton counts (rule 5.5.4)
             equal_shape_inputs=tuple(i.name for i in config.input if not i.allow_ragged_batch and -1 in i.dims),
             optional_inputs=any(i.optional for i in config.input),
             ranked=QueuePolicies.of(config) is not None,

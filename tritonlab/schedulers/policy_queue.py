@@ -15,6 +15,10 @@ from ..core.infer_request import InferenceRequest
 from ..core.model_config import ModelConfig
 from ..core.status import UnavailableError
 
+#: Triton keeps nanoseconds, and its times since the epoch, in 64 bits (measured). From this duration on, which is more
+#: than 500 years, a deadline from now is taken for one that has wrapped around, into the past.
+_WRAPS = (1 << 64) - (1 << 61)
+
 
 @dataclass(frozen=True)
 class QueuePolicy:
@@ -35,7 +39,10 @@ class QueuePolicy:
         timeout = self.timeout
         if self.override and 0 < request.timeout * 1000 < timeout:
             timeout = request.timeout * 1000
-        return request.queue_start + timeout if timeout else None
+        if not timeout:
+            return None
+        timeout %= 1 << 64
+        return request.queue_start + (timeout if timeout < _WRAPS else 0)
 
     @staticmethod
     def of(policy: Any) -> QueuePolicy:

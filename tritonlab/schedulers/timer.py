@@ -12,6 +12,9 @@ from ..core.clock import Clock
 
 _log = logging.getLogger(__name__)
 
+#: Seconds after which the thread looks again: a configuration may say a time for which no thread can wait.
+_LONGEST_PAUSE = 86_400.0
+
 
 class Timer:
     """Calls functions at `Clock.now()` nanoseconds, on a daemon thread that starts with the first use."""
@@ -41,7 +44,8 @@ class Timer:
         while True:
             with self._changed:
                 while not self._closed and (not self._heap or self._heap[0][0] > self._clock.now()):
-                    self._changed.wait((self._heap[0][0] - self._clock.now()) / 1e9 if self._heap else None)
+                    pause = (self._heap[0][0] - self._clock.now()) / 1e9 if self._heap else _LONGEST_PAUSE
+                    self._changed.wait(min(pause, _LONGEST_PAUSE))
                 if self._closed:
                     return
                 _, _, function = heapq.heappop(self._heap)
