@@ -20,6 +20,7 @@ from .notebook.authoring.config_options import ConfigOptions
 from .runtime import (
     default_server,
     default_workspace,
+    follow_workspaces,
     golden,
     load,
     load_panel,
@@ -82,7 +83,7 @@ def load_ipython_extension(shell: Any) -> None:
     # imported here, because a headless server does without IPython
     from .notebook.shell import magics
 
-    magics.register(shell, default_workspace)
+    follow_workspaces(magics.register(shell, default_workspace))
 
 
 def __getattr__(name: str) -> Any:

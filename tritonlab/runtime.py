@@ -71,6 +71,7 @@ _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
 _directory: ScratchDirectory | None = None
 _workspace: Workspace | None = None
+_follow: Callable[[Workspace], object] | None = None
 #: Seconds after which a version that a reload has replaced is killed if it still executes: a model that hangs and is
 #: mended in its cell would else stay for ever. Triton leaves it.
 DRAIN_SECONDS = 60.0
@@ -126,9 +127,18 @@ def default_workspace() -> Workspace:
     global _workspace
     server, repository = default_server(), default_repository()
     with _lock:
-        if _workspace is None:
-            _workspace = Workspace(server, repository)
-        return _workspace
+        found = _workspace or Workspace(server, repository)
+        is_new, _workspace = _workspace is None, found
+    if is_new and _follow is not None:
+        _follow(found)
+    return found
+
+
+def follow_workspaces(follow: Callable[[Workspace], object] | None) -> None:
+    """Has `follow` called with each workspace that `default_workspace` makes from now on, of which `reset` makes one
+    necessary, in place of any other. A notebook shows what its models print so, whoever loads them."""
+    global _follow
+    _follow = follow
 
 
 def load(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from IPython.core.events import EventManager, available_events
 
+import tritonlab
+from tritonlab import runtime
 from tritonlab.core.instrument import Instruments
 from tritonlab.ipc.stub_log import UNCHECKED, LogRecord
 from tritonlab.notebook.shell.printed_lines import MOST, PrintedLines
@@ -122,6 +124,20 @@ def test_outputs_that_triton_does_not_check_are_warned_of_once(notebook: Any) ->
     assert notebook.run("_ = odd(N=[1])").text == ""
 
 
+def test_a_model_that_python_alone_loads_after_a_reset_is_heard(notebook: Any) -> None:
+    tritonlab.load_ipython_extension(notebook.shell)
+    source = TALKS.partition("\n")[2]
+    ask = (
+        f"talks = tritonlab.load('talks', {source!r}, inputs=['N:INT32[1]'], outputs=['N:INT32[1]'])\n_ = talks(N=[1])"
+    )
+    try:
+        for cell in (f"import tritonlab\n{ask}", f"tritonlab.reset()\n{ask}"):
+            assert notebook.run(cell).text == "talks | line 0\n"
+    finally:
+        runtime.follow_workspaces(None)
+        tritonlab.reset()
+
+
 def test_what_no_cell_waits_for_is_only_in_the_log(notebook: Any) -> None:
     notebook.run(TALKS)
     talks = notebook["talks"]
@@ -130,6 +146,31 @@ def test_what_no_cell_waits_for_is_only_in_the_log(notebook: Any) -> None:
     talks(N=[3])
     assert [record.text for record in talks.logs()[before:]] == ["line 0", "line 1", "line 2"]
     assert notebook.run("pass").text == ""
+
+
+def test_a_cell_that_runs_another_one_goes_on_showing_its_own_lines(notebook: Any) -> None:
+    notebook.run(TALKS)
+    inner = "from IPython import get_ipython\nget_ipython().run_cell({!r})\n_ = talks(N=[1])"
+    assert notebook.run(inner.format("_ = talks(N=[2])")).text.splitlines() == [
+        "talks | line 0",
+        "talks | line 1",
+        "talks | line 0",
+    ]
+    assert notebook.run(inner.format("")).text == "talks | line 0\n"  # IPython says of an empty cell only that it ended
+    lines = notebook.run(f"_ = talks(N=[{MOST + 3}])\n{inner.format('_ = talks(N=[1])')}").text.splitlines()
+    assert lines[MOST:] == ["talks | line 0", "talks | … 4 more lines: %triton logs talks"]
+    before = notebook.run("pass").text
+    notebook["talks"](N=[1])
+    assert before + notebook.run("pass").text == ""
+
+
+def test_a_progress_bar_is_its_last_state_and_colours_end_with_their_line(
+    printed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed.say(of("m", " 10%\r 55%\r100% done"))
+    printed.say(of("m", "all\r"))
+    printed.say(of("m", "\x1b[31mred"))
+    assert capsys.readouterr().out == "m | 100% done\nm | all\nm | \x1b[31mred\x1b[0m\n"
 
 
 def test_only_lines_about_requests_are_shown(printed: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,6 +206,8 @@ def test_a_closed_stream_is_no_error(printed: Any, monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr("sys.stdout", Closed())
+        printed.say(of("m", "lost"))
+        patched.setattr("sys.stdout", None)
         printed.say(of("m", "lost"))
     assert len(list(printed.instruments)) == 1
 

@@ -219,9 +219,9 @@ class TritonMagics(Magics):
             replay(workspace, name)
 
 
-def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
+def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Workspace], object]:
     """Makes the magics, their completion, the tracebacks and the extension's comm part of `shell`. Called by `%load_ext
-    tritonlab`."""
+    tritonlab`. Returns what is to be called when `workspace` has made a new one."""
 
     def locate(file: str, line: int) -> tuple[str, int]:
         return workspace().sources.locate(file, line)
@@ -265,6 +265,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> None:
     shell.register_magics(magics)
     install_completion(shell, magics, current)
     import_when_idle()
+    return lambda made: current()
 
 
 def _places_of(workspace: Workspace, places: CellPlaces, record: LogRecord) -> Places:

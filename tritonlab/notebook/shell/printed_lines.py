@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...core.instrument import Instrument, Instruments
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 MOST = 100
 #: Characters of a line that are shown.
 _LONGEST = 2000
+#: Ends colours, which would go on in what the cell prints.
+_PLAIN = "\x1b[0m"
+
+
+@dataclass(eq=False)
+class _Cell:
+    """Counts the lines below one cell. `info` is what IPython says of it."""
+
+    info: object
+    shown: int = 0
+    left: dict[str, int] = field(default_factory=dict)  # model -> lines that were not shown
 
 
 class PrintedLines(Instrument):
@@ -31,9 +43,8 @@ class PrintedLines(Instrument):
         self._cell = cell
         self._places: Callable[[LogRecord], Places] = lambda record: str
         self._lock = threading.Lock()  # guards everything below
-        self._runs = True  # it is made while a cell runs
-        self._shown = 0
-        self._left: dict[str, int] = {}  # model -> lines that were not shown
+        #: those that run: the last one was run by the others. It is made while one runs, which nobody has told it of
+        self._cells = [_Cell(self)]
 
     def log(self, record: LogRecord) -> None:
         if not record.serials or record.level == "VERBOSE":
@@ -42,15 +53,18 @@ class PrintedLines(Instrument):
         if record.stream == "server" and not record.unchecked:
             return
         with self._lock:
-            if not self._runs:
+            if not self._cells:
                 return
-            if self._shown == MOST:
-                self._left[record.model] = self._left.get(record.model, 0) + 1
+            cell = self._cells[-1]
+            if cell.shown == MOST:
+                cell.left[record.model] = cell.left.get(record.model, 0) + 1
                 return
-            self._shown += 1
+            cell.shown += 1
         logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
         text = LogLine.of(record, self._places(record)).text
+        text = text.rstrip("\r").rpartition("\r")[2]  # a progress bar writes itself over, and would write over the name
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+        text += _PLAIN * ("\x1b[" in text)
         self._cell.write(f"{record.model} | {logged}{text}", error=record.level != "INFO")
 
     def listen_to(self, instruments: Instruments, places: Callable[[LogRecord], Places]) -> None:
@@ -73,10 +87,12 @@ class PrintedLines(Instrument):
 
     def _began(self, info: object) -> None:
         with self._lock:
-            self._runs, self._shown, self._left = True, 0, {}
+            self._cells = [*(cell for cell in self._cells if cell.info is not self), _Cell(info)]
 
     def _ended(self, result: object) -> None:
+        info = getattr(result, "info", None)  # there is no result of a cell that was cancelled
         with self._lock:
-            self._runs, left = False, self._left
-        for model, count in left.items():
+            ended = [cell for cell in self._cells if info is None or cell.info in (info, self)][-1:]
+            self._cells = [cell for cell in self._cells if cell not in ended]
+        for model, count in ended[0].left.items() if ended else ():
             self._cell.write(f"{model} | … {count:,} more line{'s' * (count > 1)}: %triton logs {model}")

@@ -34,5 +34,8 @@ class RunningCell:
 
 
 def _write(text: str, error: bool) -> None:
+    stream = sys.stderr if error else sys.stdout
+    if stream is None:
+        return  # as Python's own print does
     with contextlib.suppress(OSError, ValueError):  # the stream is closed
-        (sys.stderr if error else sys.stdout).write(text)
+        stream.write(text)
