@@ -138,6 +138,14 @@ def test_a_model_that_python_alone_loads_after_a_reset_is_heard(notebook: Any) -
         tritonlab.reset()
 
 
+def test_a_traceback_does_not_repeat_what_stands_above_it(notebook: Any) -> None:
+    notebook.run(TALKS.replace("responses.append", "raise ValueError"))
+    shown = notebook.run("talks(N=[2])").text
+    assert "talks | line 0" in shown and "last output" not in shown
+    # no cell showed what is printed during a load
+    assert "last output" in notebook.run(TALKS.replace('print("at the load")', 'print("at the load"); 1 / 0')).text
+
+
 def test_what_no_cell_waits_for_is_only_in_the_log(notebook: Any) -> None:
     notebook.run(TALKS)
     talks = notebook["talks"]

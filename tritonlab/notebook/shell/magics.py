@@ -237,6 +237,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         lambda: workspace().names(),
         places,
         lambda: workspace().server.debugger.words(),
+        lambda line: printed.has_shown(line),
     )
     install(tracebacks)
     cell = RunningCell()

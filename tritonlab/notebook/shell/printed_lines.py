@@ -29,6 +29,7 @@ class _Cell:
     info: object
     shown: int = 0
     left: dict[str, int] = field(default_factory=dict)  # model -> lines that were not shown
+    texts: set[str] = field(default_factory=set)  # the lines, without the models' names
 
 
 class PrintedLines(Instrument):
@@ -60,12 +61,18 @@ class PrintedLines(Instrument):
                 cell.left[record.model] = cell.left.get(record.model, 0) + 1
                 return
             cell.shown += 1
+            cell.texts.add(record.text)
         logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
         text = LogLine.of(record, self._places(record)).text
         text = text.rstrip("\r").rpartition("\r")[2]  # a progress bar writes itself over, and would write over the name
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
         text += _PLAIN * ("\x1b[" in text)
         self._cell.write(f"{record.model} | {logged}{text}", error=record.level != "INFO")
+
+    def has_shown(self, line: str) -> bool:
+        """Returns whether `line` stands below the cell that runs."""
+        with self._lock:
+            return bool(self._cells) and line in self._cells[-1].texts
 
     def listen_to(self, instruments: Instruments, places: Callable[[LogRecord], Places]) -> None:
         """Starts listening in place of any other, because a notebook needs one only. `places` returns what cites cells

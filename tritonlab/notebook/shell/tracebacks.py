@@ -32,7 +32,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 class Tracebacks:
     """Renders errors for `shell`. `locate` maps lines of model files to cells, `places` cites cells in a text,
-    `config_of` returns a model's config, `names` those of all models, `paused` which of them a debugger has paused."""
+    `config_of` returns a model's config, `names` those of all models, `paused` which of them a debugger has paused,
+    `shown` whether a line that a model printed stands below the cell already."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Tracebacks:
         names: Callable[[], Iterable[str]],
         places: Callable[[str], str],
         paused: Callable[[], str],
+        shown: Callable[[str], bool],
     ) -> None:
         self._shell = shell
         self._locate = locate
@@ -49,6 +51,7 @@ class Tracebacks:
         self._names = names
         self._places = places
         self._paused = paused
+        self._shown = shown
 
     def render(self, error: BaseException) -> list[str]:
         """Returns the lines that IPython prints for `error`."""
@@ -68,7 +71,7 @@ class Tracebacks:
         if isinstance(error, ModelError):
             if error.reason and error.reason != error.message:
                 lines += ["", error.reason]
-            lines += _printed(error)
+            lines += self._printed(error)
         # no client sent what a step was given, so advice to send something else would not help
         if not isinstance(error, EnsembleError) and (advice := self._hint(str(error))):
             lines += ["", advice]
@@ -84,7 +87,7 @@ class Tracebacks:
     def _author(self, error: ModelError) -> list[str]:
         """Returns the author's traceback, below the frames that called the model, and what a client is told."""
         assert error.exception is not None
-        lines = self._trace(error.exception, self._callers(error)) + _printed(error)
+        lines = self._trace(error.exception, self._callers(error)) + self._printed(error)
         if not isinstance(error, ModelLoadError):
             told = error.message.split("\n\nAt:\n", 1)[0]  # the frames stand above already
             lines += ["", f"A client gets ({error.code.text}): {told}"]
@@ -112,6 +115,11 @@ class Tracebacks:
     def _hint(self, text: str) -> str:
         advice = self.advice(text)
         return f"Hint: {advice}" + "." * (not advice.endswith("?")) if advice else ""
+
+    def _printed(self, error: ModelError) -> list[str]:
+        if not error.log or self._shown(error.log[-1]):
+            return []
+        return ["", "The model's last output:", *(f"    {line}" for line in error.log[-_LOG_LINES:])]
 
     def _trace(self, remote: RemoteException, callers: TracebackType | None) -> list[str]:
         remote = located(remote, self._locate)
@@ -171,12 +179,6 @@ def install(tracebacks: Tracebacks) -> None:
     setattr(Explained, _render_traceback_.__name__, _render_traceback_)
     Explained.cite = staticmethod(tracebacks.place)
     Explained.advise = staticmethod(tracebacks.advice)
-
-
-def _printed(error: ModelError) -> list[str]:
-    if not error.log:
-        return []
-    return ["", "The model's last output:", *(f"    {line}" for line in error.log[-_LOG_LINES:])]
 
 
 def _below(trace: TracebackType, directory: str) -> bool:
