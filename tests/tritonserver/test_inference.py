@@ -180,6 +180,18 @@ def test_a_field_of_another_type(echo: Model, fields: dict[str, Any]) -> None:
         echo.infer(**fields)
 
 
+def test_inputs_in_another_form(echo: Model) -> None:
+    for given in ({"IN": [1]}, "IN"):
+        with pytest.raises(
+            TypeError, match=r"inference_request must be an InferenceRequest, not .*; inputs go by inputs="
+        ):
+            echo.infer(given)  # type: ignore[arg-type]
+    for given in (None, [1], "IN"):
+        for name in ("inputs", "parameters"):
+            with pytest.raises(TypeError, match=f"{name} must be a dict, not "):
+                echo.infer(**{name: given})
+
+
 def test_a_field_that_there_is_not(echo: Model) -> None:
     with pytest.raises(TypeError):
         echo.create_request(input={"IN_FP16": FP16})

@@ -57,6 +57,15 @@ class Model:
 
     # -- inference
 
+    def _asked(self, request: InferenceRequest | None, fields: dict[str, Any]) -> InferenceRequest:
+        if request is None:
+            return InferenceRequest(self, **fields)
+        if not isinstance(request, InferenceRequest):
+            raise TypeError(
+                f"inference_request must be an InferenceRequest, not {request!r}; inputs go by inputs={{…}}"
+            )
+        return request
+
     def create_request(self, **fields: Any) -> InferenceRequest:
         """Makes a request for this model; `fields` are those of InferenceRequest."""
         fields.pop("model", None)
@@ -70,7 +79,7 @@ class Model:
         With `raise_on_error` the iterator raises a response's error instead of returning the response. Raises
         TritonError or TypeError if the request is refused.
         """
-        asked = inference_request if inference_request is not None else InferenceRequest(self, **fields)
+        asked = self._asked(inference_request, fields)
         request = asked._to_core()
         iterator = ResponseIterator(self, request, asked, raise_on_error)
         try:
@@ -84,7 +93,7 @@ class Model:
         self, inference_request: InferenceRequest | None = None, raise_on_error: bool = True, **fields: Any
     ) -> AsyncResponseIterator:
         """Does what `infer` does, for asyncio."""
-        asked = inference_request if inference_request is not None else InferenceRequest(self, **fields)
+        asked = self._asked(inference_request, fields)
         request: CoreRequest = asked._to_core()
         iterator = AsyncResponseIterator(self, request, asked, raise_on_error)
         shielded(self._server.core.infer, request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +48,7 @@ class InferenceRequest:
         timeout = check_unsigned("timeout", self.timeout, 64)
         correlation_id = self._correlation_id()
         flags = check_unsigned("flags", self.flags)
-        inputs = {check_text("input name", name): _input(value) for name, value in self.inputs.items()}
+        inputs = {check_text("input name", name): _input(value) for name, value in _dict("inputs", self.inputs)}
         return CoreRequest(
             model.name,
             inputs,
@@ -57,7 +58,7 @@ class InferenceRequest:
             flags=flags,
             priority=priority,
             timeout=timeout,
-            parameters={key: _parameter(key, value) for key, value in self.parameters.items()} or None,
+            parameters={key: _parameter(key, value) for key, value in _dict("parameters", self.parameters)} or None,
         )
 
     def _correlation_id(self) -> int | str:
@@ -67,6 +68,12 @@ class InferenceRequest:
         if isinstance(given, int):
             return check_unsigned("correlation_id", given, 64)
         return check_text("correlation_id", given)
+
+
+def _dict(name: str, value: Any) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict, not {value!r}")
+    return value.items()
 
 
 def _input(value: Any) -> CoreTensor:
