@@ -135,7 +135,7 @@ def test_the_old_process_of_a_hung_model_is_listed_and_killed(lab: Any) -> None:
     lab.wait_text(card(lab, 3), "waits for 1 unanswered request of 'hangs_0'")
     lab.wait_text(card(lab, 3), "It is killed in ")
     card(lab, 3).get_by_text("what it executes").click()
-    lab.wait_text(card(lab, 3), "line 4, in execute")  # of its own model.py: the cell's has changed since
+    lab.wait_text(card(lab, 3), "Cell In[2], line 5, in execute")  # the cell that it executes, and not this one
     lab.wait_text(card(lab, 3), "time.sleep(600)")
     lab.shot("card_draining", card(lab, 3))
     lab.start(4)  # the kernel waits for the model, and the button is served all the same

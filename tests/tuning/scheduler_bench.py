@@ -78,7 +78,7 @@ class Bench:
         for number, one in enumerate(sent):
             at += one.after
             tied = self._until(at)
-            if one.cancels and not tied:  # at one nanosecond nobody can tell what was first
+            if one.cancels and one.after and not tied:  # at one nanosecond nobody can tell what was first
                 for waiting in self.scheduler.waiting()[:1]:
                     waiting.cancel()
             array = np.zeros((one.size, one.columns), np.int8)

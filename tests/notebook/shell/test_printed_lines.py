@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -230,3 +231,12 @@ def test_one_listens_however_often_the_extension_is_loaded(printed: Any, capsys:
     printed.instruments.log(of("m", "once"))
     assert capsys.readouterr().out == "m | once\n"
     assert len(printed.events.callbacks["pre_run_cell"]) == len(printed.events.callbacks["post_run_cell"]) == 1
+
+
+def test_json_for_programs_stands_alone(notebook: Any) -> None:
+    notebook.run(TALKS)
+    result = notebook.run("%triton infer talks N=[2] --json")
+    assert "talks |" not in result.text
+    (response,) = json.loads(repr(result.result))["responses"]
+    assert response["outputs"]["N"]["values"] == [2]
+    assert notebook.run("_ = talks(N=[1])").text == "talks | line 0\n"

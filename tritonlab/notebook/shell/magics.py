@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -99,11 +100,12 @@ def _of_a_cell(magic: Any) -> Any:
 class TritonMagics(Magics):
     """Has the magics `%%triton_model`, `%%triton_config`, `%%triton_file` and `%triton` of one shell."""
 
-    def __init__(self, shell: Any, workspace: Callable[[], Workspace], places: Places) -> None:
+    def __init__(self, shell: Any, workspace: Callable[[], Workspace], places: Places, printed: PrintedLines) -> None:
         """Makes the magics of a shell. `places` cites cells in a text."""
         super().__init__(shell)
         self._workspace = workspace
         self._places = places
+        self._printed = printed
         #: model -> the number of the cell that loaded it to give it a config or a file, or that found it loaded so
         self._renewed: dict[str, int] = {}
 
@@ -182,7 +184,8 @@ class TritonMagics(Magics):
 
     @line_magic
     def triton(self, line: str) -> Any:
-        with refused_files():
+        alone = self._printed.quiet() if "--json" in line.split() else nullcontext()
+        with refused_files(), alone:
             return commands.run(commands.Context(self.shell, self._workspace(), self._places), line)
 
     triton.__doc__ = "Models in this notebook.\n\n" + "\n".join(commands.summary())
@@ -262,7 +265,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
 
     current()
     FailureNotice(lambda capsule: _show_failure(current(), capsule)).listen_to(shell)
-    magics = TritonMagics(shell, current, places)
+    magics = TritonMagics(shell, current, places, printed)
     shell.register_magics(magics)
     install_completion(shell, magics, current)
     import_when_idle()

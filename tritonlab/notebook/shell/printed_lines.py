@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ class PrintedLines(Instrument):
         self._lock = threading.Lock()  # guards everything below
         #: those that run: the last one was run by the others. It is made while one runs, which nobody has told it of
         self._cells = [_Cell(self)]
+        self._quiet = 0  # how many want nothing to be shown
 
     def log(self, record: LogRecord) -> None:
         if not record.serials or record.level == "VERBOSE":
@@ -54,7 +56,7 @@ class PrintedLines(Instrument):
         if record.stream == "server" and not record.unchecked:
             return
         with self._lock:
-            if not self._cells:
+            if not self._cells or self._quiet:
                 return
             cell = self._cells[-1]
             if cell.shown == MOST:
@@ -68,6 +70,17 @@ class PrintedLines(Instrument):
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
         text += _PLAIN * ("\x1b[" in text)
         self._cell.write(f"{record.model} | {logged}{text}", error=record.level != "INFO")
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Shows nothing meanwhile, so that a cell which answers programs with JSON has nothing else below it."""
+        with self._lock:
+            self._quiet += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._quiet -= 1
 
     def has_shown(self, line: str) -> bool:
         """Returns whether `line` stands below the cell that runs."""
