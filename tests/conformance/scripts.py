@@ -91,5 +91,5 @@ def eventually(holds: Callable[[], Any]) -> Any:
 
 def marked(path: Path) -> Any:
     """Waits for what a script says with `mark`."""
-    eventually(lambda: path.exists() and path.read_text().strip())  # it is there before it is written
+    eventually(path.exists)
     return ast.literal_eval(path.read_text())

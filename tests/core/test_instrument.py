@@ -99,3 +99,21 @@ def test_a_listener_may_remove_itself_while_it_listens() -> None:
         assert instruments.log is not None
         instruments.log(line)
     assert (once.heard, always.heard) == (["first"], ["first", "second"])
+
+
+def test_one_of_a_class_is_in_place_of_the_others() -> None:
+    class Listener(Instrument):
+        def log(self, record: object) -> None:
+            heard.append(self)
+
+    heard: list[Instrument] = []
+    instruments, first, second, other = Instruments(), Listener(), Listener(), Instrument()
+    for instrument in (first, other):
+        instruments.add(instrument)
+    instruments.replace(second)
+    assert list(instruments) == [other, second]
+    instruments.replace(second)
+    assert list(instruments) == [other, second]
+    assert instruments.log is not None
+    instruments.log("line")
+    assert heard == [second]

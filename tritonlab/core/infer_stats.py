@@ -15,6 +15,8 @@ FAILURE_REASONS = ("BACKEND", "CANCELED", "OTHER", "REJECTED")
 #: How many executions are noted before they are counted together. Measured within requests, where nothing that counting
 #: needs is in a cache of the CPU, noting one takes a quarter of the time that counting it takes.
 _NOTED = 16
+#: The arguments of `record_batch`.
+_Noted = tuple[int, Sequence[int], Sequence[int], ExecuteTimes, int, int, int]
 
 
 class InferStats:
@@ -53,7 +55,7 @@ class InferStats:
         #: True if this version is a step of an ensemble, which then gets the times of its executions
         self.composing = False
         #: the executions that are not counted yet; whoever reads the counts counts them first
-        self._noted: deque[tuple[int, Sequence[int], Sequence[int], ExecuteTimes, int, int, int]] = deque()
+        self._noted: deque[_Noted] = deque()
         self._lock = threading.Lock()  # guards all of the below
         self._last_inference = 0
         self._inference_count = 0
@@ -94,18 +96,10 @@ class InferStats:
         """Counts the executions that are only noted; to be called with the lock held."""
         noted = self._noted
         while noted:
-            self._count_batch(*noted.popleft())
+            self._count_batch(noted.popleft())
 
-    def _count_batch(
-        self,
-        size: int,
-        queue_ns: Sequence[int],
-        request_ns: Sequence[int],
-        times: ExecuteTimes,
-        failed: int,
-        wall_ms: int,
-        nulls: int,
-    ) -> None:
+    def _count_batch(self, noted: _Noted) -> None:
+        size, queue_ns, request_ns, times, failed, wall_ms, nulls = noted
         count = len(request_ns)
         compute_input, compute_infer, compute_output = times.compute_input, times.compute_infer, times.compute_output
         self._last_inference = max(self._last_inference, wall_ms)

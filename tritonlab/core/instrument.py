@@ -152,6 +152,14 @@ class Instruments:
             self._instruments += (instrument,)
             self._rebuild()
 
+    def replace(self, instrument: Instrument) -> None:
+        """Adds the instrument in place of all others of its class; one that is there alone stays where it is."""
+        with self._lock:
+            alike = [one for one in self._instruments if type(one) is type(instrument)]
+            if alike != [instrument]:
+                self._instruments = (*(one for one in self._instruments if one not in alike), instrument)
+                self._rebuild()
+
     def remove(self, instrument: Instrument) -> None:
         """Takes the instrument out; one that is not there is ignored."""
         with self._lock:

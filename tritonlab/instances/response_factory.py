@@ -32,7 +32,7 @@ def build_response(
         response.error = error_of(ResponseError(*error))
         return response
     if tensors:
-        response.outputs = Outputs(reader.tensors(tensors))
+        response.outputs = reader.tensors(tensors)
         if reader.found_device:
             try:
                 response.outputs = Outputs(request.placed(response.outputs, copies.to_host))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.data_type import DataType
+from ..core.outputs import Outputs
 from ..core.tensor import Tensor
 from ..stub._pb_stub.wire.message_bodies import Row
 from ..stub._pb_stub.wire.serialization import ELEMENT_DTYPES, WireError
@@ -38,10 +39,10 @@ class BlockReader:
         self._lease: Lease | None = None
         self._link = link
 
-    def tensors(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+    def tensors(self, rows: Sequence[Row]) -> Outputs[Tensor]:
         """Returns the tensors that these headers describe, by name. Raises WireError or ValueError for invalid
         headers."""
-        found = {}
+        found: Outputs[Tensor] = Outputs()
         for row in rows:
             check_header(row)
             name, number, shape, memory_type, device, offset, nbytes = row

@@ -23,8 +23,8 @@ def test_lines_of_models_are_shown_as_the_cells(capsys: pytest.CaptureFixture[st
     instruments = Instruments()
     for _ in range(2):  # the extension may be loaded again
         notice = WaitingNotice(CellPlaces(locate, lambda origin: f"Cell {origin}"), RunningCell())
-        notice.listen_to(instruments)
-        notice.listen_to(instruments)
+        instruments.replace(notice)
+        instruments.replace(notice)
     assert list(instruments) == [notice]
     assert instruments.requests_wait is not None
     instruments.requests_wait("m", REPORT.format("/m"), 0)

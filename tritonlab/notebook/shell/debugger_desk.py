@@ -12,7 +12,7 @@ from ...instances.debug_session import DebugSession
 from ...ipc.stub_link import Prompt
 from ..authoring.source_map import Locate
 from .prompt_watch import PromptWatch
-from .running_cell import RunningCell
+from .running_cell import RunningCell, follow_cells
 
 #: How pdb writes a place: `/dir/model.py(7)execute()`, and `/dir/model.py:7` of a breakpoint.
 _PLACE = re.compile(r"(?P<file>/[^\n():]+)(?P<open>[(:])(?P<line>\d+)(?P<close>\)?)")
@@ -68,10 +68,7 @@ class NotebookDesk:
 
     def listen(self) -> None:
         """Follows the shell's cells from now on, in place of any other desk."""
-        for event, name in (("pre_run_cell", "began"), ("post_run_cell", "ended")):
-            for other in [one for one in self._shell.events.callbacks[event] if _is_of_desk(one)]:
-                self._shell.events.unregister(event, other)
-            self._shell.events.register(event, getattr(self, name))
+        follow_cells(self._shell, pre_run_cell=self.began, post_run_cell=self.ended)
 
     def began(self, info: object = None) -> None:
         """Looks, as a cell begins, whether its front end can be asked for lines."""
@@ -105,7 +102,3 @@ class NotebookDesk:
 
     def say(self, session: DebugSession, text: str) -> None:
         self._cell.write(self._places(text), error=True)
-
-
-def _is_of_desk(callback: Any) -> bool:
-    return isinstance(getattr(callback, "__self__", None), NotebookDesk)

@@ -256,7 +256,7 @@ def register(shell: Any, workspace: Callable[[], Workspace]) -> Callable[[Worksp
         found = workspace()  # a new one after runtime.reset()
         found.describe_error = tracebacks.text
         found.cite = places
-        notice.listen_to(found.server.instruments)
+        found.server.instruments.replace(notice)
         found.cite_for = partial(_places_of, found, places)
         printed.listen_to(found.server.instruments, found.cite_for)
         found.server.debugger.desk = desk

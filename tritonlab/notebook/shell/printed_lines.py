@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.instrument import Instrument, Instruments
 from .logs import LogLine, Places
-from .running_cell import RunningCell
+from .running_cell import RunningCell, follow_cells
 
 if TYPE_CHECKING:
     from ...ipc.stub_log import LogRecord
@@ -91,19 +91,11 @@ class PrintedLines(Instrument):
         """Starts listening in place of any other, because a notebook needs one only. `places` returns what cites cells
         for the version that wrote a record; it must not wait for a load."""
         self._places = places
-        others = [one for one in instruments if isinstance(one, PrintedLines)]
-        if others != [self]:
-            for other in others:
-                instruments.remove(other)
-            instruments.add(self)
+        instruments.replace(self)
 
     def follow(self, shell: Any) -> None:
         """Follows the shell's cells from now on, in place of any other."""
-        for event, callback in (("pre_run_cell", self._began), ("post_run_cell", self._ended)):
-            for other in list(shell.events.callbacks[event]):
-                if isinstance(getattr(other, "__self__", None), PrintedLines):
-                    shell.events.unregister(event, other)
-            shell.events.register(event, callback)
+        follow_cells(shell, pre_run_cell=self._began, post_run_cell=self._ended)
 
     def _began(self, info: object) -> None:
         with self._lock:

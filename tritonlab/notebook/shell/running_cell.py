@@ -1,11 +1,23 @@
-"""`RunningCell` lets other threads write below the cell that runs."""
+"""`RunningCell` lets other threads write below the cell that runs; `follow_cells` tells an object when cells run."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 import sys
+from collections.abc import Callable
 from typing import Any
+
+
+def follow_cells(shell: Any, **callbacks: Callable[[Any], object]) -> None:
+    """Has methods of an object called at events of IPython, such as `pre_run_cell`, in place of those of any other
+    object of its class: the extension may be loaded again."""
+    for event, callback in callbacks.items():
+        kind = type(getattr(callback, "__self__", None))
+        for other in list(shell.events.callbacks[event]):
+            if type(getattr(other, "__self__", None)) is kind:
+                shell.events.unregister(event, other)
+        shell.events.register(event, callback)
 
 
 class RunningCell:
@@ -18,10 +30,7 @@ class RunningCell:
 
     def follow(self, shell: Any) -> None:
         """Follows the shell's cells from now on, in place of any other."""
-        for other in list(shell.events.callbacks["pre_run_cell"]):
-            if isinstance(getattr(other, "__self__", None), RunningCell):
-                shell.events.unregister("pre_run_cell", other)
-        shell.events.register("pre_run_cell", self._began)
+        follow_cells(shell, pre_run_cell=self._began)
 
     def _began(self, info: object) -> None:
         self._context = contextvars.copy_context()

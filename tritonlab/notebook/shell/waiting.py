@@ -6,7 +6,7 @@ import linecache
 import re
 from collections.abc import Callable, Iterable
 
-from ...core.instrument import Instrument, Instruments
+from ...core.instrument import Instrument
 from ..authoring.source_map import Locate
 from .running_cell import RunningCell
 
@@ -58,11 +58,3 @@ class WaitingNotice(Instrument):
 
     def requests_wait(self, model: str, text: str, now: int) -> None:
         self._cell.write(self._places(text), error=True)
-
-    def listen_to(self, instruments: Instruments) -> None:
-        """Starts listening in place of any other notice, because a notebook needs one only."""
-        others = [one for one in instruments if isinstance(one, WaitingNotice)]
-        if others != [self]:
-            for other in others:
-                instruments.remove(other)
-            instruments.add(self)
