@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -28,7 +29,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = MockClock(10**9)
-        self.spin = SpinBudget(cores=2)
+        self.quiet = False
+        self.spin = SpinBudget(cores=2, quiet=lambda now: self.quiet)  # type: ignore[arg-type]
         self.late: list[int] = []
         self.spin.crowd.answered = lambda late, now: self.late.append(late)  # type: ignore[method-assign]
         self.stub = MagicMock()
@@ -84,6 +86,22 @@ def test_answers_nobody_polls_for_say_nothing(bench: Bench) -> None:
     bench.spin.crowd.look = lambda now: None  # type: ignore[method-assign]
     assert bench.execute(takes=300, infer=20) == 0
     assert bench.late == []
+
+
+@pytest.mark.parametrize("but", ["", "others have work", "the stub is awake", "nobody waits for it here"])
+def test_a_stub_that_slept_runs_before_the_thread_that_waits_for_it(
+    bench: Bench, but: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: order.append("yield"))
+    bench.quiet = but != "others have work"
+    bench.stub.link.held = but != "nobody waits for it here"
+    bench.execute(takes=30, infer=20)
+    order.clear()
+    bench.clock.advance(1 if but == "the stub is awake" else STUB_SPIN_US * MICROSECOND)
+    bench.stub.link.execute.side_effect = lambda *batch: order.append("send")
+    bench.execute(takes=30, infer=20)
+    assert order == (["send"] if but else ["send", "yield"])
 
 
 RESCHEDULE: list[Any] = [RESCHEDULED]

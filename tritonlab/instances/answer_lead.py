@@ -3,6 +3,7 @@ when it and the stub poll."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter
@@ -28,14 +29,30 @@ class AnswerLead:
         #: when the last batch was sent, in nanoseconds, if the stub polled for it; else 0
         self._polled = 0
         self._executed = 0  # when the last execution was over
+        self._gives_way = False  # whether this thread is to `give_way` to the stub
 
     def sends(self, now: int) -> int:
         """Notes that a batch is sent `now`, in nanoseconds. Returns for how many microseconds the stub is to poll for
         the next one."""
         self._spin.crowd.look(now)
         self._polls = polls = self._spin.allowed
-        self._polled = now if polls and now - self._executed < STUB_SPIN_US * 1000 else 0
+        slept = now - self._executed >= STUB_SPIN_US * 1000
+        self._polled = now if polls and not slept else 0
+        self._gives_way = slept and self._link.held and self._spin.quiet(now)
         return STUB_SPIN_US if polls else 0
+
+    def give_way(self) -> None:
+        """Lets the stub, which has just been sent a batch, run first if it slept, this thread waits for it, and the
+        machine has little else to do.
+
+        It was woken on this core, most times. If this thread slept at once, the stub's answer would wake it before the
+        stub has gone to sleep, and the client that it then answers would be woken on another core, as two are at work
+        on this one. Measured over HTTP on 2 cores with 100 requests a second: 1040 us p50 and 647 us of processor time
+        a request instead of 1480 and 870 (Triton: 1320 and 776). Where both cores were busy with other things, which
+        `Quiet` prevents, it took 2160 us instead of 680.
+        """
+        if self._gives_way:
+            os.sched_yield()
 
     def executed(self, times: ExecuteTimes, now: int) -> None:
         """Notes that the stub has executed the batch, and how long that took."""

@@ -147,6 +147,7 @@ class StubExecutor:
                 self._leader.keep(payload.requests[0], now)
             try:
                 stub.link.execute(execution.batch_id, packed, self.lead.sends(services.clock.now()))
+                self.lead.give_way()
             except Exception as failure:  # a field of a type that has no wire form
                 error = _unsendable(failure)
         if error is not None:  # the instance must become idle all the same
@@ -243,9 +244,8 @@ class StubExecutor:
 
     def executes(self, request: InferenceRequest) -> bool:
         """Returns whether the running `execute` call has the request and has not answered it."""
-        execution = self._running
-        requests = execution.payload.requests if execution is not None else ()
-        return request.serial in self.inflight and any(r is request for r in requests)
+        payload = self.payload
+        return payload is not None and request.serial in self.inflight and any(r is request for r in payload.requests)
 
     # -- end
 

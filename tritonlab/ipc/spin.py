@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import os
 
+from .quiet import Quiet
+
 #: Longest poll of a caller for its answer. On a 2-core virtual machine a receive costs 90-125 us p50 if it sleeps, and
 #: 16 us if it polls.
 SPIN_US = 200
@@ -98,9 +100,10 @@ class SpinBudget:
     """Knows how many stubs are executing, and which of those only wait for another model's answer. Its sets are
     changed by atomic operations only, so it needs no lock."""
 
-    def __init__(self, cores: int | None = None, crowd: Crowd | None = None) -> None:
+    def __init__(self, cores: int | None = None, crowd: Crowd | None = None, quiet: Quiet | None = None) -> None:
         self._cores = cores or len(os.sched_getaffinity(0))
         self.crowd = crowd or Crowd()
+        self.quiet = quiet or Quiet()
         self._executing: set[int] = set()
         self._blocked: set[int] = set()
 
