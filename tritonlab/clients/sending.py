@@ -51,7 +51,7 @@ class RequestWatch(Instrument):
         self._printed: deque[LogRecord] = deque(maxlen=_KEPT_LINES)
 
     def log(self, record: LogRecord) -> None:
-        if record.serials and (record.stream != "server" or record.unchecked):
+        if record.serials and not record.in_error:
             with self._lock:
                 self._printed.append(record)
 

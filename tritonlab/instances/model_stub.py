@@ -111,7 +111,7 @@ class ModelStub:
                 self._blocked.append(text)
         self.log(stream, level, text)
 
-    def log(self, stream: str, level: str, text: str, file: str = "", line: int = 0) -> None:
+    def log(self, stream: str, level: str, text: str, file: str = "", line: int = 0, unheard: bool = False) -> None:
         """Adds a line to the server's log, in the name of the instance and of the requests in execution."""
         source = self.source
         if stream != "server":
@@ -131,6 +131,7 @@ class ModelStub:
                 tuple(request.request_id for request in requests),
                 self.process.pid,
                 tuple(request.serial for request in requests),
+                unheard,
             )
         )
 

@@ -84,8 +84,10 @@ class StubMessages:
         self._stub.log(stream, _LEVELS[record.level], record.text, record.file, record.line)
 
     def _on_raised(self, ident: int, raised: Raised) -> None:
-        self._stub.process.drain_output()
-        self._stub.log("server", "ERROR", raised.text, raised.file, raised.line)
+        stub = self._stub
+        stub.process.drain_output()
+        unheard = all(request.serial not in self._inflight for request in stub.whose())
+        stub.log("server", "ERROR", raised.text, raised.file, raised.line, unheard)
 
     def _on_grow(self, region: str, size: int, used: int) -> None:
         hook = self._services.instruments.shm

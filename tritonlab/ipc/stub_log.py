@@ -36,6 +36,7 @@ class LogRecord:
     `execute` raised (stream `server`). `request_ids` and `serials` are those of the requests that were executing when
     the line was written, or, between two executions, that a sender still had to answer (an id the client left out is
     the empty string). `pid` is the process that wrote it, which tells a version from its predecessor; 0 for the server.
+    `unheard`: `execute` raised this after the last answer of its requests, so no client hears of it.
     """
 
     time_ns: int
@@ -50,6 +51,7 @@ class LogRecord:
     request_ids: tuple[str, ...] = ()
     pid: int = 0
     serials: tuple[int, ...] = ()
+    unheard: bool = False
 
     def is_of(self, request: str) -> bool:
         """Returns whether the line is about the request of that id, or of that serial number."""
@@ -60,6 +62,11 @@ class LogRecord:
         """Returns whether the line warns of what Triton does not notice: an output that does not fit the config, or an
         instance that uses another device than it was told."""
         return self.stream == "server" and self.text.startswith((UNCHECKED, MISPLACED))
+
+    @property
+    def in_error(self) -> bool:
+        """Returns whether the requests' error says the same to those who wait for it: what `execute` raised."""
+        return self.stream == "server" and not (self.unchecked or self.unheard)
 
 
 class LogBook:

@@ -139,6 +139,21 @@ def test_a_model_that_python_alone_loads_after_a_reset_is_heard(notebook: Any) -
         tritonlab.reset()
 
 
+def test_a_failure_that_no_client_hears_of_is_shown(notebook: Any) -> None:
+    notebook.run(
+        TALKS.replace("--output N:INT32[1]", "--output N:INT32[1] --decoupled").replace(
+            "return responses",
+            """for request, response in zip(requests, responses):
+            request.get_response_sender().send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        raise ValueError("too late")""",
+        )
+    )
+    text = notebook.run("_ = list(talks.infer(inputs={'N': [0]}))\nwhile not talks.failures: pass").text
+    (line,) = (line for line in text.splitlines() if line.startswith("talks | "))
+    assert line.startswith("talks | ERROR Failed to process the request(s)") and line.endswith("ValueError: too late")
+    assert text.endswith(f"  Cell In[{notebook.number() - 1}], line 18: execute\n")
+
+
 def test_a_traceback_does_not_repeat_what_stands_above_it(notebook: Any) -> None:
     notebook.run(TALKS.replace("responses.append", "raise ValueError"))
     shown = notebook.run("talks(N=[2])").text

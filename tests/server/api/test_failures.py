@@ -364,3 +364,41 @@ def test_a_thousand_failures_leave_ten(lab: Lab, failing: Model) -> None:
             failure.replay()
         assert caught.value.exception == failure.capsule.exception
     assert isinstance(failing.failures[-1], KeptFailure)
+
+
+SENDER = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            x = request.inputs()[0].as_numpy()
+            sender = request.get_response_sender()
+            for number in range(int(x[0])):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("Y", x + number)]))
+            if x[0] == 1:
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            if x[1]:
+                raise ValueError("too late")
+"""
+
+
+def test_a_model_that_answers_before_it_fails(lab: Lab) -> None:
+    """Its one answer used to be returned as if nothing had happened."""
+    model = lab.load("sender", SENDER, SHAPES)
+    assert model(X=np.float32([1, 0]))["Y"].tolist() == [1, 0]  # an answer, then the final flag alone
+    error = fail(model, X=np.float32([3, 0]))
+    assert str(error) == "expected a single response, got 2"  # what a client gets (rule 6.7.4)
+    assert "Non-decoupled model cannot send more than one response." in error.reason
+    assert error.exception is not None and [frame.line for frame in error.exception.frames] == [10]
+    assert error.capsule is not None
+
+
+def test_what_no_client_hears_of_is_marked_in_the_log(lab: Lab) -> None:
+    model = lab.load("sender", SENDER, SHAPES + DECOUPLED)
+    answers = list(model.infer(inputs={"X": np.float32([1, 1])}))
+    assert len(answers) == 1
+    eventually(lambda: any(record.unheard and "too late" in record.text for record in model.logs()))
+    fail_heard = list(model.infer(inputs={"X": np.float32([0, 1])}, raise_on_error=False))
+    assert "too late" in str(fail_heard[0].error)
+    assert [record.unheard for record in model.logs() if "too late" in record.text] == [True, False]

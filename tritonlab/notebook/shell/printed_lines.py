@@ -50,10 +50,7 @@ class PrintedLines(Instrument):
         self._quiet = 0  # how many want nothing to be shown
 
     def log(self, record: LogRecord) -> None:
-        if not record.serials or record.level == "VERBOSE":
-            return
-        # what `execute` raised is in the traceback
-        if record.stream == "server" and not record.unchecked:
+        if not record.serials or record.level == "VERBOSE" or record.in_error:
             return
         with self._lock:
             if not self._cells or self._quiet:
@@ -66,7 +63,7 @@ class PrintedLines(Instrument):
             cell.texts.add(record.text)
         logged = f"{record.level} " if record.stream in ("log", "server") and record.level != "INFO" else ""
         text = LogLine.of(record, self._places(record)).text
-        text = text.rstrip("\r").rpartition("\r")[2]  # a progress bar writes itself over, and would write over the name
+        text = text.rstrip().rpartition("\r")[2]  # a progress bar writes itself over, and would write over the name
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
         text += _PLAIN * ("\x1b[" in text)
         self._cell.write(f"{record.model} | {logged}{text}", error=record.level != "INFO")

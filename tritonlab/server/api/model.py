@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...core.infer_request import InferenceRequest
 from ...core.outputs import Outputs
-from ...core.status import InternalError, InvalidArgumentError
+from ...core.status import InternalError, InvalidArgumentError, ModelError
 from ...core.unknown_option import explains_unknown
 from ...ipc.interrupts import shielded
 from ..models.model_lifecycle import ModelVersion
@@ -157,10 +157,25 @@ class Model(ServedModel, LoadTested, Tunable):
         request = InferenceRequest(self.name, tensors, model_version=self.version)
         try:
             iterator = ResponseIterator(request, True, False, self._core.explain, self._core.debugger)
-            response = next(self._start(self._core.infer_here, iterator, found), None)
+            answers = self._start(self._core.infer_here, iterator, found)
+            response = next(answers, None)
+            if response is not None and not response.final:
+                _await_end(answers)
         except KeyboardInterrupt:
             request.cancel()  # nobody can get its answer any more
             raise
         if response is None:
             raise InternalError(f"model '{self.name}' ended the request without a response")
         return Outputs({name: tensor.numpy() for name, tensor in response.outputs.items()})
+
+
+def _await_end(answers: ResponseIterator) -> None:
+    """Waits for the final flag of a request that has its answer. Raises what its model did wrong after that, with the
+    text that a client gets instead of the answer (rule 6.7.4)."""
+    try:
+        next(answers, None)
+    except ModelError as error:
+        text = "expected a single response, got 2"
+        told = ModelError(text, reason=error.message, exception=error.exception, log=error.log)
+        told.capsule = error.capsule
+        raise told from None
