@@ -1,6 +1,6 @@
 """This program runs pytest and gives the few tests that failed a second run, alone.
 
-    python -m tests.again -n 2 tests notebooks
+    python -m tests.again -n 3 tests notebooks
 
 Two workers and the real server, which crashes now and then, share two cores, and among ten thousand tests of processes,
 sockets and a browser one or two meet a moment of the machine that they did not allow for. CPython's test runner answers

@@ -10,7 +10,7 @@ _UPTIME = Path("/proc/uptime")
 #: How many cores, of all together, are in use on average where there is little to do.
 _LITTLE = 0.5
 #: Nanoseconds for which one look is good. The system counts in hundredths of a second.
-_LOOK = 100_000_000
+_LOOK = 1_000_000_000
 
 
 class Quiet:
@@ -25,7 +25,7 @@ class Quiet:
         self._up = self._idle = 0.0
 
     def __call__(self, now: int) -> bool:
-        """Returns whether it is quiet `now`, in nanoseconds. A look takes 15 us."""
+        """Returns whether it is quiet `now`, in nanoseconds."""
         if now >= self._next:
             self._next = now + _LOOK
             self._quiet = self._look()
@@ -34,7 +34,8 @@ class Quiet:
     def _look(self) -> bool:
         try:
             # seconds since the start, and seconds that the cores were idle, all together
-            up, idle = map(float, self._file.read_bytes().split())
+            with open(self._file, "rb", buffering=0) as file:
+                up, idle = map(float, file.read().split())
         except (OSError, ValueError):
             return False
         passed, rested = up - self._up, idle - self._idle
