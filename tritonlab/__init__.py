@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import kernel_modules
-from . import load as _load  # noqa: F401 - Python binds a package at its first import: before the function of its name
 from .core.infer_request import InferenceRequest
 from .core.infer_response import InferenceResponse
 from .core.instrument import Instrument

@@ -58,8 +58,8 @@ from .server.options import Options
 
 if TYPE_CHECKING:
     from .frontends.endpoints import Endpoints
-    from .load.load_result import LoadResult
-    from .load.load_run import LoadTest
+    from .load_testing.load_result import LoadResult
+    from .load_testing.load_run import LoadTest
     from .notebook.views.load_panel import Loadable, LoadPanel
     from .notebook.views.playground import Playground
     from .notebook.views.record_view import RecordView
@@ -191,7 +191,7 @@ def _failure_pane(failure: KeptFailure) -> FailurePane:
 
 
 def _load_test(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
-    from .load.load_model import load_model
+    from .load_testing.load_model import load_model
 
     return load_model(model, options)
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.load.test_load_model import SEQUENCE, SEQUENCE_CONFIG
+from tests.load_testing.test_load_model import SEQUENCE, SEQUENCE_CONFIG
 from tritonlab.clients.remote import RemoteServer, connect
 from tritonlab.core.status import TritonError, UnsupportedError
-from tritonlab.load.load_result import LoadResult
+from tritonlab.load_testing.load_result import LoadResult
 
 from .clients import Client
 from .models import ADD_SUB, ADD_SUB_CONFIG, config

@@ -61,7 +61,7 @@ if sys.argv[1] == "kernel":
     asyncio.run(cells())
 else:
     load()
-    import tritonlab, tritonlab.load.load_model, tritonlab.export.repository
+    import tritonlab, tritonlab.load_testing.load_model, tritonlab.export.repository
     assert callable(tritonlab.load) and callable(tritonlab.export)  # not the packages of these names
 """
 

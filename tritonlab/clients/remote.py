@@ -19,7 +19,7 @@ from ..core.outputs import Outputs
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..core.tensor import Tensor
 from ..core.unknown_option import explains_unknown
-from ..load.load_model import load_target
+from ..load_testing.load_model import load_target
 from ..server.api.load_tested import LoadTested
 from .grpc_link import GrpcLink
 from .http_link import HttpLink

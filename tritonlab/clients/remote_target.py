@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core.infer_request import InferenceRequest
 from ..core.status import TritonError, UnsupportedError
-from ..load.call_log import CallLog
-from ..load.request_mix import Lane, ModelInputs, RequestMix
+from ..load_testing.call_log import CallLog
+from ..load_testing.request_mix import Lane, ModelInputs, RequestMix
 from .grpc_link import GrpcLink
 from .http_link import HttpLink
 from .load_calls import Caller, CallLink, EncodedBodies, GrpcCalls, HttpCalls

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from ..core.short_number import short_number
-from ..load.latency_chart import LEFT, LatencyChart
+from ..load_testing.latency_chart import LEFT, LatencyChart
 from .search import Trial
 
 _FRONT, _LIVE = "#8e5bd0", "#1976d2"

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.model_config import ModelConfig
 from ..core.status import InternalError
-from ..load.load_model import first_request
+from ..load_testing.load_model import first_request
 from ..server.api.model import Model
 from .offered_load import Load
 from .past import Past

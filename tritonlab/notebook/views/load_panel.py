@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from ...clients.golden import GoldenSet
 from ...core.short_number import short_number
 from ...core.status import TritonError
-from ...load.load_plan import ARRIVALS, REQUEST_RATE
-from ...load.load_result import LoadResult
-from ...load.load_run import LoadTest
-from ...load.load_text import HEADS, time_text
+from ...load_testing.load_plan import ARRIVALS, REQUEST_RATE
+from ...load_testing.load_result import LoadResult
+from ...load_testing.load_run import LoadTest
+from ...load_testing.load_text import HEADS, time_text
 from .record_view import recorded
 from .ticker import TICKER, Ticker
 from .widget import LiveView, in_kernel

@@ -11,7 +11,7 @@ from tritonlab.core.data_type import DataType
 from tritonlab.core.infer_request import SEQUENCE_END, SEQUENCE_START, InferenceRequest
 from tritonlab.core.status import InvalidArgumentError
 from tritonlab.core.tensor import Tensor
-from tritonlab.load.request_mix import Lane, ModelInputs, RequestMix
+from tritonlab.load_testing.request_mix import Lane, ModelInputs, RequestMix
 
 from .fakes import model_inputs
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tritonlab.core.infer_request import InferenceRequest
-from tritonlab.load.call_log import COLUMNS, CallLog, Rows
-from tritonlab.load.load_row import LoadRow, Percentiles
-from tritonlab.load.load_windows import LoadWindow, ServerTimes
-from tritonlab.load.request_mix import Lane, ModelInputs, RequestMix
+from tritonlab.load_testing.call_log import COLUMNS, CallLog, Rows
+from tritonlab.load_testing.load_row import LoadRow, Percentiles
+from tritonlab.load_testing.load_windows import LoadWindow, ServerTimes
+from tritonlab.load_testing.request_mix import Lane, ModelInputs, RequestMix
 
 MS = 1_000_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tritonlab.load.load_windows import LoadWindow, is_stable, measure, server_times
+from tritonlab.load_testing.load_windows import LoadWindow, is_stable, measure, server_times
 
 from .fakes import MS, ended, rows
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, DECOUPLED, SOON, Lab, config, eventually
 from tritonlab.core.status import InvalidArgumentError, NotFoundError
-from tritonlab.load.load_result import LoadResult
-from tritonlab.load.load_run import LoadTest
+from tritonlab.load_testing.load_result import LoadResult
+from tritonlab.load_testing.load_run import LoadTest
 from tritonlab.profile.recorder import Recorder
 from tritonlab.server.api.model import Model
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.load.arrival_times import due_times, given_times
-from tritonlab.load.open_loop import fire
-from tritonlab.load.request_mix import Lane, RequestMix
+from tritonlab.load_testing.arrival_times import due_times, given_times
+from tritonlab.load_testing.open_loop import fire
+from tritonlab.load_testing.request_mix import Lane, RequestMix
 from tritonlab.testing import MS, MockClock
 
 from .fakes import FakeTarget, model_inputs

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tritonlab.core.status import InvalidArgumentError
-from tritonlab.load.call_log import CallLog
-from tritonlab.load.load_plan import LoadPlan
-from tritonlab.load.load_result import LoadResult
-from tritonlab.load.load_row import row_of
-from tritonlab.load.load_windows import LoadWindow
+from tritonlab.load_testing.call_log import CallLog
+from tritonlab.load_testing.load_plan import LoadPlan
+from tritonlab.load_testing.load_result import LoadResult
+from tritonlab.load_testing.load_row import row_of
+from tritonlab.load_testing.load_windows import LoadWindow
 
 from .fakes import MS, ended, row
 
