@@ -21,12 +21,11 @@ import psutil
 import pytest
 from numpy.typing import NDArray
 
+from tritonlab import Model, Server
 from tritonlab.core.infer_response import InferenceResponse
 from tritonlab.core.status import TritonError
 from tritonlab.instances.model_instance import ModelInstance
-from tritonlab.server.api.model import Model
 from tritonlab.server.api.response_iterator import ResponseIterator
-from tritonlab.server.api.server import Server
 
 #: Longest a test waits for what should happen at once.
 SOON = 30.0

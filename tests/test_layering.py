@@ -39,6 +39,8 @@ LEVELS: list[list[str]] = [
     ["tuning"],
     ["notebook.authoring"],
     ["notebook.views"],
+    ["notebook.model"],
+    ["notebook.server"],
     ["notebook.shell"],
     ["golden_run", "runtime", "model_testing"],
     ["__init__", "__main__", "testing"],
@@ -48,18 +50,22 @@ LEVELS: list[list[str]] = [
 #: Imports inside a function that are wanted: (module, import). Otherwise `import tritonlab` would load IPython, the
 #: endpoints with the event loops of grpcio and uvloop, load tests, tuning and views, for those who use none.
 LAZY = {
-    ("tritonlab", "tritonlab.clients.remote"),
     ("tritonlab.notebook.views.other_server", "tritonlab.clients.remote"),
     ("tritonlab", "tritonlab.frontends.endpoints"),
     ("tritonlab", "tritonlab.notebook.shell.magics"),
     ("tritonlab.notebook.authoring.notebook_ports", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.runtime", "tritonlab.notebook.authoring.serving"),
     ("tritonlab.notebook.views.open_playground", "tritonlab.notebook.views.playground"),
-    ("tritonlab.runtime", "tritonlab.load_testing.load_model"),
+    ("tritonlab.runtime", "tritonlab.clients.remote"),
+    ("tritonlab.load_testing.load_tested", "tritonlab.load_testing.load_run"),
+    ("tritonlab.notebook.model", "tritonlab.load_testing.kernel_target"),
+    ("tritonlab.notebook.model", "tritonlab.notebook.views.load_panel"),
+    ("tritonlab.notebook.model", "tritonlab.notebook.views.opening"),
+    ("tritonlab.notebook.model", "tritonlab.tuning.subject"),
+    ("tritonlab.notebook.model", "tritonlab.tuning.tune"),
     ("tritonlab.runtime", "tritonlab.notebook.views.load_panel"),
     ("tritonlab.runtime", "tritonlab.notebook.views.opening"),
-    ("tritonlab.runtime", "tritonlab.tuning.subject"),
-    ("tritonlab.runtime", "tritonlab.tuning.tune"),
+    ("tritonlab.notebook.views.view_panel", "tritonlab.notebook.views.opening"),
     ("tritonlab.notebook.shell.load_commands", "tritonlab.notebook.views.load_panel"),
 }
 

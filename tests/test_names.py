@@ -11,8 +11,8 @@ from tests.test_layering import PACKAGE
 FACADE = "tritonserver/"
 #: What authors know by these names in pb_utils, and notebooks in tritonlab.
 IN_PB_UTILS = {"InferenceRequest", "InferenceResponse", "ResponseIterator", "Tensor", "TritonError"}
-#: The other one is what grpcio calls so.
-TWICE = {"Server", *IN_PB_UTILS}
+#: `Server` and `Model` of a notebook extend those of `server.api`; another `Server` is what grpcio calls so.
+TWICE = {"Model", "Server", *IN_PB_UTILS}
 #: Modules that Triton or Python names, and those that each protocol, or the link, has of its own.
 MODULES_TWICE = {
     "__init__",
@@ -21,6 +21,8 @@ MODULES_TWICE = {
     "triton_python_backend_utils",
     "infer_request",
     "infer_response",
+    "model",
+    "server",
     "connection",
     "errors",
 }

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import tritonlab
-from tritonlab import runtime
-from tritonlab.server.api.server import Server
+from tritonlab import Server, runtime
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")

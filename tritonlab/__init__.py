@@ -16,7 +16,10 @@ from .core.tensor import Tensor
 from .core.trace_settings import TraceSetting
 from .export.repository import export
 from .notebook.authoring.config_options import ConfigOptions
+from .notebook.model import Model
+from .notebook.server import Server
 from .runtime import (
+    connect,
     default_server,
     default_workspace,
     follow_workspaces,
@@ -29,13 +32,10 @@ from .runtime import (
     serve,
     view,
 )
-from .server.api.model import Model
 from .server.api.response_iterator import AsyncResponseIterator, RequestInterrupted, ResponseIterator
-from .server.api.server import Server
 from .server.options import Options
 
 if TYPE_CHECKING:
-    from .clients.remote import connect
     from .frontends.endpoints import EndpointOptions
 
 __version__ = "0.1.0"
@@ -86,13 +86,12 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports at their first use what needs gRPC: the options of the endpoints, and the way to other servers."""
+    """Import the options of the endpoints at their first use, because they need gRPC."""
     if name == "EndpointOptions":
         from .frontends.endpoints import EndpointOptions
 
         return EndpointOptions
     if name == "connect":
-        from .clients.remote import connect
-
+    
         return connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

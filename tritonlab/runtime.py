@@ -32,40 +32,31 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .clients.golden import GoldenSet
 from .clients.sending import asks_of
-from .clients.snippets import failure_test
 from .core.scratch_directory import ScratchDirectory
 from .core.unknown_option import UnknownOption, explains_unknown
 from .notebook.authoring.config_options import ConfigOptions
 from .notebook.authoring.draft import Files, Source
 from .notebook.authoring.workspace import UNLOAD_SECONDS, Workspace
-from .notebook.views.failure_pane import FailurePane
+from .notebook.model import Model
+from .notebook.server import Server
 from .notebook.views.open_playground import open_playground
 from .profile.recorder import Recorder
 from .profile.recording import Recording
-from .server.api.failures import KeptFailure
-from .server.api.handed_in import HandedIn
-from .server.api.model import Model
-from .server.api.server import Server
 from .server.build import check_options
 from .server.options import Options
 
 if TYPE_CHECKING:
+    from .clients.remote import RemoteServer
     from .frontends.endpoints import Endpoints
-    from .load_testing.load_result import LoadResult
-    from .load_testing.load_run import LoadTest
     from .notebook.views.load_panel import Loadable, LoadPanel
     from .notebook.views.playground import Playground
     from .notebook.views.record_view import RecordView
-    from .tuning.subject import Written
-    from .tuning.tune_result import TuneResult
-    from .tuning.what_if import WhatIf
 
 _lock = threading.Lock()  # guards everything below
 _server: Server | None = None
@@ -129,6 +120,7 @@ def default_workspace() -> Workspace:
     with _lock:
         found = _workspace or Workspace(server, repository)
         is_new, _workspace = _workspace is None, found
+        server.workspace = found
     if is_new and _follow is not None:
         _follow(found)
     return found
@@ -160,7 +152,8 @@ def load(
     Raises ModelLoadError, ConfigError, ValueError or OSError; a version that served before goes on serving then.
     """
     given = ConfigOptions.of(**options) if options else None
-    return default_workspace().load(name, source, config=config, files=files, version=version, options=given)
+    default_workspace().load(name, source, config=config, files=files, version=version, options=given)
+    return default_server().model(name)
 
 
 def recording(server: Server | None = None) -> Recording:
@@ -174,62 +167,29 @@ def recording(server: Server | None = None) -> Recording:
 
 @explains_unknown
 def view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
-    """Returns a view, which a cell shows, of `subject`: a model, a recording, the path of a recording, or the path of a
+    """Return a view, which a cell shows, of `subject`: a model, a recording, the path of a recording, or the path of a
     trace file of Triton's own.
 
     `kind` is one of those of `Model.view`. `model` names the model where a recording has several. Raises
     InvalidArgumentError for another kind or model, OSError for a file that cannot be read, RecordingError for a file
-    that is no recording.
+    that is not a recording.
     """
     from .notebook.views.opening import open_view
 
-    return open_view(subject, kind, model)
+    return subject.view(kind) if isinstance(subject, Model) else open_view(subject, kind, model)
 
 
-def _failure_pane(failure: KeptFailure) -> FailurePane:
-    return FailurePane(failure, _workspace.cite if _workspace is not None else str)
+@explains_unknown
+def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
+    """Connect to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
+    token for example; `timeout`: seconds for each request.
 
-
-def _load_test(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
-    from .load_testing.load_model import load_model
-
-    return load_model(model, options)
-
-
-def _show_progress(test: LoadTest) -> Callable[[], None]:
+    Raises UnavailableError if no such server is there.
+    """
+    from .clients import remote
     from .notebook.views.load_panel import show_progress
 
-    return show_progress(test)
-
-
-def _what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
-    from .tuning.subject import what_if
-
-    return what_if(model, differing)
-
-
-def _tune(model: Model, options: Mapping[str, Any]) -> TuneResult:
-    from .tuning.tune import tune_model
-
-    return tune_model(model, options)
-
-
-def _written(model: Model) -> Written | None:
-    """Tells how a model that this notebook has written was tuned, and what tunes it; None of another model."""
-    workspace = _workspace
-    if workspace is None or model.server is not workspace.server or workspace.report(model.name) is None:
-        return None
-    return workspace.draft(model.name).settings, partial(workspace.tune, model.name)
-
-
-HandedIn.view = staticmethod(view)
-HandedIn.load_test = staticmethod(_load_test)
-HandedIn.show_progress = staticmethod(_show_progress)
-HandedIn.what_if = staticmethod(_what_if)
-HandedIn.tune = staticmethod(_tune)
-HandedIn.written = staticmethod(_written)
-HandedIn.failure_pane = staticmethod(_failure_pane)
-HandedIn.failure_test = staticmethod(failure_test)
+    return remote.connect(address, headers=headers, timeout=timeout, show_progress=show_progress)
 
 
 def playground(model: Model) -> Playground:

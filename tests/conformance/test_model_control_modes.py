@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritonlab.server.api.server import Server
+from tritonlab import Server
 
 from .clients import Client, Failure, Files
 from .lab_client import LabClient

@@ -68,7 +68,7 @@ EXAMPLES = {
     "ChromeTrace": "%triton trace {here}/trace.json\n%triton trace",
     "Text": "%triton metrics",
     "JsonFacts": "%triton index --json",
-    "KeptFailure": "m.failures[-1]",
+    "ShownFailure": "m.failures[-1]",
     "FailurePane": "tritonlab.notebook.views.failure_pane.FailurePane(m.failures[-1])",
 }
 #: Lines of subcommands that need more than the name of a model.

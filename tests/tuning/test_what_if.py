@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -160,7 +161,7 @@ def test_a_cell_s_model_keeps_its_text_and_gets_the_settings() -> None:
         assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
         workspace.tune("tuned", None)
         assert len(model.instances()) == 1
-        undo = Subject(model).reload(wanted)
+        undo = Subject(model, partial(workspace.written, "tuned")).reload(wanted)
         assert workspace.draft("tuned").settings == wanted and len(model.instances()) == 2
         undo()
         assert workspace.draft("tuned").settings is None and len(model.instances()) == 1

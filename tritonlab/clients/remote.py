@@ -7,7 +7,7 @@ A model there is asked as tritonlab's own models are, and what comes back is an 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -18,9 +18,8 @@ from ..core.infer_request import InferenceRequest
 from ..core.outputs import Outputs
 from ..core.status import InternalError, TritonError, UnavailableError
 from ..core.tensor import Tensor
-from ..core.unknown_option import explains_unknown
-from ..load_testing.load_model import load_target
-from ..server.api.load_tested import LoadTested
+from ..load_testing.load_run import LoadTest
+from ..load_testing.load_tested import LoadTested
 from .grpc_link import GrpcLink
 from .http_link import HttpLink
 from .outcome import Arrival, Outcome, Split, addressed
@@ -34,9 +33,23 @@ _FIND_SECONDS = 3.0
 _SETTLE_SECONDS = 0.2
 
 
-@explains_unknown
-def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> RemoteServer:
-    """Connects to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
+#: Shows a load test that a caller waits for, and returns what ends that.
+ShowProgress = Callable[[LoadTest], Callable[[], None]]
+
+
+def no_progress(test: LoadTest) -> Callable[[], None]:
+    """Show nothing."""
+    return lambda: None
+
+
+def connect(
+    address: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+    show_progress: ShowProgress = no_progress,
+) -> RemoteServer:
+    """Connect to a server at `host:port`, `http://host:port` or `grpc://host:port`. `headers` go with every request, a
     token for example; `timeout`: seconds for each request.
 
     Raises UnavailableError if no such server is there.
@@ -50,17 +63,18 @@ def connect(address: str, *, headers: Mapping[str, str] | None = None, timeout: 
     for kind in kinds:
         link = kind(rest.rstrip("/"), headers or {}, timeout)
         if link.live(min(timeout, _FIND_SECONDS)):
-            return RemoteServer(link)
+            return RemoteServer(link, show_progress)
         link.close()
     words = " nor over ".join(kind.protocol for kind in kinds)
     raise UnavailableError(f"no server answers at {rest}, over {words}")
 
 
 class RemoteServer:
-    """Stands for a server that was found. Close it, or use it in `with`."""
+    """A server elsewhere. Close it, or use it in `with`."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, show_progress: ShowProgress = no_progress) -> None:
         self._link = link
+        self._progress = show_progress
         self.address = link.address
         self.protocol = link.protocol
 
@@ -69,7 +83,7 @@ class RemoteServer:
         return self._link.server()
 
     def model(self, name: str, version: int = -1) -> RemoteModel:
-        return RemoteModel(self._link, name, version)
+        return RemoteModel(self._link, name, version, self._progress)
 
     def close(self) -> None:
         self._link.close()
@@ -89,10 +103,13 @@ class RemoteServer:
 
 
 class RemoteModel(LoadTested):
-    """Stands for a model of a server elsewhere."""
+    """A model of a server elsewhere."""
 
-    def __init__(self, link: Link, name: str, version: int = -1) -> None:
+    def __init__(
+        self, link: Link, name: str, version: int = -1, show_progress: ShowProgress = no_progress
+    ) -> None:
         self._link = link
+        self._progress = show_progress
         self.name = name
         self.version = version
 
@@ -127,11 +144,10 @@ class RemoteModel(LoadTested):
         return Outcome(asked, tuple(arrivals), error, _split(before, self._counted_after(before)))
 
     def load_target(self) -> RemoteTarget:
-        """Returns what a load test of this model sends to."""
         return RemoteTarget(self._link, self.name, self._version())
 
-    def _test(self, options: Mapping[str, Any]) -> Any:
-        return load_target(self.name, self.version, self.load_target(), options)
+    def _show_progress(self, test: LoadTest) -> Callable[[], None]:
+        return self._progress(test)
 
     def __call__(self, /, **inputs: Any) -> dict[str, NDArray[Any]]:
         """Sends one request and returns its one answer. Raises the server's TritonError."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.status import TritonError
 
 if TYPE_CHECKING:
-    from ..server.api.served_model import ServedModel
+    from ..server.api.model import Model
 
 _LEFT_OUT = ("__pycache__", ".ipynb_checkpoints")
 
@@ -23,13 +23,13 @@ class NeededModels:
     needs it, its name) for each that the server does not serve.
     """
 
-    loaded: tuple[ServedModel, ...]
+    loaded: tuple[Model, ...]
     missing: tuple[tuple[str, str], ...]
 
 
-def needed_models(model: ServedModel) -> NeededModels:
+def needed_models(model: Model) -> NeededModels:
     """Returns what `model` needs, directly or not."""
-    found: dict[str, ServedModel] = {model.name: model}
+    found: dict[str, Model] = {model.name: model}
     missing: list[tuple[str, str]] = []
     waiting = [model]
     while waiting:
@@ -48,7 +48,7 @@ def needed_models(model: ServedModel) -> NeededModels:
     return NeededModels(tuple(found.values())[1:], tuple(missing))
 
 
-def names_needed(model: ServedModel) -> list[str]:
+def names_needed(model: Model) -> list[str]:
     """Returns the names in an ensemble's steps, else those that BLS calls name: calls made since the model was loaded,
     and calls in its files with the name spelled out."""
     steps = model.config().get("ensemble_scheduling", {}).get("step", ())
@@ -56,7 +56,7 @@ def names_needed(model: ServedModel) -> list[str]:
     return list(dict.fromkeys(name for name in names if name != model.name))
 
 
-def _named_in_files(model: ServedModel) -> Iterator[str]:
+def _named_in_files(model: Model) -> Iterator[str]:
     for version in model.metadata()["versions"]:
         for path in sorted((Path(model.directory) / version).rglob("*.py")):
             if not set(path.parts).intersection(_LEFT_OUT):

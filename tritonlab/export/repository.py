@@ -29,7 +29,6 @@ from .repository_place import SCRATCH, NoRepository, make_repository, repository
 
 if TYPE_CHECKING:
     from ..server.api.model import Model
-    from ..server.api.served_model import ServedModel
 
 CONFIG_FILE = "config.pbtxt"
 _LEFT_BEHIND = ("__pycache__", ".ipynb_checkpoints")
@@ -76,11 +75,11 @@ def _place(new: Path, plan: ExportPlan, on_gpu: bool) -> ExportReport:
     return ExportReport(plan.path, plan, _swap(new, plan.path) if plan.differs else None, on_gpu=on_gpu)
 
 
-def _on_gpu(model: ServedModel) -> bool:
+def _on_gpu(model: Model) -> bool:
     return any(group.get("kind") == "KIND_GPU" for group in model.config().get("instance_group", ()))
 
 
-def _absent(model: ServedModel, needed: NeededModels, alone: bool) -> Iterator[str]:
+def _absent(model: Model, needed: NeededModels, alone: bool) -> Iterator[str]:
     """Returns warnings for the models that `model` needs and the export leaves out."""
     if alone:
         here = [other.name for other in needed.loaded]
@@ -107,13 +106,13 @@ def model_files(path: Path) -> list[str]:
     return sorted(found)
 
 
-def _plan(model: ServedModel, new: Path, target: Path) -> ExportPlan:
+def _plan(model: Model, new: Path, target: Path) -> ExportPlan:
     """Writes the model to `new`, which may take the place of `target`, and returns the plan for that."""
     warned = _build(model, new)
     return replace(_compare(new, target), warnings=warned)
 
 
-def _build(model: ServedModel, new: Path) -> tuple[str, ...]:
+def _build(model: Model, new: Path) -> tuple[str, ...]:
     source = Path(model.directory)
     files = model_files(source)
     here_only = left_out(source, files)

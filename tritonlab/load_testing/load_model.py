@@ -1,4 +1,4 @@
-"""This module tests models of servers in this process under load: what `Model.load_test` calls."""
+"""Load tests of models of a server in this process."""
 
 from __future__ import annotations
 
@@ -6,47 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.infer_request import InferenceRequest
-from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
 from .kernel_target import KernelTarget
 from .load_plan import LoadPlan
 from .load_result import LoadResult
-from .load_run import LoadTest
-from .load_target import LoadTarget
+from .load_run import LoadTest, run_load_test
 from .request_mix import Lane
-
-#: Seconds after which the progress of a test is shown: who waits for less needs none.
-_QUIET = 0.5
 
 
 def load_model(model: Model, options: Mapping[str, Any]) -> LoadResult | LoadTest:
-    """Runs a load test of a model of a server in this process."""
-    return load_target(model.name, model.version, KernelTarget(model), options)
+    """Run a load test of a model, with the options of `load_test`, and show no progress."""
+    return run_load_test(model.name, model.version, KernelTarget(model), options)
 
 
 def first_request(model: Model, options: Mapping[str, Any]) -> InferenceRequest:
-    """Returns the first request of a load test with these options. Raises what the test would, before it began."""
+    """Return the first request of a load test with these options. Raises what the test would, before it began."""
     mix = LoadPlan.of(options, model.name).requests(KernelTarget(model).inputs, model.version)
     return mix.request(Lane(0))
-
-
-def load_target(name: str, version: int, target: LoadTarget, options: Mapping[str, Any]) -> LoadResult | LoadTest:
-    """Runs a load test and returns its result; with `wait=False` it returns the test, which runs. `progress`: whether a
-    notebook shows how far it is meanwhile. The other options are those of LoadPlan.
-    """
-    said = {key: value for key, value in options.items() if key not in ("wait", "progress")}
-    test = LoadTest(name, version, target, LoadPlan.of(said, name))
-    if not options.get("wait", True):
-        return test.start()
-    try:
-        test.start().wait(_QUIET)
-        if test.finished or not options.get("progress", True):
-            return test.wait()
-        end = HandedIn.show_progress(test)
-        try:
-            return test.wait()
-        finally:
-            end()
-    except KeyboardInterrupt:  # it came between two waits
-        test.stop("interrupted")
-        return test.wait()

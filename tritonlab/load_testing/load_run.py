@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import Any
 
@@ -21,6 +22,8 @@ from .request_mix import Lane, RequestMix
 _DRAIN, _DRAIN_ARRIVALS = 2.0, 30.0
 #: A window goes on until it has so many requests, for so many windows' time at most: a slow model has none in some.
 _LEAST, _LONGEST = 10, 10
+#: Seconds after which the progress of a test is shown: whoever waits for less needs none.
+_SHOWN_AFTER = 0.5
 #: Seconds between two looks at what is under way.
 _LOOK = 0.02
 #: The nanoseconds of which the progress tells.
@@ -249,3 +252,33 @@ def _lately(rows: Rows, now: int, begin: int) -> dict[str, Any]:
     for name in ("p50", "p95", "p99"):
         told[f"{name}_us"] = getattr(found, name) if found is not None else None
     return told
+
+
+def run_load_test(
+    name: str,
+    version: int,
+    target: LoadTarget,
+    options: Mapping[str, Any],
+    show_progress: Callable[[LoadTest], Callable[[], None]] | None = None,
+) -> LoadResult | LoadTest:
+    """Run a load test and return its result; with `wait=False` return the running test. The other options are those of
+    LoadPlan and `progress`, whether to show how far it is.
+
+    show_progress: called with a test that takes longer than half a second; what it returns is called at the end.
+    """
+    plan = {key: value for key, value in options.items() if key not in ("wait", "progress")}
+    test = LoadTest(name, version, target, LoadPlan.of(plan, name))
+    if not options.get("wait", True):
+        return test.start()
+    try:
+        test.start().wait(_SHOWN_AFTER)
+        if test.finished or show_progress is None or not options.get("progress", True):
+            return test.wait()
+        end = show_progress(test)
+        try:
+            return test.wait()
+        finally:
+            end()
+    except KeyboardInterrupt:  # it came between two waits
+        test.stop("interrupted")
+        return test.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic_ns, process_time_ns
 from typing import Any, Protocol
@@ -11,14 +11,15 @@ import numpy as np
 
 from ..core.model_config import ModelConfig
 from ..core.status import InternalError
-from ..load_testing.load_model import first_request
+from ..load_testing.load_model import first_request, load_model
+from ..load_testing.load_result import LoadResult
 from ..server.api.model import Model
 from .offered_load import Load
 from .past import Past
 from .replay import Numbers
 from .service_times import Numbers as Floats
 from .settings import Settings
-from .subject import Subject
+from .subject import Subject, Written, not_written
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,14 @@ class Live(Protocol):
 class LiveModel:
     """Measures with `Model.load_test`; `options` are more of its options, such as `inputs`."""
 
-    def __init__(self, model: Model, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        options: Mapping[str, Any],
+        written: Callable[[], Written | None] = not_written,
+    ) -> None:
         self._model = model
-        self._subject = Subject(model)
+        self._subject = Subject(model, written)
         self._options = options
         self._restore = self._subject.restorer()
         self._changed = False
@@ -122,7 +128,8 @@ class LiveModel:
         record, began, busy = self._subject.record, monotonic_ns(), process_time_ns()
         # given arrivals end by themselves
         how: dict[str, Any] = {} if load.seconds else {"duration": seconds * 0.8, "warmup": seconds * 0.2}
-        result = self._model.load_test(**load.options(), **how, progress=False, **self._options)
+        result = load_model(self._model, {**load.options(), **how, **self._options})
+        assert isinstance(result, LoadResult)
         if result.stopped:
             raise KeyboardInterrupt
         row = result.rows[0]

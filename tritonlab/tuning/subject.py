@@ -10,7 +10,6 @@ from ..core.model_config import ModelConfig, to_dict
 from ..core.status import InvalidArgumentError
 from ..profile.model_record import ModelRecord
 from ..profile.recorder import Recorder
-from ..server.api.handed_in import HandedIn
 from ..server.api.model import Model
 from ..server.models.dependency_graph import composing_models
 from .past import Past
@@ -21,11 +20,17 @@ from .what_if import WhatIf
 Written = tuple[Settings | None, Callable[[Settings | None], object]]
 
 
-class Subject:
-    """Wraps a model of a server in this process."""
+def not_written() -> Written | None:
+    """Return None, as for a model that no notebook has written."""
+    return None
 
-    def __init__(self, model: Model) -> None:
+
+class Subject:
+    """A model of a server in this process. `written` returns how a notebook has written it."""
+
+    def __init__(self, model: Model, written: Callable[[], Written | None] = not_written) -> None:
         self.model = model
+        self._written = written
 
     @property
     def name(self) -> str:
@@ -74,7 +79,7 @@ class Subject:
         serves goes on then. Raises InvalidArgumentError if an ensemble around the model would stop serving."""
         settings.check_serving(self.ensembles)
         former = self.restorer()
-        written: Written | None = HandedIn.written(self.model)
+        written = self._written()
         if written is not None:
             written[1](settings)
         else:
@@ -83,7 +88,7 @@ class Subject:
 
     def restorer(self) -> Callable[[], object]:
         """Returns what loads the model as it is now."""
-        written: Written | None = HandedIn.written(self.model)
+        written = self._written()
         if written is not None:
             former, load = written
             return lambda: load(former)
@@ -91,9 +96,11 @@ class Subject:
         return lambda: core.load(name, config, None)
 
 
-def what_if(model: Model, differing: Mapping[str, Any]) -> WhatIf:
-    """Answers `Model.what_if`."""
-    subject = Subject(model)
+def what_if(
+    model: Model, differing: Mapping[str, Any], written: Callable[[], Written | None] = not_written
+) -> WhatIf:
+    """Return the result of `Model.what_if`."""
+    subject = Subject(model, written)
     config = subject.config
     settings = Settings.of(config).changed(**differing)
     return WhatIf(subject.name, subject.past(), config, subject.authored, settings, subject.reload, subject.ensembles)

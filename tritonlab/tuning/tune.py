@@ -25,7 +25,7 @@ from .replay import Numbers
 from .search import AGAIN, Calibration, Deadline, Found, Probed, Trial, predict, search, space
 from .service_times import ServiceTimes
 from .settings import Settings
-from .subject import Subject
+from .subject import Subject, Written, not_written
 from .tune_result import Tuned, TuneResult
 
 #: How many of the best are confirmed live, besides the present settings.
@@ -284,9 +284,11 @@ def _bought(live: Live, config: ModelConfig, best: Trial, work: _Work, deadline:
     return found
 
 
-def tune_model(model: Model, options: Mapping[str, Any]) -> TuneResult:
-    """Answers `Model.tune`. Raises UnknownOption."""
+def tune_model(
+    model: Model, options: Mapping[str, Any], written: Callable[[], Written | None] = not_written
+) -> TuneResult:
+    """Return the result of `Model.tune`. Raises UnknownOption."""
     UnknownOption.check("tune", options, [*Goal.__dataclass_fields__, *LOAD_OPTIONS])
     goal = {key: value for key, value in options.items() if key in Goal.__dataclass_fields__}
     load = {key: value for key, value in options.items() if key in LOAD_OPTIONS}
-    return tune(LiveModel(model, load), Goal(**goal), Subject(model).reload)
+    return tune(LiveModel(model, load, written), Goal(**goal), Subject(model, written).reload)

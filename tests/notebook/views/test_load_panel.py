@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from tests.serving import ADD_SUB, ADD_SUB_CONFIG, SOON, Lab, eventually
+from tritonlab import Model
 from tritonlab.clients.golden import GoldenSet
 from tritonlab.clients.sending import ask
 from tritonlab.notebook.views import load_panel, widget
-from tritonlab.notebook.views.load_panel import LoadPanel, form_of, show_progress
+from tritonlab.notebook.views.load_panel import LoadPanel, form_of
 from tritonlab.notebook.views.ticker import Ticker
 from tritonlab.profile.recorder import Recorder
-from tritonlab.server.api.handed_in import HandedIn
-from tritonlab.server.api.model import Model
 
 START = {"do": "start", "mode": "concurrency", "levels": "1, 2", "seconds": "0.1", "inputs": "random", "batch": "2"}
 
@@ -139,7 +138,6 @@ def test_a_test_that_a_cell_waits_for_leaves_a_line(model: Model, monkeypatch: p
     monkeypatch.setattr(widget, "_display", lambda bundle, **how: shown.append((bundle, how)))
     monkeypatch.setattr(widget, "in_kernel", lambda: True)
     monkeypatch.setattr(load_panel, "in_kernel", lambda: True)
-    monkeypatch.setattr(HandedIn, "show_progress", staticmethod(show_progress))
     one = {"INPUT0": [[1.0]], "INPUT1": [[1.0]]}
     result = model.load_test(inputs=one, duration=0.5, warmup=0.2)
     assert result.rows[0].requests > 0

@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from tests.serving import DECOUPLED, Lab, Script, config, eventually
+from tritonlab import Model
 from tritonlab.core.explained import Explained
 from tritonlab.core.failure_capsule import MOST_CAPSULE, MOST_TENSOR
 from tritonlab.core.status import ModelError, ModelLoadError, TritonError, UnsupportedError
 from tritonlab.server.api.failures import KeptFailure
-from tritonlab.server.api.model import Model
 
 FAILING = """
 import numpy as np
@@ -330,8 +330,6 @@ def test_none_are_kept_if_none_are_wanted(tmp_path: Any) -> None:
 
 
 def test_the_test_of_it(tmp_path: Any, failing: Model) -> None:
-    import tritonlab.runtime  # noqa: F401 - hands the writer in
-
     fail(failing, X=np.float32([-7]))
     directory = tmp_path / "tests" / "of failures"
     snippet = failing.failures[-1].to_pytest(directory)

@@ -63,8 +63,8 @@ def test_help_has_the_names_that_are_no_identifiers_too(model: Model) -> None:
 
 def test_the_class_and_a_model_that_is_not_loaded_keep_their_own(model: Model) -> None:
     absent = model.server.model("absent")
-    assert list(inspect.signature(Model).parameters) == ["server", "name", "version"]
-    assert str(inspect.getdoc(Model)).startswith("Stands for a model")
+    assert list(inspect.signature(Model).parameters) == ["server", "name", "version", "workspace"]
+    assert str(inspect.getdoc(Model)).startswith("A model of a server")
     assert list(inspect.signature(absent).parameters) == ["inputs"]
     assert inspect.getdoc(absent) == inspect.getdoc(Model)
 

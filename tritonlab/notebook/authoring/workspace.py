@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,7 +156,7 @@ class Workspace:
             written.draft = replace(written.draft, cell_config=said, settings=None)
         return config
 
-    # The next four are asked by views while a load holds the lock, and need none: what they read is replaced whole.
+    # The next five are asked by views while a load holds the lock, and need none: what they read is replaced whole.
 
     def draft(self, name: str) -> Draft:
         """Returns what the notebook has said about the model so far."""
@@ -166,6 +167,13 @@ class Workspace:
         """Tells how the model's last load went; None for a model that this workspace never loaded."""
         written = self._models.get(name)
         return written.report if written is not None else None
+
+    def written(self, name: str) -> tuple[Settings | None, Callable[[Settings | None], object]] | None:
+        """Return the settings that the model was loaded with besides its config, and what loads it with others; None
+        for a model that this workspace never loaded."""
+        if self.report(name) is None:
+            return None
+        return self.draft(name).settings, partial(self.tune, name)
 
     def loading(self, name: str) -> LoadProgress | None:
         """Returns the load that goes on, if one does."""

@@ -18,6 +18,7 @@ from ...export.report import ExportArchive, ExportReport
 from ...export.repository import export
 from ..authoring.errors import OptionError
 from ..authoring.workspace import UNLOAD_SECONDS, Workspace
+from ..model import Model
 from ..views.card_display import LoadingCard, card_of
 from ..views.draining import draining_text
 from ..views.export_panel import DEFAULT_DIRECTORY
@@ -38,7 +39,6 @@ from .why_command import why
 
 if TYPE_CHECKING:
     from ...frontends.endpoints import Endpoints
-    from ...server.api.model import Model
     from ...server.observe.chrome_trace import ChromeTrace
     from ..views.playground import Playground
 
@@ -56,7 +56,7 @@ class Context:
 
     def model(self, name: str) -> Model:
         """Returns the loaded model. Raises the client's NotFoundError for one that is not loaded."""
-        model = self.workspace.server.model(name)
+        model = Model(self.workspace.server, name, workspace=self.workspace)
         model.config()
         return model
 

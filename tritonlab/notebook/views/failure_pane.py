@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...clients.snippets import Snippet
+from ...clients.snippets import failure_test
 from ...core.failure_capsule import KeptRequest
 from ...core.tensor import Tensor
 from ...server.api.failures import KeptFailure
@@ -82,7 +82,8 @@ class FailurePane(LiveView):
 
     def _write(self) -> dict[str, Any]:
         try:
-            snippet: Snippet = self.failure.to_pytest()
+            failure = self.failure
+            snippet = failure_test(failure.requests(), failure.model.config(), failure.capsule.headline)
         except Exception as error:
             return {"said": str(error), "good": False}
         files = [(snippet.name, str(snippet).encode()), *snippet.files.items()]

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.explained import Explained
@@ -232,7 +233,8 @@ class LiveCard(LiveView):
 
     def _view_panel(self) -> ViewPanel:
         if self._viewing is None:
-            self._viewing = ViewPanel(self._workspace.server.model(self.name))
+            written = partial(self._workspace.written, self.name)
+            self._viewing = ViewPanel(self._workspace.server.model(self.name), written)
         return self._viewing
 
     def playground(self) -> Playground:

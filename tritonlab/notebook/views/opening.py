@@ -21,7 +21,7 @@ from ...schedulers.ensemble_scheduler import EnsembleScheduler
 from ...server.api.model import Model
 from ...server.models.model_lifecycle import ModelVersion
 from ...tuning.settings import Settings
-from ...tuning.subject import Subject
+from ...tuning.subject import Subject, Written, not_written
 from .graph import Graph
 from .memory import Memory
 from .metrics import Metrics
@@ -31,16 +31,21 @@ from .ticker import ViewEnded
 from .timeline import Timeline
 
 
-def open_view(subject: Model | Recording | str | PathLike[str], kind: str = "timeline", model: str = "") -> RecordView:
-    """Returns a view of `subject`: a model, a recording, or the path of one, or of a trace file of Triton's.
+def open_view(
+    subject: Model | Recording | str | PathLike[str],
+    kind: str = "timeline",
+    model: str = "",
+    written: Callable[[], Written | None] = not_written,
+) -> RecordView:
+    """Return a view of `subject`: a model, a recording, or the path of one, or of a trace file of Triton's.
 
-    kind: one of KINDS. model: which one, of a recording with several. Raises InvalidArgumentError, OSError, and
-    RecordingError for a file that is neither.
+    kind: one of KINDS. model: which one, of a recording with several. written: how a notebook has written the model.
+    Raises InvalidArgumentError, OSError, and RecordingError for a file that is neither.
     """
     if kind not in KINDS:
         raise InvalidArgumentError(f"there is no view '{kind}': {did_you_mean(kind, KINDS) or ', '.join(KINDS)}")
     if isinstance(subject, Model):
-        return _of_model(subject, kind)
+        return _of_model(subject, kind, written)
     if kind not in _VIEWS:
         raise InvalidArgumentError(f"'{kind}' is not recorded: open it of a model that runs")
     recording = subject if isinstance(subject, Recording) else _read(Path(subject))
@@ -62,7 +67,7 @@ def _read(path: Path) -> Recording:
     return read_trace(path) if first == b"[" else Recording.load(path)
 
 
-def _of_model(model: Model, kind: str) -> RecordView:
+def _of_model(model: Model, kind: str, written: Callable[[], Written | None]) -> RecordView:
     recorder, instruments = Recorder.of(model.server.instruments), model.server.instruments
 
     def check() -> None:
@@ -71,12 +76,12 @@ def _of_model(model: Model, kind: str) -> RecordView:
         if not any(one is recorder for one in instruments):
             raise RuntimeError("nothing is recorded any more; open it again. Why is in the kernel's log.")
 
-    view = _live(model, kind, recorder.recording)
+    view = _live(model, kind, recorder.recording, written)
     view.check = check
     return view
 
 
-def _live(model: Model, kind: str, recording: Recording) -> RecordView:
+def _live(model: Model, kind: str, recording: Recording, written: Callable[[], Written | None]) -> RecordView:
     name, versions = model.name, model.versions
     if kind == "streams":
         return Streams(recording, name, lambda: {}, lambda: open_requests(versions()))
@@ -91,15 +96,15 @@ def _live(model: Model, kind: str, recording: Recording) -> RecordView:
         return BatchConfig.of(Subject(model).config)
 
     peek = TensorPeek(name)
-    timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model))
+    timeline = Timeline(recording, name, lambda: live_state(versions()), rules, _subject(model, written))
     timeline.peek, instruments = peek, model.server.instruments
     timeline.watched = lambda on: instruments.add(peek) if on else instruments.remove(peek)
     return timeline
 
 
-def _subject(model: Model) -> Subject | None:
+def _subject(model: Model, written: Callable[[], Written | None]) -> Subject | None:
     """Returns the model for what-if questions; None for one of a kind that cannot be replayed."""
-    subject = Subject(model)
+    subject = Subject(model, written)
     try:
         Settings.of(subject.config)
     except UnsupportedError:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ...server.api.model import Model
 from .record_view import KINDS, RecordView
+
+if TYPE_CHECKING:
+    from ...tuning.subject import Written
 
 
 class ViewPanel:
     """Shows at first what tells most of the model: streams of a decoupled one, the graph of an ensemble."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, written: Callable[[], Written | None]) -> None:
         widgets = importlib.import_module("ipywidgets")
         self._model = model
+        self._written = written
         self._views: dict[str, RecordView] = {}
         self.choice = widgets.Dropdown(
             options=[(kind.capitalize(), kind) for kind in KINDS],
@@ -32,7 +37,10 @@ class ViewPanel:
         """Returns the view that is shown."""
         kind = self.choice.value
         if kind not in self._views:
-            self._views[kind] = self._model.view(kind)
+            # imported here, because a view takes as long to import as a tenth of everything else
+            from .opening import open_view
+
+            self._views[kind] = open_view(self._model, kind, written=self._written)
         return self._views[kind]
 
     def _show(self) -> None:

@@ -1,10 +1,9 @@
-"""This module shows what is kept of a model's failures, and sends the requests that failed once more."""
+"""The failures that are kept of a model, and the way to send their requests again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol, overload
 
 from ...core.explained import Explained
@@ -13,14 +12,13 @@ from ...core.infer_request import InferenceRequest
 from ...core.infer_response import InferenceResponse
 from ...core.outputs import Outputs
 from ...core.status import Code, UnsupportedError
-from .handed_in import HandedIn
 
 #: Lines of a text: frames, variables of the innermost one, requests.
 _FRAMES, _VARIABLES, _REQUESTS = 6, 10, 5
 
 
-class AskedAgain(Protocol):
-    """Names the part of `Model` that a failure needs."""
+class FailedModel(Protocol):
+    """The part of `Model` that a failure needs."""
 
     name: str
     version: int
@@ -34,9 +32,9 @@ class AskedAgain(Protocol):
 
 
 class KeptFailure:
-    """Is one failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
+    """One failure of a model: what it raised, where, with which variables, and the requests that failed with it."""
 
-    def __init__(self, model: AskedAgain, capsule: FailureCapsule) -> None:
+    def __init__(self, model: FailedModel, capsule: FailureCapsule) -> None:
         """`model` is the model as it is now, `capsule` what is kept."""
         self.model = model
         self.capsule = capsule
@@ -67,7 +65,7 @@ class KeptFailure:
         return answers[0] if len(answers) == 1 else answers
 
     def requests(self) -> list[InferenceRequest]:
-        """Returns the requests anew, for `model.infer`. Raises UnsupportedError as `replay` does."""
+        """Return the requests again, for `model.infer`. Raises UnsupportedError as `replay` does."""
         capsule = self.capsule
         if not capsule.requests:
             raise UnsupportedError(f"'{capsule.model}' failed in {capsule.phase}, without a request: load it again")
@@ -97,15 +95,6 @@ class KeptFailure:
             parameters=dict(kept.parameters) or None,
         )
 
-    def to_pytest(self, path: str | Path | None = None) -> Any:
-        """Returns a pytest that asks a server the same over gRPC, with the tensors in a `.npz` beside it, and fails as
-        long as the model does. `path`: the directory to write both to.
-        """
-        snippet = HandedIn.failure_test(self.requests(), self.model.config(), self.capsule.headline)
-        if path is not None:
-            snippet.save(path)
-        return snippet
-
     def to_dict(self) -> dict[str, Any]:
         """Returns all that is kept, as JSON can hold it; tensors by their first elements."""
         return self.capsule.to_dict()
@@ -123,12 +112,6 @@ class KeptFailure:
         for name, text in place.variables[:_VARIABLES] if place is not None else ():
             lines.append(f"    {name} = {text}")
         return "\n".join(lines + _request_lines(capsule))
-
-    def _repr_html_(self) -> str:
-        return str(HandedIn.failure_pane(self)._bundle()["text/html"])
-
-    def _ipython_display_(self) -> None:
-        HandedIn.failure_pane(self).show()
 
 
 def _request_lines(capsule: FailureCapsule) -> list[str]:
@@ -149,7 +132,7 @@ def _request_lines(capsule: FailureCapsule) -> list[str]:
 
 
 class NoSuchFailure(Explained, IndexError):
-    """Says that a failure is not kept, and how many are. It is an IndexError, as that of any list."""
+    """A failure that is not kept; the text gives how many are."""
 
     code = Code.NOT_FOUND
 
@@ -159,16 +142,16 @@ class NoSuchFailure(Explained, IndexError):
 
 
 class ModelFailures(Sequence[KeptFailure]):
-    """Lists the last failures of a model, oldest first: `model.failures[-1]` is the last one. They outlive reloads.
+    """The last failures of a model, oldest first: `model.failures[-1]` is the last one. They outlive reloads.
 
     `total` counts all failures of the author's code, `answered_with_error` the responses that carried a
     `pb_utils.TritonError`, of which nothing is kept: they are answers.
     """
 
     def __init__(
-        self, model: AskedAgain, capsules: Sequence[FailureCapsule], total: int, answered_with_error: int
+        self, model: str, failures: Sequence[KeptFailure], total: int, answered_with_error: int
     ) -> None:
-        self._failures = [KeptFailure(model, capsule) for capsule in capsules]
+        self._failures = list(failures)
         self._model = model
         self.total = total
         self.answered_with_error = answered_with_error
@@ -184,11 +167,11 @@ class ModelFailures(Sequence[KeptFailure]):
         try:
             return self._failures[index]
         except IndexError:
-            raise NoSuchFailure(self._model.name, len(self), self.total) from None
+            raise NoSuchFailure(self._model, len(self), self.total) from None
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "model": self._model.name,
+            "model": self._model,
             "total": self.total,
             "answered_with_error": self.answered_with_error,
             "failures": [failure.to_dict() for failure in self],
@@ -196,7 +179,7 @@ class ModelFailures(Sequence[KeptFailure]):
 
     def __repr__(self) -> str:
         count, errors = self.total, self.answered_with_error
-        head = f"{count} failure{'s' * (count != 1)} of '{self._model.name}'"
+        head = f"{count} failure{'s' * (count != 1)} of '{self._model}'"
         head += f", the last {len(self)} kept" * (count > len(self))
         head += f"; {errors} response{'s' * (errors != 1)} with an error of the model's own making" * (errors > 0)
         lines = [head]

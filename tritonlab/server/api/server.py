@@ -1,6 +1,4 @@
-"""This module is the in-kernel API, with the names of NVIDIA's in-process package `tritonserver`: Server, Model and
-response iterators.
-"""
+"""The in-kernel server, with the names of NVIDIA's in-process package `tritonserver`."""
 
 from __future__ import annotations
 
@@ -8,22 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from ...core.instrument import Instruments
+from ...core.log_settings import LogSettings
+from ...core.trace_settings import TraceSettings
 from ...core.unknown_option import UnknownOption
 from ...ipc.remembered_imports import RememberedImports
+from ...ipc.stub_log import LogRecord
 from ..inference_server import EXIT_TIMEOUT, InferenceServer
+from ..observe.chrome_trace import ChromeTrace
+from ..observe.idle_memory import MemoryUse
+from ..observe.output_check import OutputCheck
+from ..observe.placement_check import PlacementCheck
+from ..observe.why import Why
 from ..options import Options
 from .model import Model
-from .observed_server import ObservedServer
 
 #: Seconds within which each instance has to say what it executes.
 _STACK_SECONDS = 1.0
 
 
-class Server(ObservedServer):
-    """Runs a Triton server in this process: every model instance is a stub process of its own, reached through shared
+class Server:
+    """A Triton server in this process: every model instance is a stub process of its own, reached through shared
     memory.
 
     `model_repository`: one directory or several. Options are given as `Options(…)` or one by one, as `Server(directory,
@@ -79,7 +84,7 @@ class Server(ObservedServer):
         Raises ModelLoadError with what a client would be told; `.reason`, `.exception` and `.log` say why.
         """
         self._core.load(name, config, files)
-        return Model(self, name)
+        return self.model(name)
 
     def unload(
         self,
@@ -123,12 +128,12 @@ class Server(ObservedServer):
         """Returns a handle on a model, loaded or not; version -1 is the latest that its policy serves."""
         return Model(self, name, version)
 
-    def models(self, exclude_not_ready: bool = False) -> dict[tuple[str, int], Model]:
+    def models(self, exclude_not_ready: bool = False) -> Mapping[tuple[str, int], Model]:
         """Returns every version that was loaded or tried, or only those that are READY, by (name, version)."""
-        found = {}
+        found: dict[tuple[str, int], Model] = {}
         for model in self._core.models():
             for version in sorted({*model.versions, *(() if exclude_not_ready else model.ended)}):
-                found[model.identifier, version] = Model(self, model.identifier, version)
+                found[model.identifier, version] = self.model(model.identifier, version)
         return found
 
     def index(self, ready: bool = False) -> list[dict[str, str]]:
@@ -192,6 +197,103 @@ class Server(ObservedServer):
         """
         self._core.pool.prewarm(None if remembered is None else RememberedImports(remembered))
 
+    # -- what goes on
+
+    def why(self, name: str | None = None) -> Why:
+        """Returns, in sentences, what every request, instance, sequence and load waits for, of one model or of all, and
+        why the last load of a model failed, with line and fix.
+
+        `.text()` has all of it, `.to_dict()` the same for programs.
+        """
+        return self._core.why(name or "")
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Returns the requests in flight, oldest first, each with these facts:
+
+        `model`, `version`, `request_id`, `serial` (unique), `state` (`pending` in a queue; `executing`; `open`: its
+        execute call has returned and its response sender must end it), `age` and `waited` (seconds since it came, and
+        since something happened to it last), `instance` and `pid` (empty and None while pending), `called_by` (the
+        instance whose model made it, empty for a client's request).
+        """
+        return [held.to_dict() for held in self._core.requests()]
+
+    def loading(self, model: str | None = None) -> list[dict[str, Any]]:
+        """Returns the versions that are being loaded, each with these facts: `model`, `version`, `age` (seconds since
+        the load began), and `imports_anew` (the modules that it has to import itself, and why; empty if they were
+        ready, which is quicker).
+        """
+        now = self._core.clock.now()
+        return [
+            {
+                "model": version.name,
+                "version": version.version,
+                "age": max(now - version.load_started, 0) / 1e9,
+                "imports_anew": version.loading.imports_anew(),
+            }
+            for version in self._core.loading(model or "")
+        ]
+
+    def logs(self, model: str | None = None) -> list[LogRecord]:
+        """Returns what models printed and logged, oldest first."""
+        return self._core.log.records(model)
+
+    def statistics(self, model: str = "") -> dict[str, Any]:
+        """Returns the statistics of all versions that serve, of one model or of all, as Triton's `/v2/models/stats`
+        tells them; times are nanoseconds.
+        """
+        return self._core.facts.statistics(model)
+
+    def metrics(self, model: str = "") -> str:
+        """Returns Prometheus text, as on Triton's /metrics. Of one model: the samples that name it in their labels, and
+        the custom ones that its code made.
+        """
+        return self._core.facts.metrics_text(model)
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """Returns the GPUs that models may be placed on: `ordinal`, `uuid`, `name`, `total_bytes`, `simulated`."""
+        return [gpu._asdict() for gpu in self._core.gpus.all]
+
+    def memory(self) -> MemoryUse:
+        """Returns the bytes that this process and those of the models take in memory, and what was given back the last
+        time the server was idle.
+        """
+        return self._core.memory()
+
+    def check_outputs(self) -> None:
+        """Checks the first responses of every version that becomes READY from now on: `logs()` warns of outputs that
+        differ from the config, which Triton passes on without a word.
+        """
+        core = self._core
+        if not any(isinstance(one, OutputCheck) for one in core.instruments):
+            core.instruments.add(OutputCheck(core.instruments, core.find, core.log))
+
+    def check_placement(self) -> None:
+        """Looks where the instances of every version that becomes READY from now on hold GPU memory: `logs()` warns of
+        those that use another device than they were told.
+        """
+        core = self._core
+        if not any(isinstance(one, PlacementCheck) for one in core.instruments):
+            core.instruments.add(PlacementCheck(core.instruments, core.find, core.gpus, core.log))
+
+    def trace(self, path: str | Path | None = None) -> ChromeTrace:
+        """Collects everything that happens while it is open, and writes it to `path` as a file for Perfetto and
+        chrome://tracing: `with server.trace("trace.json"): …`. Triton's own trace file is `trace_settings`."""
+        return ChromeTrace(self._core.instruments, self._core.clock, path)
+
+    @property
+    def trace_settings(self) -> TraceSettings:
+        """Returns the settings that choose which requests leave a trace in Triton's trace file: `get` and `update`, and
+        `start` and `stop` for what no client may set (rule 5.14.1).
+        """
+        return self._core.trace_settings
+
+    @property
+    def log_settings(self) -> LogSettings:
+        """Returns the settings of what `tritonlab serve` writes of the log; `logs()` has everything (rule 5.14.3)."""
+        return self._core.log_settings
+
+    # -- its end
+
     def stop(self, timeout: float = EXIT_TIMEOUT) -> None:
         """Unloads all models and ends all processes. Safe to call twice.
 
@@ -199,7 +301,7 @@ class Server(ObservedServer):
         """
         self._core.stop(timeout)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,17 +1,21 @@
-"""This module has the method `load_test` of models, those here and those of servers elsewhere."""
+"""The method `load_test` of models, those of a server in this process and those of servers elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from ...core.infer_response import ParameterValue
-from .handed_in import HandedIn
-from .model_signature import spelt_out
+from ..core.infer_response import ParameterValue
+from ..server.api.model_signature import spelt_out
+
+if TYPE_CHECKING:
+    from .load_run import LoadTest
+    from .load_target import LoadTarget
+
 
 
 class LoadOptions(TypedDict, total=False):
-    """Names the options of `load_test`, which says what each means."""
+    """The options of `load_test`, which explains each of them."""
 
     concurrency: int | Iterable[int]
     request_rate: float | Iterable[float]
@@ -39,13 +43,24 @@ class LoadOptions(TypedDict, total=False):
 
 
 class LoadTested:
-    """Gives a model its `load_test`."""
+    """A model that can be tested under load."""
+
+    name: str
+    version: int
+
+    def load_target(self) -> LoadTarget:
+        """Return what the requests of a load test are sent to."""
+        raise NotImplementedError
+
+    def _show_progress(self, test: LoadTest) -> Callable[[], None]:
+        """Show a test that the caller waits for, and return what ends that."""
+        return lambda: None
 
     @spelt_out(LoadOptions)
     def load_test(self, **options: Unpack[LoadOptions]) -> Any:
-        """Offers the model load and returns the `LoadResult`: throughput, latency percentiles, errors, and the server's
-        own times, a row for each level of load. It has `to_csv(path)` in perf_analyzer's columns. An interrupt ends it
-        with what was measured so far.
+        """Send the model requests under load and return the `LoadResult`: throughput, latency percentiles, errors, and
+        the server's own times, a row for each level of load. It has `to_csv(path)` in perf_analyzer's columns. An
+        interrupt ends it with what was measured so far.
 
         The load is one of: `concurrency` (so many clients, each sends when it has its answer; 1 by default),
         `request_rate` (per second, whatever the server does; `distribution` is "poisson" or "constant"), and
@@ -66,7 +81,7 @@ class LoadTested:
 
         Raises InvalidArgumentError for options that make no sense, TypeError for unknown ones.
         """
-        return self._test(options)
+        # imported here, because only those who measure need it
+        from .load_run import run_load_test
 
-    def _test(self, options: Mapping[str, Any]) -> Any:
-        return HandedIn.load_test(self, options)
+        return run_load_test(self.name, self.version, self.load_target(), options, self._show_progress)

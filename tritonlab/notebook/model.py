@@ -1,0 +1,157 @@
+"""A model as a notebook has it: the model of a server, with views, load tests and tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..clients.snippets import Snippet, failure_test
+from ..core.failure_capsule import FailureCapsule
+from ..core.unknown_option import explains_unknown
+from ..load_testing.load_tested import LoadTested
+from ..server.api import model as served
+from ..server.api.failures import FailedModel, KeptFailure
+from ..server.api.model_signature import HelpOfModel
+from .authoring.workspace import Workspace
+from .views.failure_pane import FailurePane
+
+if TYPE_CHECKING:
+    from ..load_testing.kernel_target import KernelTarget
+    from ..load_testing.load_run import LoadTest
+    from ..tuning.subject import Written
+    from ..tuning.tune_result import TuneResult
+    from ..tuning.what_if import WhatIf
+    from .views.record_view import RecordView
+
+
+class ShownFailure(KeptFailure):
+    """A failure of a model that a cell shows as a pane, with buttons."""
+
+    def __init__(self, model: FailedModel, capsule: FailureCapsule, cite: Callable[[str], str] = str) -> None:
+        """cite: what names the cell in a text that names a line of a model's file."""
+        super().__init__(model, capsule)
+        self._cite = cite
+
+    def to_pytest(self, path: str | Path | None = None) -> Snippet:
+        """Return a pytest that sends a server the same over gRPC, with the tensors in a `.npz` beside it, and fails as
+        long as the model does. `path`: the directory to write both to.
+        """
+        snippet = failure_test(self.requests(), self.model.config(), self.capsule.headline)
+        if path is not None:
+            snippet.save(path)
+        return snippet
+
+    def _pane(self) -> FailurePane:
+        return FailurePane(self, self._cite)
+
+    def _repr_html_(self) -> str:
+        return str(self._pane()._bundle()["text/html"])
+
+    def _ipython_display_(self) -> None:
+        self._pane().show()
+
+
+class Model(LoadTested, served.Model):
+    __doc__ = HelpOfModel(served.Model.__doc__)
+
+    def __init__(self, server: served.Host, name: str, version: int = -1, workspace: Workspace | None = None) -> None:
+        """workspace: the notebook's, which knows the cells and the settings of the models that it has written."""
+        super().__init__(server, name, version)
+        self._workspace = workspace
+
+    def _failure(self, capsule: FailureCapsule) -> ShownFailure:
+        return ShownFailure(self, capsule, self._workspace.cite if self._workspace is not None else str)
+
+    @explains_unknown
+    def view(self, kind: str = "timeline") -> RecordView:
+        """Return what a notebook shows of what the model does and did: `timeline` (its batches and why they closed),
+        `streams` (the responses of a decoupled one, and what has not ended), `metrics`, `memory` (of its instances, and
+        the --shm-size that Triton needs for the same) or `graph` (what a request made other models do: steps of an
+        ensemble, BLS calls; and the slots of sequences).
+
+        It moves while a cell shows it; `text()` states the facts, `figure()` is an SVG. Raises InvalidArgumentError for
+        another kind.
+        """
+        from .views.opening import open_view
+
+        return open_view(self, kind, written=self._written)
+
+    def load_target(self) -> KernelTarget:
+        from ..load_testing.kernel_target import KernelTarget
+
+        return KernelTarget(self)
+
+    def _show_progress(self, test: LoadTest) -> Callable[[], None]:
+        from .views.load_panel import show_progress
+
+        return show_progress(test)
+
+    @explains_unknown
+    def what_if(
+        self,
+        *,
+        max_queue_delay_microseconds: int | None = None,
+        preferred_batch_size: Sequence[int] | int | None = None,
+        max_batch_size: int | None = None,
+        instances: int | None = None,
+    ) -> WhatIf:
+        """Return what other settings would have made of the requests that were recorded: latency percentiles,
+        throughput and batch sizes, before and after.
+
+        The recorded arrivals run through the batcher that serves, in simulated time; nothing is executed or reloaded.
+        How long an execution of a batch takes is fitted to those recorded; the result says how exact that is. `apply()`
+        of the result loads the model with the settings, unless an ensemble around it would stop serving; `config`
+        are the lines for its config.pbtxt.
+
+        Raises InvalidArgumentError for settings that no config can say, or if no request was recorded yet;
+        UnsupportedError for sequence models and ensembles.
+        """
+        differing = {
+            "max_queue_delay_microseconds": max_queue_delay_microseconds,
+            "preferred_batch_size": preferred_batch_size,
+            "max_batch_size": max_batch_size,
+            "instances": instances,
+        }
+        from ..tuning.subject import what_if
+
+        return what_if(self, differing, self._written)
+
+    def tune(
+        self,
+        p99_ms: float | None = None,
+        *,
+        concurrency: int | None = None,
+        request_rate: float | None = None,
+        arrivals: Sequence[float] | None = None,
+        max_instances: int | None = None,
+        max_batch_size: int | None = None,
+        budget_s: float = 60.0,
+        **requests: Any,
+    ) -> TuneResult:
+        """Find the delay, the preferred sizes, the largest batch and the number of instances that do most requests per
+        second with 99 of 100 answered within `p99_ms` milliseconds, and return them with what they do.
+
+        How long executions take is measured first, by batch size and number of instances; then thousands of settings
+        are replayed through the batcher that serves, and the best three, and the present ones, are measured live. The
+        model is left as it was: `apply()` of the result loads it with the best settings, `config` are their lines for
+        config.pbtxt.
+
+        The load is one of `concurrency` (clients that each wait for their answer; by default whatever number does
+        best), `request_rate` (per second) and `arrivals` (seconds); of the last two the shortest p99 wins. At most
+        `max_instances` instances (by default as many as the machine has processors, from 2 to 4), and batches of
+        `max_batch_size` (by default the model's). It takes about `budget_s` seconds at most; an interrupt ends it with
+        what was found. `requests`: options of `load_test` that say what is sent, such as `inputs` or `shapes`. An
+        ensemble around the model serves on, because no `max_batch_size` that is too small for it is tried.
+
+        Raises InvalidArgumentError, TypeError for an unknown option, UnsupportedError for sequence models and
+        ensembles, and TritonError if the model fails its requests.
+        """
+        load = {"concurrency": concurrency, "request_rate": request_rate, "arrivals": arrivals}
+        most = {"max_instances": max_instances, "max_batch_size": max_batch_size, "budget_s": budget_s}
+        from ..tuning.tune import tune_model
+
+        return tune_model(self, {"p99_ms": p99_ms, **load, **most, **requests}, self._written)
+
+    def _written(self) -> Written | None:
+        return self._workspace.written(self.name) if self._workspace is not None else None
