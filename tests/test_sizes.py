@@ -1,4 +1,4 @@
-"""The table of sizes sees what it counts, and the package keeps to its budgets."""
+"""The table of sizes sees what it counts, and no function is too long to be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.sizes import BUDGETS, Use, circles, measured, over, private_attributes, private_uses, table
+from tests.sizes import (
+    HINTS,
+    Use,
+    assigned_from_elsewhere,
+    circles,
+    late_imports,
+    long_calls,
+    measured,
+    over,
+    private_attributes,
+    private_uses,
+    table,
+)
 from tests.test_layering import PACKAGE, ROOT, own_imports
 
 
@@ -62,7 +74,30 @@ def test_the_table_tells_them_all(package: Path) -> None:
     assert "private names of other packages: 1 in 1 files\n    tritonlab/a.py:2 _socket" in text
 
 
-@pytest.mark.parametrize("kind", BUDGETS)
-def test_nothing_of_the_package_is_over_its_budget(kind: str) -> None:
-    sizes = [size for path in PACKAGE.rglob("*.py") for size in measured(path, ROOT)[kind]]
-    assert over(sizes, BUDGETS[kind]) == []
+def test_calls_upward_are_found(package: Path) -> None:
+    for name in ("core", "notebook"):
+        (package / name).mkdir()
+        (package / name / "__init__.py").write_text("")
+    (package / "core" / "errors.py").write_text("class Shown:\n    cite = None\n")
+    path = package / "notebook" / "cells.py"
+    path.write_text(
+        "from ..core.errors import Shown\nclass Own: ...\nShown.cite = 1\nsetattr(Shown, 'fix', 2)\nOwn.a = 3\n"
+        "def f():\n    from ..core import errors\n"
+    )
+    assert [(use.line, use.name) for use in assigned_from_elsewhere(path, package.parent)] == [
+        (3, "Shown.cite"),
+        (4, "Shown.'fix'"),
+    ]
+    late = late_imports(own_imports(package.parent, package))
+    assert late == [Use("tritonlab.notebook.cells", 7, "tritonlab.core.errors")]
+
+
+def test_calls_without_names_are_found(package: Path) -> None:
+    path = package / "a.py"
+    path.write_text("f(1, 2, 3, 4, 5)\nf(1, 2, 3, 4, five=5)\nf(*many, 2, 3, 4, 5)\n")
+    assert list(long_calls(path, package.parent)) == [Use("tritonlab/a.py", 1, "f (5)")]
+
+
+def test_no_function_of_the_package_is_too_long() -> None:
+    sizes = [size for path in PACKAGE.rglob("*.py") for size in measured(path, ROOT)["functions"]]
+    assert over(sizes, HINTS["functions"]) == []
