@@ -160,12 +160,9 @@ def assigned_from_elsewhere(path: Path, root: Path) -> Iterator[Use]:
         if parts[0] == "tritonlab" and len(parts) > 2 and parts[1] != package and name[:1].isupper():
             classes.add(name)
     for node in ast.walk(tree):
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-        )
-        for target in targets:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in classes:
-                yield Use(place, node.lineno, f"{target.value.id}.{target.attr}")
+                yield Use(place, target.lineno, f"{target.value.id}.{target.attr}")
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
             owner = node.args[0]
             if isinstance(owner, ast.Name) and owner.id in classes:
