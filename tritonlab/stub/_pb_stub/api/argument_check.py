@@ -1,4 +1,4 @@
-"""This module checks arguments as Triton's compiled module does: a wrong one raises TypeError before anything has
+"""Checks of arguments as Triton's compiled module makes them: a wrong one raises TypeError before anything has
 happened (rule 0.4).
 
 Valid arguments rarely come here: callers first test `type(x) is str` and the like. Which types are converted was
@@ -25,7 +25,7 @@ CAST_ERROR = (
 def mismatch(
     function: str, signature: str, args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None
 ) -> TypeError:
-    """Returns the TypeError of a call that fits no signature. `function` is `__init__` for a constructor."""
+    """Return the TypeError of a call that fits no signature. `function` is `__init__` for a constructor."""
     pieces = [", ".join(map(repr, args))] if args else []
     if kwargs:
         pieces.append("kwargs: " + ", ".join("%s=%r" % item for item in kwargs.items()))
@@ -34,12 +34,12 @@ def mismatch(
 
 
 def no_constructor(name: str) -> TypeError:
-    """Returns the TypeError of a class that models cannot construct (rule 1.1.4)."""
+    """Return the TypeError of a class that models cannot construct (rule 1.1.4)."""
     return TypeError("c_python_backend_utils.%s: No constructor defined!" % name)
 
 
 def as_text(value: Any) -> Optional[str]:
-    """Returns `value` as a string argument, which may also be UTF-8 bytes; None if it does not fit."""
+    """Return `value` as a string argument, which may also be UTF-8 bytes; None if it does not fit."""
     try:
         if isinstance(value, str):
             value.encode("utf-8")
@@ -50,7 +50,7 @@ def as_text(value: Any) -> Optional[str]:
 
 
 def as_int(value: Any, low: int, high: int) -> Optional[int]:
-    """Returns `value` as an integer between `low` and `high`, as bool and numpy integers are, too; None if it does not
+    """Return `value` as an integer between `low` and `high`, as bool and numpy integers are, too; None if it does not
     fit, as no float does."""
     if isinstance(value, float) or not hasattr(type(value), "__index__"):
         return None
@@ -59,7 +59,7 @@ def as_int(value: Any, low: int, high: int) -> Optional[int]:
 
 
 def as_float(value: Any) -> Optional[float]:
-    """Returns `value` as a float, if its type can be converted to a number (a str cannot); None if it does not fit."""
+    """Return `value` as a float, if its type can be converted to a number (a str cannot); None if it does not fit."""
     kind = type(value)
     if not (hasattr(kind, "__float__") or hasattr(kind, "__index__")):
         return None
@@ -70,12 +70,13 @@ def as_float(value: Any) -> Optional[float]:
 
 
 def as_flag(value: Any) -> Optional[bool]:
-    """Returns `value` as a bool, if its type defines `__bool__` as numbers do and None does not count (rule 4.1.1);
+    """Return `value` as a bool, if its type defines `__bool__` as numbers do and None does not count (rule 4.1.1);
     None if it does not fit."""
     return bool(value) if value is not None and hasattr(type(value), "__bool__") else None
 
 
 def is_sequence(value: Any) -> bool:
-    """Tells whether `value` fits a list argument: sequences do; text, sets, dicts and iterators do not (rule 1.7.3)."""
+    """Return whether `value` fits a list argument: sequences do; text, sets, dicts and iterators do not (rule
+    1.7.3)."""
     kind = type(value)
     return not isinstance(value, (str, bytes, dict)) and hasattr(kind, "__getitem__") and hasattr(kind, "__len__")

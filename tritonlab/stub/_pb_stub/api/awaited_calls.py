@@ -1,5 +1,5 @@
-"""This module remembers which thread runs the `exec` of which `async_exec`. So `process/needed_calls.py` can tell which
-calls a task that does not move is waiting for."""
+"""The threads that run the `exec` of each `async_exec`, from which `process/needed_calls.py` finds the calls that a
+task\nis waiting for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 
 class AwaitedCall:
-    """Is one `exec` on an executor's thread; `thread` is 0 until it has begun."""
+    """One `exec` on an executor's thread; `thread` is 0 until it has begun."""
 
     __slots__ = ("thread",)
 
@@ -26,7 +26,7 @@ _calls: "WeakKeyDictionary[Any, AwaitedCall]" = WeakKeyDictionary()
 
 
 def start(function: Callable[[bool], Any], decoupled: bool) -> "asyncio.Future[Any]":
-    """Runs `function(decoupled)` in the running loop's executor. Raises RuntimeError without a running loop."""
+    """Run `function(decoupled)` in the running loop's executor. Raises RuntimeError without a running loop."""
     call = AwaitedCall()
     future = asyncio.get_running_loop().run_in_executor(None, call.run, function, decoupled)
     _calls[future] = call
@@ -34,5 +34,5 @@ def start(function: Callable[[bool], Any], decoupled: bool) -> "asyncio.Future[A
 
 
 def call_of(future: Any) -> Optional[AwaitedCall]:
-    """Returns the call that `future` was made for; None if it is another future."""
+    """Return the call that `future` was made for; None if it is another future."""
     return _calls.get(future)

@@ -16,7 +16,7 @@ from ..wire.ipc_message import ROW
 
 
 class BridgeError(Exception):
-    """Says that the server refused a call. `text` is the server's message, `code` its Triton error code (rule 1.2)."""
+    """A call that the server refused. `text` is the server's message, `code` its Triton error code (rule 1.2)."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ _AUTHORS_WORDS = {
 
 
 class Bridge:
-    """Asks the server what an author's object can ask of it. This base class is the bridge of a process without a
+    """The calls that an author's object can make to the server. This base class is the bridge of a process without a
     server.
 
     A `request` is an InferenceRequest and a `response` an InferenceResponse or None. Their modules import this one, so
@@ -50,35 +50,35 @@ class Bridge:
     model_dir = ""
 
     def log(self, level: int, message: str, file: str, line: int) -> None:
-        """Writes one Logger record; level as in rule 1.2 (0 INFO, 1 WARNING, 2 ERROR, 3 VERBOSE)."""
+        """Write one Logger record; level as in rule 1.2 (0 INFO, 1 WARNING, 2 ERROR, 3 VERBOSE)."""
         sys.stderr.write(stderr_line(level, message, file, line))
 
     def call(self, message: Any) -> Any:
-        """Asks the server and waits for its answer. `message` is the body of a call of the COMMANDS table. Raises
+        """Ask the server and wait for its answer. `message` is the body of a call of the COMMANDS table. Raises
         BridgeError with the server's text."""
         command = ROW[type(message)].name
         self._refuse(_AUTHORS_WORDS.get(command, command))
 
     def is_cancelled(self, handle: int) -> bool:
-        """Asks the server whether the client of a received request has cancelled it (rule 1.7.11)."""
+        """Ask the server whether the client of a received request has cancelled it (rule 1.7.11)."""
         self._refuse("is_cancelled()")
         return False
 
     def send_response(self, handle: int, response: Any, flags: int) -> None:
-        """Sends one response of a received request. The sender has made the checks of rule 1.9.2."""
+        """Send one response of a received request. The sender has made the checks of rule 1.9.2."""
         self._refuse("InferenceResponseSender.send()")
 
     def forgotten(self, handle: int, answered: bool) -> None:
-        """Hears that the last object which could end a received request is gone; `answered`: after it has sent a
+        """Hear that the last object which could end a received request is gone; `answered`: after it has sent a
         response. Destructors call it, on any thread and at any moment: it must neither block nor send."""
 
     def lend(self, imported: Any) -> Any:
-        """Copies another library's device memory, a `dlpack.Imported`, to where the server can read it, and returns a
+        """Copy another library's device memory, a `dlpack.Imported`, to where the server can read it, and returns a
         Lent. Raises BridgeError or DriverError."""
         self._refuse("sending a tensor in GPU memory")
 
     def infer(self, request: Any, decoupled: bool) -> Iterator[Any]:
-        """Runs a BLS request; yields its responses as they come. The iterator has `cancel()`."""
+        """Run a BLS request; yields its responses as they come. The iterator has `cancel()`."""
         self._refuse("exec()")
         return iter(())
 
@@ -93,7 +93,7 @@ _current = Bridge()
 
 
 def stderr_line(level: int, message: str, file: str, line: int) -> str:
-    """Formats a Logger record as Triton prints it while no server listens (rule 1.13.4)."""
+    """Format a Logger record as Triton prints it while no server listens (rule 1.13.4)."""
     now = time.time()
     stamp = time.strftime("%m%d %H:%M:%S", time.gmtime(now))
     return "%s%s.%06d %d %s:%d]  %s\n" % (
@@ -108,7 +108,7 @@ def stderr_line(level: int, message: str, file: str, line: int) -> str:
 
 
 def install(bridge: Bridge) -> None:
-    """Makes `bridge` the one that every author-facing object of this process uses."""
+    """Make `bridge` the one that every author-facing object of this process uses."""
     global _current
     _current = bridge
 

@@ -15,7 +15,7 @@ from .opened_memory import Borrowed, OpenedPlace
 
 
 def lent(tensor: Any) -> Lent:
-    """Returns where the server finds the tensor's memory: where it came from, or a copy of what was taken over. Raises
+    """Return where the server finds the tensor's memory: where it came from, or a copy of what was taken over. Raises
     TritonModelException."""
     keep = tensor._keep
     try:
@@ -30,7 +30,7 @@ def lent(tensor: Any) -> Lent:
 
 
 def capsule(tensor: Any) -> Any:
-    """Makes a capsule over the tensor's memory. What is written there is sent, if the library that wrote it has been
+    """Make a capsule over the tensor's memory. What is written there is sent, if the library that wrote it has been
     waited for. Raises TritonModelException."""
     device, keep = tensor._device_id, tensor._keep
     try:
@@ -43,7 +43,7 @@ def capsule(tensor: Any) -> Any:
 
 
 def await_producer(tensor: Any) -> None:
-    """Waits until the memory that was taken over is written: its producer has made only the default stream wait for
+    """Wait until the memory that was taken over is written: its producer has made only the default stream wait for
     that. What came from the server is written already."""
     keep = tensor._keep
     if isinstance(keep, dlpack.Imported):

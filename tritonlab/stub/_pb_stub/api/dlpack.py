@@ -1,4 +1,4 @@
-"""This module reads and makes DLPack capsules without compiled code: ctypes reads and patches them, numpy makes them.
+"""DLPack capsules, read and made without compiled code: ctypes reads and patches them, numpy makes them.
 
 Importing: the capsule's structure is read in place, and the capsule is renamed to the standard `used_dltensor`, so that
 its producer's destructor leaves it alone. Triton writes `used_dlpack`, at which numpy's destructor crashes the process
@@ -93,7 +93,7 @@ _keep_for_ever(_used_name)
 
 
 class Imported:
-    """Is memory of another library, held until this object dies; then the producer's deleter runs."""
+    """Memory of another library, held until this object dies; then the producer's deleter runs."""
 
     __slots__ = ("__weakref__", "_address", "_capsule", "datatype", "device", "nbytes", "pointer", "shape")
 
@@ -118,7 +118,7 @@ class Imported:
         return self.device[0] == CUDA
 
     def view(self) -> memoryview:
-        """Returns the elements as bytes, none for device memory (rule 1.5.9). The view must not outlive this object."""
+        """Return the elements as bytes, none for device memory (rule 1.5.9). The view must not outlive this object."""
         if self.nbytes == 0 or self.on_gpu:
             return memoryview(b"")
         memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.pointer)
@@ -126,7 +126,7 @@ class Imported:
         return memoryview(array)
 
     def array(self, dtype: Any) -> "np.ndarray[Any, Any]":
-        """Returns the elements as an array that keeps this object alive, as a consumer may hold it longer than the
+        """Return the elements as an array that keeps this object alive, as a consumer may hold it longer than the
         tensor."""
         if self.nbytes == 0:
             return np.empty(self.shape, dtype)
@@ -141,7 +141,7 @@ class Imported:
 
 
 class _Memory:
-    """Offers imported memory to numpy. The array keeps this object as its base, and with it the memory."""
+    """Imported memory as numpy reads it. The array keeps this object as its base, and with it the memory."""
 
     def __init__(self, imported: Imported) -> None:
         self._imported = imported
@@ -158,7 +158,7 @@ _imported: "weakref.WeakValueDictionary[int, Imported]" = weakref.WeakValueDicti
 
 
 def import_tensor(source: Any) -> Imported:
-    """Takes over the memory of a capsule, or of an object with `__dlpack__` (rules 1.5.1-1.5.7).
+    """Take over the memory of a capsule, or of an object with `__dlpack__` (rules 1.5.1-1.5.7).
 
     Raises TritonModelException for anything else, and for an unsupported device, layout or element type.
     """
@@ -185,13 +185,13 @@ def import_tensor(source: Any) -> Imported:
 
 
 class _Exported(np.ndarray):
-    """Is the array that numpy exports. It lives as long as the capsule or the capsule's consumer."""
+    """The array that numpy exports. It lives as long as the capsule or the capsule's consumer."""
 
     owner: Any
 
 
 def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> Any:
-    """Makes a capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 an array of uint16 bit patterns.
+    """Make a capsule `dltensor` over `data`, a writable C-contiguous array; for BF16 an array of uint16 bit patterns.
     `owner` lives as long as anyone uses the memory (rule 1.5.10)."""
     if not hasattr(data, "__dlpack__"):
         raise TritonModelException(
@@ -211,7 +211,7 @@ def export_tensor(datatype: int, data: "np.ndarray[Any, Any]", owner: Any) -> An
 
 
 class _DeviceMemory:
-    """Offers device memory to numpy, which passes the address on and never reads there."""
+    """Device memory as numpy accepts it, which passes the address on and never reads there."""
 
     def __init__(self, pointer: int, nbytes: int, owner: Any) -> None:
         self._owner = owner
@@ -219,7 +219,7 @@ class _DeviceMemory:
 
 
 def export_device(pointer: int, device: int, datatype: int, shape: List[int], owner: Any) -> Any:
-    """Makes a capsule `dltensor` over C-contiguous device memory. `owner` lives as long as anyone uses the memory."""
+    """Make a capsule `dltensor` over C-contiguous device memory. `owner` lives as long as anyone uses the memory."""
     dtype: Any = ELEMENT_DTYPES[datatype]
     nbytes = dtype.itemsize
     for dim in shape:
@@ -242,7 +242,7 @@ def _datatype_of(tensor: _DLTensor) -> int:
 
 
 def _check_layout(tensor: _DLTensor, shape: List[int], elements: int) -> None:
-    """Refuses memory that is not C-contiguous.
+    """Refuse memory that is not C-contiguous.
 
     Triton ignores the outermost stride and reads `a[::2]` as if it were contiguous: wrong data, no error (rule 1.5.5).
     We refuse that too, with Triton's text, and do not copy: a model that works here must work there.

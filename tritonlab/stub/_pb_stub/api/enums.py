@@ -1,4 +1,4 @@
-"""This module has the enumerations of Triton's compiled module (rule 1.2), with the behaviour that its binding
+"""The enumerations of Triton's compiled module (rule 1.2), with the behaviour that its binding
 generator gives them.
 
 They are not `enum.Enum`: members equal plain integers and have no order. Any integer makes a member, which is called
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Dict, Tuple
 
 
 class NativeEnum:
-    """Is the base of all enumerations here. `repr` is `<Name.MEMBER: value>` (rule 1.1.6)."""
+    """The base of all enumerations here. `repr` is `<Name.MEMBER: value>` (rule 1.1.6)."""
 
     __slots__ = ("_value",)
     _value: int
@@ -66,7 +66,7 @@ def _fill(kind: type, *names: str) -> None:
 
 
 class ErrorCode(NativeEnum):
-    """Lists the codes of a TritonError, reached as `TritonError.INTERNAL` and so on."""
+    """The codes of a TritonError, reached as `TritonError.INTERNAL` and so on."""
 
     __slots__ = ()
     UNKNOWN: ClassVar[ErrorCode]
@@ -80,7 +80,7 @@ class ErrorCode(NativeEnum):
 
 
 class LogLevel(NativeEnum):
-    """Says how severe a log record is, reached as `Logger.INFO` and so on."""
+    """The severity of a log record, reached as `Logger.INFO` and so on."""
 
     __slots__ = ()
     INFO: ClassVar[LogLevel]
@@ -90,7 +90,7 @@ class LogLevel(NativeEnum):
 
 
 class MemoryType(NativeEnum):
-    """Names the memory that BLS outputs should land in. The numbers are the reverse of the C API's (rule 1.2.1)."""
+    """The memory that BLS outputs should land in. The numbers are the reverse of the C API's (rule 1.2.1)."""
 
     __slots__ = ()
     TRITONSERVER_MEMORY_GPU: ClassVar[MemoryType]
@@ -98,7 +98,7 @@ class MemoryType(NativeEnum):
 
 
 class MetricKind(NativeEnum):
-    """Says what a metric family counts, reached as `MetricFamily.COUNTER` and so on."""
+    """What a metric family counts, reached as `MetricFamily.COUNTER` and so on."""
 
     __slots__ = ()
     COUNTER: ClassVar[MetricKind]

@@ -1,4 +1,4 @@
-"""This module has the two error classes that an author sees: one to raise, one to put into a response.
+"""The two error classes that an author sees: one to raise, one to put into a response.
 
 TritonModelException   an exception; everything this package refuses is one (rule 0.5)
 TritonError            a value: text and code of an InferenceResponse; not an exception (rule 1.3.2)
@@ -13,7 +13,7 @@ from .enums import ErrorCode
 
 
 class NativeObject:
-    """Is the base of the author-facing classes. As with Triton's, instances can have weak references, but cannot be
+    """The base of the author-facing classes. As with Triton's, instances can have weak references, but cannot be
     copied or pickled."""
 
     __slots__ = ("__weakref__",)
@@ -23,14 +23,14 @@ class NativeObject:
 
 
 class TritonModelException(Exception):
-    """Is raised for a wrong use of this module.
+    """A wrong use of this module.
 
     A model may raise it too; the server gives it no special treatment.
     """
 
 
 class TritonError(NativeObject):
-    """Is the error of one response: a text, which the client gets unprefixed, and a code, which becomes its HTTP or
+    """The error of one response: a text, which the client gets unprefixed, and a code, which becomes its HTTP or
     gRPC status.
 
     `InferenceResponse(error=TritonError("no such user", TritonError.NOT_FOUND))`. It is a value: raising it is a
@@ -49,7 +49,7 @@ class TritonError(NativeObject):
     CANCELLED: ClassVar[ErrorCode] = ErrorCode.CANCELLED
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INTERNAL) -> None:
-        """Raises TypeError if `message` is no text or `code` no member of this class (an int is not one)."""
+        """Raise TypeError if `message` is not a text or `code` is not a member of this class (an int is not one)."""
         text = as_text(message)
         if text is None or not isinstance(code, ErrorCode):
             raise mismatch(
@@ -62,16 +62,16 @@ class TritonError(NativeObject):
         self._code = code
 
     def message(self) -> str:
-        """Returns the text given at construction."""
+        """Return the text given at construction."""
         return self._message
 
     def code(self) -> ErrorCode:
-        """Returns the code given at construction; INTERNAL if none was."""
+        """Return the code given at construction; INTERNAL if none was."""
         return self._code
 
     @classmethod
     def _of_code(cls, message: str, code: int) -> TritonError:
-        """Makes the error that came over the wire as a text and a number."""
+        """Make the error that came over the wire as a text and a number."""
         return cls(message, ErrorCode(code))
 
 
@@ -79,5 +79,5 @@ setattr(TritonError, "__ErrorCode", ErrorCode)  # Triton's name of the class, wh
 
 
 def code_of(error: TritonError) -> int:
-    """Returns the number of the error's code, as it crosses the wire."""
+    """Return the number of the error's code, as it crosses the wire."""
     return error._code._value

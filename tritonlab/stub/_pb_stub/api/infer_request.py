@@ -1,4 +1,4 @@
-"""This module has the author's InferenceRequest: what `execute` gets, and what a model builds to call another one
+"""The author's InferenceRequest: what `execute` gets, and what a model builds to call another one
 (BLS)."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _new = object.__new__
 
 
 class InferenceRequest(NativeObject):
-    """Is one inference request.
+    """One inference request.
 
     `request_id`: any text. `correlation_id`: the sequence it belongs to, an int or a text, 0 for none.
     `model_version` -1: the latest. `flags`: sequence start (1) and end (2). `timeout`: microseconds, 0 for none.
@@ -73,7 +73,7 @@ class InferenceRequest(NativeObject):
         trace: InferenceTrace = UNSET,
         parameters: Optional[Dict[str, Union[bool, int, str]]] = None,
     ) -> None:
-        """Makes a request to `model_name`, to be run with `exec` or `async_exec`.
+        """Make a request to `model_name`, to be run with `exec` or `async_exec`.
 
         `inputs`, `requested_output_names` and `model_name` are required; no names means all outputs. Raises TypeError
         for arguments of another type; TritonModelException for an empty entry, another kind of correlation id, or
@@ -111,7 +111,7 @@ class InferenceRequest(NativeObject):
         model_version: int,
         decoupled: bool = False,
     ) -> InferenceRequest:
-        """Makes a request that came from the server, which has checked it already."""
+        """Make a request that came from the server, which has checked it already."""
         self: InferenceRequest = _new(cls)
         self._handle = handle
         self._request_id = request_id
@@ -133,57 +133,57 @@ class InferenceRequest(NativeObject):
     # -- what the request says
 
     def inputs(self) -> List[Tensor]:
-        """Returns the input tensors, a new list on each call, in no particular order: look them up by name (rule
+        """Return the input tensors, a new list on each call, in no particular order: look them up by name (rule
         1.4.12)."""
         return self._inputs.copy()
 
     def request_id(self) -> str:
-        """Returns the client's id of the request, empty if it gave none."""
+        """Return the client's id of the request, empty if it gave none."""
         return self._request_id
 
     def correlation_id(self) -> Union[int, str]:
-        """Returns the sequence's id, an int or a text; 0 if there is none."""
+        """Return the sequence's id, an int or a text; 0 if there is none."""
         return self._correlation_id
 
     def flags(self) -> int:
-        """Returns sequence start (1), sequence end (2), or both (3)."""
+        """Return sequence start (1), sequence end (2), or both (3)."""
         return self._flags
 
     def set_flags(self, flags: int, /) -> None:
-        """Replaces the flags, for a BLS request. Raises TypeError unless it is an unsigned 32-bit integer."""
+        """Replace the flags, for a BLS request. Raises TypeError unless it is an unsigned 32-bit integer."""
         self._flags = _uint32(self, "set_flags", flags)
 
     def timeout(self) -> int:
-        """Returns the client's timeout in microseconds, 0 if it gave none. Nothing enforces it during `execute`."""
+        """Return the client's timeout in microseconds, 0 if it gave none. Nothing enforces it during `execute`."""
         return self._timeout
 
     def parameters(self) -> str:
-        """Returns the request's parameters as JSON text, `{}` if there are none."""
+        """Return the request's parameters as JSON text, `{}` if there are none."""
         return self._parameters or "{}"
 
     def requested_output_names(self) -> Set[str]:
-        """Returns the names of the outputs the client wants; all of the model's if it named none."""
+        """Return the names of the outputs the client wants; all of the model's if it named none."""
         return set(self._requested)
 
     def trace(self) -> InferenceTrace:
-        """Returns the request's trace, to be handed on to a BLS request as its `trace`."""
+        """Return the request's trace, to be handed on to a BLS request as its `trace`."""
         return self._trace if self._trace is not None else InferenceTrace._of(None)
 
     # -- answering it
 
     def get_response_sender(self) -> InferenceResponseSender:
-        """Returns the sender that answers this request; the same object on each call."""
+        """Return the sender that answers this request; the same object on each call."""
         if self._sender is None:
             self._sender = InferenceResponseSender._of(self._handle, self._decoupled)
         return self._sender
 
     def is_cancelled(self) -> bool:
-        """Asks the server whether the client has given the request up. Raises TritonModelException for a request that
+        """Ask the server whether the client has given the request up. Raises TritonModelException for a request that
         the model built, where Triton aborts the server (rule 1.7.10)."""
         return ask_cancelled(self._handle)
 
     def set_release_flags(self, flags: int, /) -> None:
-        """Sets what happens to the request when `execute` returns. With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, and
+        """Set what happens to the request when `execute` returns. With TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, and
         None in its place in the returned list, the request comes back later. Raises TypeError unless it is an unsigned
         32-bit integer."""
         self._release_flags = _uint32(self, "set_release_flags", flags)
@@ -198,7 +198,7 @@ class InferenceRequest(NativeObject):
     def exec(self, decoupled: bool) -> Union[InferenceResponse, ResponseIterator]: ...
 
     def exec(self, decoupled: bool = False) -> Union[InferenceResponse, ResponseIterator]:
-        """Runs the request on this server and waits for its answer.
+        """Run the request on this server and wait for its answer.
 
         Returns an InferenceResponse, or with `decoupled=True` a ResponseIterator. What goes wrong with the called
         model is in the response: look at `has_error()`. Raises TritonModelException outside of `execute`.
@@ -213,12 +213,12 @@ class InferenceRequest(NativeObject):
     def async_exec(self, decoupled: bool) -> Awaitable[Union[InferenceResponse, ResponseIterator]]: ...
 
     def async_exec(self, decoupled: bool = False) -> Awaitable[Union[InferenceResponse, ResponseIterator]]:
-        """Does what `exec` does, to be awaited: it runs in the default executor of the running event loop. Raises
+        """Do what `exec` does, to be awaited: it runs in the default executor of the running event loop. Raises
         RuntimeError if no event loop is running."""
         return awaited_calls.start(self.exec, decoupled)
 
     def _bls_fields(self) -> BlsRequest:
-        """Returns what the server needs besides the inputs."""
+        """Return what the server needs besides the inputs."""
         memory = self._preferred_memory
         return BlsRequest(
             self._model_name,
@@ -265,5 +265,5 @@ def _run(request: InferenceRequest, decoupled: Any) -> Union[InferenceResponse, 
 
 
 def _failed(text: str, code: int = 1) -> InferenceResponse:
-    """Makes the response that stands for a failure (rules 4.2.1-4.2.3)."""
+    """Make the response that stands for a failure (rules 4.2.1-4.2.3)."""
     return InferenceResponse._received([], TritonError._of_code(text, code), "")

@@ -1,4 +1,4 @@
-"""This module has the author's InferenceResponse: what `execute` returns for a request, or what a BLS call answered."""
+"""The author's InferenceResponse: what `execute` returns for a request, or what a BLS call answered."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _new = object.__new__
 
 
 class InferenceResponse(NativeObject):
-    """Is the answer to one request: output tensors, or an error, and parameters. May be kept and sent again."""
+    """The answer to one request: output tensors, or an error, and parameters. May be kept and sent again."""
 
     __slots__ = ("_error", "_parameters", "_tensors")
 
@@ -27,7 +27,7 @@ class InferenceResponse(NativeObject):
         error: Optional[TritonError] = None,
         parameters: Optional[Dict[str, Union[bool, int, str]]] = None,
     ) -> None:
-        """Makes a response. With an `error` the client gets its code and text, but no tensors or parameters.
+        """Make a response. With an `error` the client gets its code and text, but no tensors or parameters.
 
         Outputs need not match the model configuration: unknown ones are dropped, missing ones are absent. Raises
         TypeError for arguments of another type; TritonModelException for a None among the tensors, or for parameters
@@ -45,7 +45,7 @@ class InferenceResponse(NativeObject):
 
     @classmethod
     def _received(cls, tensors: List[Tensor], error: Optional[TritonError], parameters_json: str) -> InferenceResponse:
-        """Makes a response that came from the server for a BLS request."""
+        """Make a response that came from the server for a BLS request."""
         self: InferenceResponse = _new(cls)
         self._tensors = tensors
         self._error = error
@@ -53,20 +53,20 @@ class InferenceResponse(NativeObject):
         return self
 
     def output_tensors(self) -> List[Tensor]:
-        """Returns the output tensors, a new list on each call."""
+        """Return the output tensors, a new list on each call."""
         return self._tensors.copy()
 
     def has_error(self) -> bool:
-        """Tells whether this response is an error."""
+        """Return whether this response is an error."""
         return self._error is not None
 
     def error(self) -> Union[TritonError, Any]:
-        """Returns the error, or None."""
+        """Return the error, or None."""
         # `Any`, not `None`, for type checkers: callers have asked has_error() before
         return self._error
 
     def parameters(self) -> str:
-        """Returns the parameters as JSON text, `{}` if there are none."""
+        """Return the parameters as JSON text, `{}` if there are none."""
         return self._parameters or "{}"
 
 

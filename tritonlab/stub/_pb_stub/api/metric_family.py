@@ -31,7 +31,7 @@ _ORPHAN = (
 
 
 class _FamilyLife:
-    """Holds what a family shares with its metrics, so that they need not keep it alive."""
+    """The state that a family shares with its metrics, so that they need not keep it alive."""
 
     __slots__ = ("deleted", "ident", "link", "process")
 
@@ -43,7 +43,7 @@ class _FamilyLife:
 
 
 class Metric(NativeObject):
-    """Is one sample of a family, which its labels tell from the others. It is made by `family.Metric(...)`.
+    """One sample of a family, told from the others by its labels. It is made by `family.Metric(...)`.
 
     Two metrics of a family with the same labels are the same sample, also across models (rule 1.14.6).
     """
@@ -64,22 +64,22 @@ class Metric(NativeObject):
         return self
 
     def increment(self, value: float, /) -> None:
-        """Adds `value`, which must not be negative for a counter and may be for a gauge.
+        """Add `value`, which must not be negative for a counter and may be for a gauge.
 
         Raises TritonModelException for a negative value on a counter, and for a histogram.
         """
         self._operate("increment", value)
 
     def set(self, value: float, /) -> None:
-        """Sets a gauge to `value`. Raises TritonModelException for another kind."""
+        """Set a gauge to `value`. Raises TritonModelException for another kind."""
         self._operate("set", value)
 
     def observe(self, value: float, /) -> None:
-        """Counts `value` in a histogram. Raises TritonModelException for another kind."""
+        """Count `value` in a histogram. Raises TritonModelException for another kind."""
         self._operate("observe", value)
 
     def value(self) -> float:
-        """Returns the present value of a counter or gauge. Raises TritonModelException for a histogram."""
+        """Return the present value of a counter or gauge. Raises TritonModelException for a histogram."""
         return float(self._call("value", "get", 0.0))
 
     def _operate(self, operation: str, value: Any) -> None:
@@ -96,7 +96,7 @@ class Metric(NativeObject):
 
 
 class MetricFamily(NativeObject):
-    """Has a metric's name, description and kind: `MetricFamily("seen_total", "Requests seen",
+    """A metric's name, description and kind: `MetricFamily("seen_total", "Requests seen",
     MetricFamily.COUNTER)`."""
 
     __slots__ = ("_kind", "_life")
@@ -106,7 +106,7 @@ class MetricFamily(NativeObject):
     HISTOGRAM: ClassVar[MetricKind] = MetricKind.HISTOGRAM
 
     def __init__(self, name: str, description: str, kind: MetricKind) -> None:
-        """Joins the family of that name and kind if there is one (its description stays), else makes it.
+        """Join the family of that name and kind if there is one (its description stays), else makes it.
 
         Raises TypeError for arguments of other types; TritonModelException where the server refuses: the name is not a
         metric name, or is in use with another kind.
@@ -133,7 +133,7 @@ class MetricFamily(NativeObject):
         self._life = _FamilyLife(bridge.current(), ident)
 
     def Metric(self, labels: Optional[Dict[str, str]] = None, buckets: Optional[List[float]] = None) -> Metric:
-        """Returns the family's metric with `labels`. A histogram needs `buckets`: the ascending upper bounds, without
+        """Return the family's metric with `labels`. A histogram needs `buckets`: the ascending upper bounds, without
         +Inf.
 
         Raises TritonModelException for labels that are not a dict of texts, or buckets that are missing, unexpected or
@@ -148,7 +148,7 @@ class MetricFamily(NativeObject):
         return Metric._of(self._life, ident)
 
     def _checked(self, labels: Any, buckets: Any) -> Optional[List[float]]:
-        """Does the checks of rule 1.14.3, and returns the buckets as floats."""
+        """Do the checks of rule 1.14.3, and returns the buckets as floats."""
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
         if buckets is None:
@@ -172,7 +172,7 @@ class MetricFamily(NativeObject):
 
 
 class _Undertaker:
-    """Tells the server about families that are gone, from a thread of its own.
+    """The thread that reports to the server the families that are gone.
 
     A destructor may run anywhere, even in the middle of a call to the server on the same thread, so it must not make
     one itself. A new family waits until the old ones are reported, so that a name can change its kind at once.
@@ -189,7 +189,7 @@ class _Undertaker:
         self._wake.put(None)
 
     def bury(self) -> None:
-        """Reports all families gone so far; starts the thread on its first call, as the first family is made."""
+        """Report all families gone so far; starts the thread on its first call, as the first family is made."""
         if self._thread is None:
             self._thread = own_threads.start("metric families", self._run)
         with self._lock:
@@ -204,7 +204,8 @@ class _Undertaker:
             self.bury()
 
     def forget(self) -> None:
-        """Is called in a forked process, which has no such thread, and whose copy of the lock may be held for ever."""
+        """Start again in a forked process, which has no such thread, and whose copy of the lock may be held for
+        ever."""
         self.__init__()  # type: ignore[misc]
 
 

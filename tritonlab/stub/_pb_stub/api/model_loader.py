@@ -12,7 +12,7 @@ from .server_call import call_server
 
 
 def load_model(model_name: str, config: str = "", files: Optional[Dict[str, bytes]] = None) -> None:
-    """Loads `model_name`, or loads it again, and returns when it is ready.
+    """Load `model_name`, or loads it again, and return when it is ready.
 
     `config`: JSON text that replaces the model's configuration. `files`: contents by `file:<path in the model's
     directory>`, which replace the model's own files; needs `config`. Raises TritonModelException with the server's
@@ -34,7 +34,7 @@ def load_model(model_name: str, config: str = "", files: Optional[Dict[str, byte
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:
-    """Schedules the unloading of `model_name`; with `unload_dependents` also of the models that only it needs.
+    """Schedule the unloading of `model_name`; with `unload_dependents` also of the models that only it needs.
 
     Unknown names are ignored.
     """
@@ -49,7 +49,7 @@ def unload_model(model_name: str, unload_dependents: bool = False) -> None:
 
 
 def is_model_ready(model_name: str, model_version: str = "") -> bool:
-    """Asks the server whether `model_name` can be called, in `model_version` (a number as text) or in any."""
+    """Ask the server whether `model_name` can be called, in `model_version` (a number as text) or in any."""
     name, version = as_text(model_name), as_text(model_version)
     if name is None or version is None:
         raise mismatch(

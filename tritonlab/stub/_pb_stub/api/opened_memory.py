@@ -1,4 +1,4 @@
-"""This module maps device memory of the kernel into this process, when the author first asks for it. A tensor that a
+"""Device memory of the kernel, mapped into this process when the author first uses it. A tensor that a
 model only hands on is never mapped, and needs no context in the model's process."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..wire.serialization import Buffer
 
 
 class OpenedMemory:
-    """Is an allocation of the kernel that is mapped here until nobody needs it."""
+    """An allocation of the kernel that is mapped here until nobody needs it."""
 
     __slots__ = ("__weakref__", "_device", "_driver", "address")
 
@@ -31,7 +31,7 @@ class OpenedMemory:
 
 
 class OpenedHandles:
-    """Keeps what is mapped, by handle. Mapping takes long, so what was mapped stays until memory is given back."""
+    """The mapped allocations by handle. Mapping takes long, so what was mapped stays until memory is given back."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the next two
@@ -39,7 +39,7 @@ class OpenedHandles:
         self._live: "WeakValueDictionary[bytes, OpenedMemory]" = WeakValueDictionary()
 
     def open(self, device: int, handle: bytes) -> OpenedMemory:
-        """Returns the allocation, mapped. Raises DriverError."""
+        """Return the allocation, mapped. Raises DriverError."""
         with self._lock:
             found = self._live.get(handle)
             if found is None:
@@ -48,7 +48,7 @@ class OpenedHandles:
             return found
 
     def give_back(self) -> List[bytes]:
-        """Unmaps what nobody uses, and returns the handles of the rest."""
+        """Unmap what nobody uses, and return the handles of the rest."""
         with self._lock:
             self._kept.clear()
             return list(self._live.keys())
@@ -59,7 +59,7 @@ OPENED = OpenedHandles()
 
 
 class OpenedPlace:
-    """Is device memory of a received tensor, mapped. `lease` is what keeps the memory as it is."""
+    """Mapped device memory of a received tensor. `lease` is what keeps the memory as it is."""
 
     __slots__ = ("_device", "_driver", "_lease", "_opened", "pointer")
 
@@ -72,12 +72,12 @@ class OpenedPlace:
         self.pointer: int = self._opened.address + place.offset
 
     def synchronize(self) -> None:
-        """Waits until nothing that this process has asked of the device still reads or writes the memory."""
+        """Wait until nothing that this process has asked of the device still reads or writes the memory."""
         self._driver.synchronize(self._device)
 
 
 class Borrowed:
-    """Holds `owner` for whoever uses device memory of it. Whoever lets go may still have work under way that reads the
+    """`owner`, held for a user of its device memory. A user that lets go may still have work under way that reads the
     memory, so this waits for the device before the owner can go."""
 
     __slots__ = ("_device", "_driver", "_owner")

@@ -1,4 +1,4 @@
-"""This module lists the stub's own threads by ident, so that none of them is taken for the author's."""
+"""The stub's own threads by ident, so that none of them is taken for the author's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _running: Dict[int, bool] = {}
 
 
 def start(name: str, function: Callable[..., Any], *args: Any, runs_authors: bool = False) -> threading.Thread:
-    """Starts a daemon thread of ours. `runs_authors`: it may call the author's code."""
+    """Start a daemon thread of ours. `runs_authors`: it may call the author's code."""
 
     def run() -> None:
         ident = threading.get_ident()
@@ -27,12 +27,12 @@ def start(name: str, function: Callable[..., Any], *args: Any, runs_authors: boo
 
 
 def own() -> FrozenSet[int]:
-    """Returns the idents of our threads."""
+    """Return the idents of our threads."""
     return frozenset(_running.copy())
 
 
 def without_authors() -> FrozenSet[int]:
-    """Returns the idents of those that never call the author's code."""
+    """Return the idents of those that never call the author's code."""
     return frozenset(ident for ident, runs_authors in _running.copy().items() if not runs_authors)
 
 

@@ -1,4 +1,4 @@
-"""This module encodes the parameters of requests and responses that the author builds: a flat dict becomes JSON text
+"""Parameters of requests and responses that the author builds, as text: a flat dict becomes JSON text
 (rules 1.7.2, 1.7.5)."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .errors import TritonModelException
 
 
 def encode_parameters(parameters: Any) -> str:
-    """Returns the JSON text of `parameters`; empty for none.
+    """Return the JSON text of `parameters`; empty for none.
 
     Raises TritonModelException for anything but str keys and bool, int or str values, UnicodeEncodeError for text that
     no protocol can carry.
@@ -35,7 +35,7 @@ def encode_parameters(parameters: Any) -> str:
 
 
 def fits_the_server(parameters_json: str) -> bool:
-    """Tells whether all integers fit 64 bits, as they must on the server (rule 4.2.1)."""
+    """Return whether all integers fit 64 bits, as they must on the server (rule 4.2.1)."""
     if not parameters_json:
         return True
     values = json.loads(parameters_json).values()

@@ -14,7 +14,8 @@ from .errors import NativeObject, TritonModelException
 
 
 class Logger(NativeObject):
-    """Has static methods only. Every record goes to the server, whose log settings decide what shows (rule 1.13.3)."""
+    """The author's log. All methods are static. Every record goes to the server, whose log settings decide what shows
+    (rule 1.13.3)."""
 
     __slots__ = ()
 
@@ -29,7 +30,7 @@ class Logger(NativeObject):
 
     @staticmethod
     def log(message: str, level: LogLevel = LogLevel.INFO) -> None:
-        """Logs `message` at `level`, one of this class's members. Raises TypeError for other types."""
+        """Log `message` at `level`, one of this class's members. Raises TypeError for other types."""
         if not isinstance(level, LogLevel):
             raise mismatch(
                 "log",
@@ -40,22 +41,22 @@ class Logger(NativeObject):
 
     @staticmethod
     def log_info(message: str) -> None:
-        """Logs `message` as information."""
+        """Log `message` as information."""
         _log("log_info", message, 0)
 
     @staticmethod
     def log_warn(message: str) -> None:
-        """Logs `message` as a warning."""
+        """Log `message` as a warning."""
         _log("log_warn", message, 1)
 
     @staticmethod
     def log_error(message: str) -> None:
-        """Logs `message` as an error."""
+        """Log `message` as an error."""
         _log("log_error", message, 2)
 
     @staticmethod
     def log_verbose(message: str) -> None:
-        """Logs `message` where the server's verbose level is 1 or more."""
+        """Log `message` where the server's verbose level is 1 or more."""
         _log("log_verbose", message, 3)
 
 

@@ -15,12 +15,12 @@ _new = object.__new__
 
 
 class PreferredMemory(NativeObject):
-    """Says where the outputs of a BLS request should land; it is ignored where that cannot be."""
+    """The memory in which the outputs of a BLS request should land; it is ignored where that cannot be."""
 
     __slots__ = ("_device_id", "_type")
 
     def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0) -> None:
-        """Takes TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU as `preferred_memory_type`, no number.
+        """Take TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU as `preferred_memory_type`, no number.
 
         Raises TypeError for arguments of another type.
         """
@@ -37,7 +37,7 @@ class PreferredMemory(NativeObject):
 
 
 class InferenceTrace(NativeObject):
-    """Is the trace of a request, from `request.trace()`."""
+    """The trace of a request, from `request.trace()`."""
 
     __slots__ = ("_context", "_number")
 
@@ -49,24 +49,24 @@ class InferenceTrace(NativeObject):
 
     @classmethod
     def _of(cls, context: Optional[str], number: int = 0) -> InferenceTrace:
-        """Makes a trace. `number` is the server's for a request that it traces, else 0."""
+        """Make a trace. `number` is the server's for a request that it traces, else 0."""
         self: InferenceTrace = _new(cls)
         self._context = context
         self._number = number
         return self
 
     def _wire(self) -> Optional[TraceRef]:
-        """Returns what tells the server which trace it is; None for a request that is not traced."""
+        """Return what tells the server which trace it is; None for a request that is not traced."""
         return TraceRef(self._number, self._context) if self._number else None
 
     def get_context(self) -> Optional[str]:
-        """Returns the JSON text of the OpenTelemetry headers that continue this trace; None if the server has no such
+        """Return the JSON text of the OpenTelemetry headers that continue this trace; None if the server has no such
         trace."""
         return self._context
 
 
 class SharedMemory(NativeObject):
-    """Shows the stub's shared-memory region as far as Triton does (`c_python_backend_utils.shared_memory`)."""
+    """The stub's shared-memory region as far as Triton does (`c_python_backend_utils.shared_memory`)."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class SharedMemory(NativeObject):
         raise no_constructor("SharedMemory")
 
     def free_memory(self) -> int:
-        """Returns how many bytes of the region are not in use; 0 outside a stub."""
+        """Return how many bytes of the region are not in use; 0 outside a stub."""
         region: Any = getattr(bridge.current(), "region", None)
         return 0 if region is None else int(region.size - region.used)
 

@@ -14,7 +14,7 @@ _new = object.__new__
 
 
 class ResponseIterator(NativeObject):
-    """Yields responses as the called model sends them; `next` waits for the next one.
+    """The responses of a called model as it sends them; `next` waits for the next one.
 
     A model that sends its final flag by itself adds an empty response at the end. Once all have come, iterating again
     gives the same objects. If an unfinished iterator is dropped, the rest is read and thrown away.
@@ -32,7 +32,7 @@ class ResponseIterator(NativeObject):
 
     @classmethod
     def _of(cls, call: Iterator[InferenceResponse]) -> ResponseIterator:
-        """Makes an iterator over `call`, which yields the responses and may have `cancel()`."""
+        """Make an iterator over `call`, which yields the responses and may have `cancel()`."""
         self: ResponseIterator = _new(cls)
         self._call = call
         self._responses = []
@@ -58,7 +58,7 @@ class ResponseIterator(NativeObject):
 
     @uninterrupted
     def _receive(self) -> None:
-        """Waits for one more response. Raises StopIteration if there is none."""
+        """Wait for one more response. Raises StopIteration if there is none."""
         if not self._over:
             try:
                 self._responses.append(next(self._call))
@@ -70,7 +70,7 @@ class ResponseIterator(NativeObject):
         raise StopIteration("Iteration is done for the responses.")
 
     def cancel(self) -> None:
-        """Asks the server to cancel the request; does nothing once the request is over.
+        """Ask the server to cancel the request; does nothing once the request is over.
 
         The called model must look at `is_cancelled()`. What it sends until its final flag still has to be read.
         """

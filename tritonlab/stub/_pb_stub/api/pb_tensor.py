@@ -1,4 +1,4 @@
-"""This module has the author's Tensor: a name, and an array that stays where it is until it must cross to the server.
+"""The author's Tensor: a name, and an array that stays where it is until it must cross to the server.
 
 Three origins, one class:
 
@@ -43,7 +43,7 @@ _new = object.__new__
 
 
 class Tensor(NativeObject):
-    """Is a named tensor: what `request.inputs()` holds and what an InferenceResponse is made of."""
+    """A named tensor: what `request.inputs()` holds and what an InferenceResponse is made of."""
 
     __slots__ = (
         "_array",  # what as_numpy() returns; None until it was asked for
@@ -58,7 +58,7 @@ class Tensor(NativeObject):
     )
 
     def __init__(self, name: str, ndarray: "np.ndarray[Any, Any]", /) -> None:
-        """Makes a tensor over `ndarray`, which may be of bool, (u)int8-64, float16/32/64, object or `S`, and of any
+        """Make a tensor over `ndarray`, which may be of bool, (u)int8-64, float16/32/64, object or `S`, and of any
         shape.
 
         A C-contiguous numeric array is not copied: what it holds when the response is sent is what is sent. The
@@ -97,7 +97,7 @@ class Tensor(NativeObject):
         memory_type: int = 0,
         device_id: int = 0,
     ) -> Tensor:
-        """Makes a tensor over bytes of the server's region; `lease` lives as long as anything that looks at them."""
+        """Make a tensor over bytes of the server's region; `lease` lives as long as anything that looks at them."""
         self: Tensor = _new(cls)
         self._name = name
         self._datatype = datatype
@@ -110,7 +110,7 @@ class Tensor(NativeObject):
         return self
 
     def _wire(self) -> Tuple[int, List[int], Any]:
-        """Returns datatype, shape and the bytes to send: of a received tensor the bytes it came with, not the author's
+        """Return datatype, shape and the bytes to send: of a received tensor the bytes it came with, not the author's
         copy (rule 1.4.11). Of a tensor on a device the bytes are its place. Raises TritonModelException if that is
         nothing that can be sent."""
         if self._memory_type == MEMORY_GPU:
@@ -118,19 +118,19 @@ class Tensor(NativeObject):
         return self._datatype, self._shape, self._data
 
     def name(self) -> str:
-        """Returns the tensor's name."""
+        """Return the tensor's name."""
         return self._name
 
     def shape(self) -> List[int]:
-        """Returns the dimensions as a new list on each call; `[]` for a scalar."""
+        """Return the dimensions as a new list on each call; `[]` for a scalar."""
         return self._shape.copy()
 
     def is_cpu(self) -> bool:
-        """Tells whether the tensor lies in host memory."""
+        """Return whether the tensor lies in host memory."""
         return self._memory_type != MEMORY_GPU
 
     def triton_dtype(self) -> Any:
-        """Always raises TypeError, as Triton does: its binding does not know the type that this would return (rule
+        """Raise TypeError, as Triton does: its binding does not know the type that this would return (rule
         1.4.9)."""
         raise TypeError(
             "Unable to convert function return value to a Python type! The signature was\n"
@@ -138,7 +138,7 @@ class Tensor(NativeObject):
         )
 
     def as_numpy(self) -> "np.ndarray[Any, Any]":
-        """Returns the tensor as an array, the same object on each call.
+        """Return the tensor as an array, the same object on each call.
 
         A tensor made from an array returns that array. An input returns a private, writable copy; changing it does not
         change the tensor. BYTES inputs give an object array of `bytes`. Raises TritonModelException for a GPU or BF16
@@ -166,7 +166,7 @@ class Tensor(NativeObject):
         return array
 
     def _private_copy(self) -> "np.ndarray[Any, Any]":
-        """Copies the elements, as they came or as they were sent, into memory of the author's own."""
+        """Copy the elements, as they came or as they were sent, into memory of the author's own."""
         view = self._source
         if view is None:
             sent: np.ndarray[Any, Any] = self._data.copy()
@@ -183,7 +183,7 @@ class Tensor(NativeObject):
 
     @staticmethod
     def from_dlpack(name: str, obj: Any, /) -> Tensor:
-        """Makes a tensor over the memory of `obj`, without a copy: a DLPack capsule, or anything with `__dlpack__` such
+        """Make a tensor over the memory of `obj`, without a copy: a DLPack capsule, or anything with `__dlpack__` such
         as a torch tensor.
 
         Only C-contiguous memory is taken. `as_numpy()` of the result is a copy, made at its first call. Raises
@@ -204,7 +204,7 @@ class Tensor(NativeObject):
         )
 
     def to_dlpack(self) -> Any:
-        """Makes a DLPack capsule over the tensor's memory, for example for `torch.from_dlpack`. The capsule holds this
+        """Make a DLPack capsule over the tensor's memory, for example for `torch.from_dlpack`. The capsule holds this
         object. Raises TritonModelException for a BYTES or GPU tensor."""
         datatype = self._datatype
         if datatype == _BYTES:
@@ -214,7 +214,7 @@ class Tensor(NativeObject):
         return dlpack.export_tensor(datatype, self._exportable(), self)
 
     def _exportable(self) -> "np.ndarray[Any, Any]":
-        """Returns the bytes to send as an array that a consumer may write to, as it can with Triton; what it writes is
+        """Return the bytes to send as an array that a consumer may write to, as it can with Triton; what it writes is
         sent (rule 1.4.11).
 
         Received and read-only bytes are copied first: a consumer that writes must neither crash on a read-only page nor
@@ -231,19 +231,19 @@ class Tensor(NativeObject):
         return array
 
     def __dlpack__(self, stream: Any = None) -> Any:
-        """Does what `to_dlpack` does. `stream` matters only for imported device memory, whose producer may still write
+        """Do what `to_dlpack` does. `stream` matters only for imported device memory, whose producer may still write
         it: what was received is complete."""
         if stream not in _ORDERED and self._memory_type == MEMORY_GPU:
             device_tensor.await_producer(self)
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> Tuple[int, int]:
-        """Returns `(1, 0)` in host memory, `(2, device id)` on a GPU."""
+        """Return `(1, 0)` in host memory, `(2, device id)` on a GPU."""
         return (dlpack.CUDA, self._device_id) if self._memory_type == MEMORY_GPU else (dlpack.CPU, 0)
 
 
 def _checked_arguments(name: Any, ndarray: Any) -> str:
-    """Returns the name as text, if the arguments fit: for bytes, subclasses and text that may not be UTF-8 (rule
+    """Return the name as text, if the arguments fit: for bytes, subclasses and text that may not be UTF-8 (rule
     1.4.1)."""
     text = as_text(name)
     if text is None or not isinstance(ndarray, _ndarray):

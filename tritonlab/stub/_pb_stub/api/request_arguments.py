@@ -1,4 +1,4 @@
-"""This module checks the arguments of `InferenceRequest(...)` as Triton's compiled module does: first all types, then
+"""Checks of the arguments of `InferenceRequest(...)` as Triton's compiled module does: first all types, then
 the values in its order."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DEFAULTS: Dict[str, Any] = {
 
 
 class RequestArguments(NamedTuple):
-    """Holds the arguments of an InferenceRequest, in the types that it holds. `parameters` is JSON text."""
+    """The arguments of an InferenceRequest, in the types that it holds. `parameters` is JSON text."""
 
     request_id: str
     correlation_id: Union[int, str]
@@ -53,7 +53,7 @@ class RequestArguments(NamedTuple):
 
 
 def checked_arguments(given: Dict[str, Any]) -> RequestArguments:
-    """Checks the arguments of the constructor, by name.
+    """Check the arguments of the constructor, by name.
 
     Raises TypeError for arguments of another type, TritonModelException for an empty entry, another kind of correlation
     id or parameters that are not bool, int or str, RuntimeError for a correlation id outside 64 bits.
@@ -106,7 +106,7 @@ def _text(value: Any) -> Optional[str]:
 
 
 def _tensors(inputs: Any) -> Optional[List[Tensor]]:
-    """Returns the inputs as a list; None unless they are a sequence of tensors.
+    """Return the inputs as a list; None unless they are a sequence of tensors.
 
     A None among them is refused later, with another error.
     """

@@ -26,7 +26,7 @@ _new = object.__new__
 
 
 class InferenceResponseSender(NativeObject):
-    """Is the sender that `request.get_response_sender()` returns. Responses of one request arrive in the order of the
+    """The sender that `request.get_response_sender()` returns. Responses of one request arrive in the order of the
     `send` calls.
 
     The request holds its sender. So if a sender is gone without its final flag, nothing can end the request any more:
@@ -48,7 +48,7 @@ class InferenceResponseSender(NativeObject):
 
     @classmethod
     def _of(cls, handle: int, decoupled: bool) -> InferenceResponseSender:
-        """Makes the sender of the request `handle`; NO_HANDLE for a request that the author built."""
+        """Make the sender of the request `handle`; NO_HANDLE for a request that the author built."""
         self: InferenceResponseSender = _new(cls)
         self._handle = handle
         self._decoupled = decoupled
@@ -59,7 +59,7 @@ class InferenceResponseSender(NativeObject):
         return self
 
     def send(self, response: Optional[InferenceResponse] = None, flags: int = 0) -> None:
-        """Sends `response`. With `flags=TRITONSERVER_RESPONSE_COMPLETE_FINAL` it is the last one, and may be left out.
+        """Send `response`. With `flags=TRITONSERVER_RESPONSE_COMPLETE_FINAL` it is the last one, and may be left out.
 
         Outputs that the client did not ask for are dropped. May be called from any thread. Raises TritonModelException
         for a send that the model's transaction policy forbids or that fails on its way, TypeError for arguments of
@@ -89,7 +89,8 @@ class InferenceResponseSender(NativeObject):
                 self._owed = False
 
     def _refusal(self, response: Optional[InferenceResponse], flags: int) -> str:
-        """Says why this send is not allowed, with the checks in Triton's order (rules 1.9.2, 1.9.3); empty if it is."""
+        """Return why this send is not allowed, with the checks in Triton's order (rules 1.9.2, 1.9.3); empty if it
+        is."""
         if flags not in (0, FINAL):
             return "Unsupported flag provided."
         if response is None and flags == 0:
@@ -106,7 +107,7 @@ class InferenceResponseSender(NativeObject):
         return ""
 
     def is_cancelled(self) -> bool:
-        """Asks the server whether the client has given the request up."""
+        """Ask the server whether the client has given the request up."""
         return ask_cancelled(self._handle)
 
     def __del__(self) -> None:
@@ -115,7 +116,7 @@ class InferenceResponseSender(NativeObject):
 
 
 def ask_cancelled(handle: int) -> bool:
-    """Asks the server whether the client of a request has given it up. Raises TritonModelException for a request that
+    """Ask the server whether the client of a request has given it up. Raises TritonModelException for a request that
     the author built, where Triton aborts the server (rule 1.7.10)."""
     if handle == NO_HANDLE:
         raise TritonModelException(

@@ -1,4 +1,4 @@
-"""This module makes the calls of the author's objects to the server, and words their failures (rules 1.14.4 and
+"""Calls of the author's objects to the server, and the texts of their failures (rules 1.14.4 and
 1.15.3)."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SILENT_PHASES = ("import", "auto_complete")
 
 
 def call_server(what: str, prefix: str, message: Any) -> Any:
-    """Asks the server and returns its answer. `what` names the author's call, `prefix` starts the text of a failure.
+    """Ask the server and return its answer. `what` names the author's call, `prefix` starts the text of a failure.
 
     Raises TritonModelException for a failure, and at once where Triton would hang (rule 1.18.2).
     """

@@ -29,7 +29,7 @@ _installed_handler = signal.getsignal
 
 
 class _Gate:
-    """Says whether handlers wait. The main thread alone changes it."""
+    """Whether handlers wait. The main thread alone changes it."""
 
     __slots__ = ("closed", "late", "main")
 
@@ -43,7 +43,7 @@ _gate = _Gate()
 
 
 class _Handler:
-    """Is an author's handler as Python knows it."""
+    """An author's handler as Python knows it."""
 
     __slots__ = ("function",)
 
@@ -58,7 +58,7 @@ class _Handler:
 
 
 def _in_destructor(frame: Optional[FrameType]) -> bool:
-    """Tells whether a destructor of ours runs, which would be cut short, and whose caller Python never tells."""
+    """Return whether a destructor of ours runs, which would be cut short, and whose caller Python never tells."""
     while frame is not None and frame.f_code.co_filename.startswith(_DIRECTORY):
         if frame.f_code.co_name == "__del__":
             return True
@@ -67,7 +67,7 @@ def _in_destructor(frame: Optional[FrameType]) -> bool:
 
 
 def install() -> None:
-    """Replaces `signal.signal` and `signal.getsignal`, before anything of the author's is imported. Both know the
+    """Replace `signal.signal` and `signal.getsignal`, before anything of the author's is imported. Both know the
     author's handlers only."""
     signal.signal = _signal
     signal.getsignal = _getsignal
@@ -90,18 +90,18 @@ def _authors(handler: Any) -> Any:
 
 
 def close() -> None:
-    """Has handlers wait from now on. Called on the main thread, where the stub begins."""
+    """Let handlers wait from now on. Called on the main thread, where the stub begins."""
     _gate.closed = True
 
 
 def open() -> None:
-    """Has handlers run at once again, where the stub ends; what has waited is dropped."""
+    """Let handlers run at once again, where the stub ends; what has waited is dropped."""
     _gate.closed = False
     _gate.late.clear()
 
 
 def run_authors(function: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function of the author's on the main thread, after the handlers that have waited for it. Returns what it
+    """Call a function of the author's on the main thread, after the handlers that have waited for it. Returns what it
     returns; raises what it raises, or a handler."""
     before = _gate.closed
     try:
@@ -114,7 +114,7 @@ def run_authors(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def uninterrupted(function: F) -> F:
-    """Decorates a function that the author calls, on any thread. Handlers wait until it has returned; one that raises
+    """Decorate a function that the author calls, on any thread. Handlers wait until it has returned; one that raises
     takes the place of what it returns."""
 
     @functools.wraps(function)
@@ -134,7 +134,7 @@ def uninterrupted(function: F) -> F:
 
 
 def _run_late() -> None:
-    """Runs the handlers that have waited, as Python would: with the frame of the author's code, if it runs already."""
+    """Run the handlers that have waited, as Python would: with the frame of the author's code, if it runs already."""
     outer = frame = sys._getframe(1)
     while outer.f_back is not None and outer.f_code.co_filename.startswith(_DIRECTORY):
         outer = outer.f_back

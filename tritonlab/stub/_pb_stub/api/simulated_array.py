@@ -1,4 +1,4 @@
-"""A `SimulatedArray` is an array on a simulated GPU, for those who have no card: what a torch tensor on CUDA is to code
+"""Arrays on a simulated GPU, for machines without a card: what a torch tensor on CUDA is to code
 that hands memory on. torch and CuPy refuse such memory, as they find no such device; only this class reads it."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .dlpack import CUDA, Imported, export_device, import_tensor
 
 
 class SimulatedArray:
-    """Holds a copy of a numpy array in the memory of simulated GPU `device`, or, by `from_dlpack`, what is there."""
+    """A copy of a numpy array in the memory of simulated GPU `device`, or, by `from_dlpack`, what is there."""
 
     def __init__(self, array: Any, device: int = 0) -> None:
         array = np.ascontiguousarray(array)
@@ -33,7 +33,7 @@ class SimulatedArray:
 
     @classmethod
     def from_dlpack(cls, source: Any) -> "SimulatedArray":
-        """Returns an array over the memory of a tensor on a simulated GPU, without a copy: of a response of a model
+        """Return an array over the memory of a tensor on a simulated GPU, without a copy: of a response of a model
         here, or of a `pb_utils.Tensor` there."""
         imported: Imported = import_tensor(source)
         self = cls.__new__(cls)
@@ -46,14 +46,14 @@ class SimulatedArray:
         return int(np.prod(self.shape, dtype=np.int64)) * int(self.dtype.itemsize)
 
     def numpy(self) -> "np.ndarray[Any, Any]":
-        """Returns a copy in host memory."""
+        """Return a copy in host memory."""
         found: np.ndarray[Any, Any] = np.empty(self.shape, self.dtype)
         if self.nbytes:
             SIMULATED.copy_out(self.device, self._address, found.reshape(-1).view(np.uint8))
         return found
 
     def write(self, array: Any) -> None:
-        """Replaces what is in the memory by a numpy array of the same size."""
+        """Replace what is in the memory by a numpy array of the same size."""
         SIMULATED.copy_in(self.device, self._address, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
     def __dlpack__(self, stream: Any = None) -> Any:
@@ -68,7 +68,7 @@ class SimulatedArray:
 
 
 class _Memory:
-    """Is an allocation that is freed when nobody holds it."""
+    """An allocation that is freed when nobody holds it."""
 
     def __init__(self, device: int, address: int) -> None:
         self._device = device

@@ -1,4 +1,4 @@
-"""This module does what follows every call of the author's code: its prints go out, what it raised becomes data, and a
+"""What follows every call of the author's code: its prints go out, what it raised becomes data, and a
 process that it forked goes no further."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .stub_bridge import StubBridge
 
 
 def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> Result:
-    """Calls `handler(body)`, which may run the author's code, and returns its value or its failure."""
+    """Call `handler(body)`, which may run the author's code, and return its value or its failure."""
     try:
         result = Result(handler(body))
     except ModelFailure as failure:
@@ -35,7 +35,7 @@ def result_of(bridge: StubBridge, handler: Callable[[Any], Any], body: Any) -> R
 def tell_failure(
     bridge: StubBridge, failure: Optional[Failure], error: Optional[BaseException], handles: Sequence[int] = ()
 ) -> None:
-    """Tells the kernel, if it wants to know, of a failure that ends the requests `handles`, and where the exception
+    """Send the kernel, if it wants to know, a failure that ends the requests `handles`, and where the exception\n
     came from."""
     if error is not None and bridge.phase == "execute":
         bridge.last_error.keep(error)
@@ -45,7 +45,7 @@ def tell_failure(
 
 
 def leave_fork(error: Optional[BaseException]) -> NoReturn:
-    """Ends a process that the model forked and that came back from its code into ours, where it has no business:
+    """End a process that the model forked and that came back from its code into ours, where it has no business:
     Triton's goes on and disturbs its parent."""
     status = 0
     if isinstance(error, SystemExit):
@@ -59,7 +59,7 @@ def leave_fork(error: Optional[BaseException]) -> NoReturn:
 
 
 def flush_prints() -> None:
-    """Sends on what the author's code has printed so far."""
+    """Send on what the author's code has printed so far."""
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105 - after every execute: suppress() costs a microsecond
             stream.flush()

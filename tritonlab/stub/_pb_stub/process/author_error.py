@@ -1,4 +1,4 @@
-"""This module describes an exception that left the author's code: in Triton's words for clients, and as a full
+"""Descriptions of an exception that left the author's code: in Triton's words for clients, and as a full
 traceback for the author."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _is_ours(file: str) -> bool:
 
 
 def triton_text(error: BaseException, depth: int = 0) -> str:
-    """Returns `<Type>: <str>`, then the frames, innermost first, without source lines (rule 2.5.2).
+    """Return `<Type>: <str>`, then the frames, innermost first, without source lines (rule 2.5.2).
 
     `depth` counts the errors that were raised by making the text of another. Message and frames are bounded each (rule
     3.5.5).
@@ -63,7 +63,7 @@ def _frames(error: BaseException) -> str:
 
 
 def _message(error: BaseException, depth: int) -> Tuple[str, str]:
-    """Returns `str(error)`, or Triton's words if that is empty or raises, and what follows the frames then. Characters
+    """Return `str(error)`, or Triton's words if that is empty or raises, and what follows the frames then. Characters
     that UTF-8 cannot encode are escaped, as pybind11 does, because no protocol could carry them."""
     try:
         text = bounded(str(error))
@@ -85,7 +85,7 @@ def _text(error: BaseException) -> str:
 
 
 class _Room:
-    """Counts how many more characters of one exception and its causes may cross."""
+    """How many more characters of one exception and its causes may cross."""
 
     def __init__(self) -> None:
         self._left = 2 * MAX_TEXT
@@ -96,7 +96,7 @@ class _Room:
         return text
 
     def take_each(self, texts: Iterable[Any]) -> List[str]:
-        """Returns as many of the texts as there is room for; the last may be cut."""
+        """Return as many of the texts as there is room for; the last may be cut."""
         taken = []  # type: List[str]
         for text in texts:
             if self._left <= 0:
@@ -106,7 +106,7 @@ class _Room:
 
 
 def to_wire(error: BaseException, seen: Optional[List[int]] = None, room: Optional[_Room] = None) -> Dict[str, Any]:
-    """Returns the exception as plain data (`core.status.RemoteException`): frames outermost first, without those of the
+    """Return the exception as plain data (`core.status.RemoteException`): frames outermost first, without those of the
     stub and of importlib."""
     seen = (seen or []) + [id(error)]
     room = room or _Room()
@@ -138,7 +138,7 @@ def _authors(frames: Iterable[traceback.FrameSummary]) -> List[traceback.FrameSu
 
 
 def is_authors(file: str) -> bool:
-    """Tells whether a frame of this file is told to authors: it is neither ours nor importlib's."""
+    """Return whether a frame of this file is shown to authors: it is neither ours nor importlib's."""
     return not _is_ours(file) and not file.startswith("<frozen importlib")
 
 
@@ -158,7 +158,7 @@ def _qualified_name(kind: type) -> str:
 
 
 def failure_of(error: BaseException, text: Optional[str] = None) -> Failure:
-    """Returns what crosses of the error: its text, and the exception as plain data if that can be had."""
+    """Return what crosses of the error: its text, and the exception as plain data if that can be had."""
     exception = None  # type: Optional[Dict[str, Any]]
     with contextlib.suppress(BaseException):  # an author can make one too odd to look at; that must not end the stub
         exception = to_wire(error)
@@ -166,7 +166,7 @@ def failure_of(error: BaseException, text: Optional[str] = None) -> Failure:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Returns the exception as Python prints it, with causes and groups, without our frames and importlib's. Empty if
+    """Return the exception as Python prints it, with causes and groups, without our frames and importlib's. Empty if
     the author's class makes that impossible."""
     told, size = [], 0  # type: List[str], int
     with contextlib.suppress(BaseException):
@@ -189,7 +189,7 @@ def _strip(printed: traceback.TracebackException, depth: int) -> None:
 
 
 def log_text(error: BaseException, text: str) -> str:
-    """Returns what the log says of an exception whose clients read `text`: the same, as with Triton, followed by
+    """Return what the log says of an exception whose clients read `text`: the same, as with Triton, followed by
     Python's traceback where that says more."""
     with contextlib.suppress(BaseException):
         if _has_more_to_say(error):
@@ -198,7 +198,7 @@ def log_text(error: BaseException, text: str) -> str:
 
 
 def _has_more_to_say(error: BaseException) -> bool:
-    """Tells whether the error has causes, notes or exceptions of a group, or has passed frames of generators and
+    """Return whether the error has causes, notes or exceptions of a group, or has passed frames of generators and
     coroutines, which have ended since and are in no chain of callers."""
     if error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
         return True
@@ -209,7 +209,7 @@ def _has_more_to_say(error: BaseException) -> bool:
 
 
 def place_of(error: BaseException, model_path: str) -> Tuple[str, int]:
-    """Returns file and line of the author's innermost frame, in the model's own file if one of them is there."""
+    """Return file and line of the author's innermost frame, in the model's own file if one of them is there."""
     with contextlib.suppress(BaseException):
         frames = _authors(traceback.extract_tb(error.__traceback__, -_MAX_FRAMES))
         own = [frame for frame in frames if frame.filename == model_path] or frames

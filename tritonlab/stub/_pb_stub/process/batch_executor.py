@@ -1,5 +1,5 @@
-"""The batch executor turns an EXECUTE into request objects, calls the author's `execute`, and sends back what came of
-it."""
+"""The execution of batches: an EXECUTE becomes request objects, the author's `execute` is called, and its responses
+are\nsent back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GIVEN_UP = TritonError("Request cancelled", TritonError.CANCELLED)
 
 
 class BatchExecutor:
-    """Executes one batch after the other on the main thread, from INITIALIZE on."""
+    """The executor of one batch after the other on the main thread, from INITIALIZE on."""
 
     def __init__(self, bridge: StubBridge, context: ModelContext, model: Initialize) -> None:
         self._bridge = bridge
@@ -41,7 +41,7 @@ class BatchExecutor:
         self._model_version = int(model.args["model_version"])
 
     def execute(self, ident: int, block: Optional[int], entries: List[Row]) -> None:
-        """Runs the batch `ident`, whose inputs are in `block`, and sends EXECUTED, whatever the author's code does.
+        """Run the batch `ident`, whose inputs are in `block`, and send EXECUTED, whatever the author's code does.
         Raises LinkClosed."""
         started = time.perf_counter_ns()
         requests: List[InferenceRequest] = []
@@ -114,7 +114,7 @@ class BatchExecutor:
     def _call_model(
         self, entries: List[Row], requests: List[InferenceRequest], given: List[InferenceRequest]
     ) -> Tuple[Optional[Failure], Any]:
-        """Calls the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
+        """Call the author's `execute`. Returns why it failed, and what it returned if it did not fail."""
         bridge = self._bridge
         try:
             bridge.running.requests = requests
@@ -136,7 +136,7 @@ class BatchExecutor:
     # -- async def execute
 
     def _run(self, coroutine: Any, requests: List[InferenceRequest]) -> Any:
-        """Waits for the coroutine of `execute` and returns its result. A decoupled model's coroutine is not waited for
+        """Wait for the coroutine of `execute` and return its result. A decoupled model's coroutine is not waited for
         (rule 3.8.2)."""
         awaited = self._context.run(coroutine)
         if self._decoupled:
@@ -151,7 +151,7 @@ class BatchExecutor:
             del awaited  # otherwise an exception would hold its own frames, and with them the inputs
 
     def _coroutine_done(self, future: Any, handles: List[int]) -> None:
-        """Ends the requests of a decoupled coroutine that raised, with its error. Triton only logs the error, and the
+        """End the requests of a decoupled coroutine that raised, with its error. Triton only logs the error, and the
         stream waits for ever (rule 3.8.2)."""
         error = future.exception()
         if error is None:
@@ -176,7 +176,7 @@ class BatchExecutor:
     # -- failures
 
     def _raised(self, error: BaseException, entries: List[Row]) -> Failure:
-        """Logs that `execute` raised (rule 3.5.4), and returns what the clients read."""
+        """Log that `execute` raised (rule 3.5.4), and returns what the clients read."""
         text = self._failed(triton_text(error))
         self._log(error, log_text(error, text))
         failure = failure_of(error, text)
@@ -184,7 +184,7 @@ class BatchExecutor:
         return failure
 
     def _broke_a_rule(self, error: Exception, entries: List[Row]) -> Failure:
-        """Logs that `execute` did what Triton refuses, and returns what the clients read."""
+        """Log that `execute` did what Triton refuses, and return what the clients read."""
         failure = Failure(self._failed(str(error)))
         self._log(error, failure.text)
         tell_failure(self._bridge, failure, None, [handle for handle, *_ in entries])

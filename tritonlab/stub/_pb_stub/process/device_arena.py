@@ -19,7 +19,7 @@ _LEAST = 4 << 20
 
 
 class _Grant:
-    """Is one piece of the kernel's memory."""
+    """One piece of the kernel's memory."""
 
     def __init__(self, said: DeviceGrant) -> None:
         self.said = said
@@ -33,7 +33,7 @@ class _Grant:
 
 
 class _Part:
-    """Is a part of a grant that is in use until this object is gone, which may be at any moment: it takes no lock."""
+    """A part of a grant that is in use until this object is gone, which may be at any moment: it takes no lock."""
 
     __slots__ = ("_let_go", "grant", "offset", "size")
 
@@ -48,7 +48,8 @@ class _Part:
 
 
 class DeviceArena:
-    """Divides what `ask` gets of the kernel. It grows as needed and returns what is empty when memory is given back."""
+    """The device memory that `ask` gets from the kernel, in parts. It grows as needed and returns what is empty when
+    memory is given back."""
 
     def __init__(self, ask: Callable[[DeviceMemory], Any]) -> None:
         self._ask = ask
@@ -57,7 +58,7 @@ class DeviceArena:
         self._let_go: List[Tuple[_Grant, int, int]] = []  # destructors append
 
     def lend(self, driver: Driver, device: int, address: int, nbytes: int) -> Lent:
-        """Copies device memory of this process into the arena, and returns its place there, for the kernel. Raises
+        """Copy device memory of this process into the arena, and return its place there, for the kernel. Raises
         DriverError, and BridgeError if the kernel has no memory to lend."""
         part = self._take(device, max((nbytes + _ALIGN - 1) & -_ALIGN, _ALIGN))
         place = DevicePlace(part.grant.handle, part.grant.said.offset + part.offset, nbytes)
@@ -89,7 +90,7 @@ class DeviceArena:
             grant.space.add(offset, size)
 
     def give_back(self) -> List[DeviceGrant]:
-        """Forgets the grants that are empty, and returns them."""
+        """Forget the grants that are empty, and return them."""
         with self._lock:
             self._collect()
             empty = [grant for grants in self._grants.values() for grant in grants if grant.empty]

@@ -1,4 +1,4 @@
-"""Destructors leave here what must still be done; one daemon thread does it, in order.
+"""What destructors leave to be done; one daemon thread does it, in order.
 
 A destructor may run on any thread and at any moment, even between two bytes of a message: it must not take a lock and
 must not send. All it does is to put an errand here.
@@ -14,20 +14,20 @@ from ..api import own_threads
 
 
 class Errands:
-    """Runs functions one after the other. If one raises, the thread ends silently: the link is gone."""
+    """A thread that runs functions one after the other. If one raises, the thread ends silently: the link is gone."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()  # its put() is made to be called in destructors
         self.thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
-        """Starts the thread, which first does what was put before. Must not be called in a destructor, where a thread
+        """Start the thread, which first does what was put before. Must not be called in a destructor, where a thread
         must not start."""
         if self.thread is None:
             self.thread = own_threads.start("errands", self._run)
 
     def put(self, errand: Callable[[], None]) -> None:
-        """Has `errand` called soon. May be called anywhere."""
+        """Let the thread call `errand` soon. May be called anywhere."""
         self._queue.put(errand)
 
     def _run(self) -> None:

@@ -36,14 +36,14 @@ _ANSWER = 256
 
 
 class _ChildBridge(StubBridge):
-    """Is the bridge of a forked process, over its own link."""
+    """The bridge of a forked process, over its own link."""
 
     def forgotten(self, handle: int, answered: bool) -> None:
-        """Does nothing: the parent has the sender too, and may still use it."""
+        """Do nothing: the parent has the sender too, and may still use it."""
 
 
 class ForkedBridge(Bridge):
-    """Stands for the bridge of a forked process until it is used."""
+    """The bridge of a forked process before it is used."""
 
     def __init__(self, parent: Bridge, open_requests: Dict[int, FrozenSet[str]], door: socket.socket) -> None:
         # what the model may do depends on where it is now, which only the server knows (see above)
@@ -58,7 +58,7 @@ class ForkedBridge(Bridge):
 
     @uninterrupted
     def linked(self) -> StubBridge:
-        """Returns the bridge that takes over. Raises BridgeError if there is no server any more."""
+        """Return the bridge that takes over. Raises BridgeError if there is no server any more."""
         with self._lock:
             if self._link is None:
                 self._link = self._connect()
@@ -107,8 +107,8 @@ class ForkedBridge(Bridge):
 
 
 class ForkGuard:
-    """Keeps a process that the stub forks away from the stub's link. `connections` are the stub's; `door` is its end of
-    the socket over which forked processes ask for links."""
+    """The guard that keeps processes forked by the stub away from the stub's link. `connections` are the stub's; `door`
+    is its end of the socket over which forked processes ask for links."""
 
     def __init__(self, stub: StubBridge, connections: List[Connection], door: socket.socket) -> None:
         self._stub = stub
@@ -116,7 +116,7 @@ class ForkGuard:
         self._door = door
 
     def install(self) -> None:
-        """Watches every fork of this process from now on, also those of its children."""
+        """Watch every fork of this process from now on, also those of its children."""
         os.register_at_fork(after_in_parent=self._in_parent, after_in_child=self._in_child)
 
     def _in_parent(self) -> None:

@@ -1,4 +1,4 @@
-"""This module says in texts what the author's variables were when an exception left the author's code.
+"""The author's variables, as texts, when an exception left the author's code.
 
 The texts are made at once, so that nothing of the author's is kept alive, and they are short: the model goes on
 serving. Library code gets a frame and no variables, because they would bury the author's.
@@ -35,7 +35,7 @@ _HIDDEN = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type
 
 
 def frame_states(error: BaseException) -> List[FrameState]:
-    """Returns the calls that the exception has passed, outermost first, without ours."""
+    """Return the calls that the exception has passed, outermost first, without ours."""
     states: List[FrameState] = []
     with contextlib.suppress(BaseException):  # an author can make an exception too odd to look at
         end = time.monotonic() + PATIENCE
@@ -61,7 +61,7 @@ def _state(frame: Any, line: int, end: float) -> FrameState:
 
 
 def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
-    """Returns names and texts: of a function its variables, of a module or a class body only what it has made."""
+    """Return names and texts: of a function its variables, of a module or a class body only what it has made."""
     found = list(frame.f_locals.items())
     told = [(name, value) for name, value in found if not name.startswith("__") and not isinstance(value, _HIDDEN)]
     for name, value in told[:_MOST_VARIABLES]:
@@ -71,7 +71,7 @@ def variables_of(frame: Any, end: float) -> Iterator[Tuple[str, str]]:
 
 
 def text_of(value: Any, end: float) -> str:
-    """Returns a short text for any value, whatever its `repr` does. `end`: when time is up, by `time.monotonic`."""
+    """Return a short text for any value, whatever its `repr` does. `end`: when time is up, by `time.monotonic`."""
     try:
         if time.monotonic() > end:
             return "<%s>" % type(value).__name__
@@ -83,7 +83,7 @@ def text_of(value: Any, end: float) -> str:
 
 
 class _ShortRepr(reprlib.Repr):
-    """Looks at the first few elements only, and shows tensors and plain objects by what is in them."""
+    """A `repr` that looks at the first few elements only, and shows tensors and plain objects by what is in them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def _listed(few: List[str], count: int) -> str:
 
 
 def _array(array: Any) -> str:
-    """Returns dtype, shape and the first elements; the rest is not read."""
+    """Return dtype, shape and the first elements; the rest is not read."""
     few = [_element(element) for element in array.flat[:6].tolist()]
     return "%s[%s] [%s]" % (array.dtype, ", ".join(map(str, array.shape)), _listed(few, array.size))
 

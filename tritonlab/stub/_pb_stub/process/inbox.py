@@ -1,5 +1,5 @@
-"""The stub's inbox hands each message to its owner, whichever thread reads it: commands to the main loop, answers to
-whoever asked.
+"""The stub's inbox, which gives each message to its owner, whichever thread reads it: commands to the main loop,
+answers\nto the thread that waits for them.
 
 Leader / follower: any thread that waits (the main loop for its next command, the author's threads for an answer) may
 read the socket, but one at a time. The leader hands every message to its owner; when it has its own it steps down and
@@ -20,7 +20,8 @@ _INFER_RESPONSE = NUMBER["INFER_RESPONSE"]
 
 
 class Inbox:
-    """Sorts the messages of one connection. Every method that waits raises LinkClosed when the kernel is gone."""
+    """The messages of one connection, sorted by owner. Every method that waits raises LinkClosed when the kernel is
+    gone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -31,23 +32,23 @@ class Inbox:
         self._waiting = 0
 
     def next_command(self, spin: float) -> Message:
-        """Returns the next command for the main loop. Polls for `spin` seconds, then sleeps until there is one."""
+        """Return the next command for the main loop. Polls for `spin` seconds, then sleeps until there is one."""
         commands = self._commands
         self._pump(commands, spin)
         return commands.popleft()
 
     def open(self, ident: int) -> Deque[Any]:
-        """Returns a box for the answers to the call `ident`. Must be opened before the call is sent."""
+        """Return a box for the answers to the call `ident`. Must be opened before the call is sent."""
         box: Deque[Any] = deque()
         self._boxes[ident] = box
         return box
 
     def await_one(self, box: Deque[Any]) -> None:
-        """Waits until an answer is in the box."""
+        """Wait until an answer is in the box."""
         self._pump(box)
 
     def drain(self) -> None:
-        """Hands over what has come, without waiting; does nothing while another thread reads. For a stub that is busy,
+        """Hand over what has come, without waiting; does nothing while another thread reads. For a stub that is busy,
         so that it learns which of its blocks are free."""
         if not self._lead.acquire(False):
             return
@@ -64,7 +65,7 @@ class Inbox:
         self._boxes.pop(ident, None)
 
     def _pump(self, box: Deque[Any], spin: float = 0.0) -> None:
-        """Reads, or waits while another thread reads, until there is something in the box."""
+        """Read, or waits while another thread reads, until there is something in the box."""
         while not box:
             if not self._lead.acquire(False):
                 with self._turn:

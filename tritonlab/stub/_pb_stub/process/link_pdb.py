@@ -1,5 +1,4 @@
-"""This module runs pdb in a stub: its prompts cross the link, and whoever waits for the model in a notebook types the
-lines.
+"""pdb in a stub: its prompts cross the link, and a person in a notebook types the lines.
 
 A stub has no terminal. So `pdb.Pdb`, which `breakpoint()`, `pdb.set_trace()` and `pdb.post_mortem()` make, is replaced
 by one that asks the server for each line. Triton's stub reads the end of its standard input instead, and the request
@@ -30,7 +29,7 @@ _SKIPPED = ("_pb_stub.*", "triton_python_backend_utils", "c_python_backend_utils
 
 
 def install() -> None:
-    """Makes every debugger of this process one that asks the server."""
+    """Make every debugger of this process one that asks the server."""
     pdb.Pdb = LinkPdb  # type: ignore[misc]
 
 
@@ -47,7 +46,7 @@ def listen() -> int:
 
 
 class LinkPdb(pdb.Pdb):
-    """Is a pdb whose lines come over the link. It shows the author's frames only, and once the author's code has
+    """A pdb whose lines come over the link. It shows the author's frames only, and once the author's code has
     returned to ours it stops nowhere but at breakpoints."""
 
     def __init__(
@@ -96,7 +95,7 @@ class LinkPdb(pdb.Pdb):
             self._talk.end()
 
     def examine(self, traceback: Any) -> None:
-        """Looks at the frames that an exception has passed, and returns when the author has seen enough."""
+        """Look at the frames that an exception has passed, and return when the author has seen enough."""
         self._talk.live = False
         self.reset()
         self.interaction(None, traceback)
@@ -104,7 +103,7 @@ class LinkPdb(pdb.Pdb):
 
 
 class _Talk:
-    """Is what a LinkPdb reads and writes. What it prints goes with the next question for a line."""
+    """What a LinkPdb reads and writes. What it prints goes with the next question for a line."""
 
     def __init__(self, debugger: LinkPdb) -> None:
         self.live = True
@@ -134,7 +133,7 @@ class _Talk:
         return "continue\n" if line is None else line + "\n"
 
     def end(self) -> None:
-        """Says that the thread goes on."""
+        """Report that the thread goes on."""
         session, self._session = self._session, 0
         if session:
             with contextlib.suppress(BridgeError):
@@ -159,7 +158,7 @@ def _is_outermost(frame: Any) -> bool:
 
 
 def snapshot_of(stack: List[Any]) -> str:
-    """Returns the frames, outermost first, with their lines, and the variables of the innermost."""
+    """Return the frames, outermost first, with their lines, and the variables of the innermost."""
     lines = []
     for frame, number in stack:
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""This is the stub's main loop: it takes a command, does it and answers. One table maps commands to handlers."""
+"""The stub's main loop: it takes a command, does it and answers. One table maps commands to handlers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST_SPIN = 2e-4
 
 
 class MainLoop:
-    """Runs on the process's main thread, as the author's code expects (signals, torch, tracing)."""
+    """The loop on the process's main thread, as the author's code expects (signals, torch, tracing)."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class MainLoop:
         }
 
     def run(self) -> None:
-        """Serves commands until FINALIZE. Raises LinkClosed if the kernel ends before."""
+        """Serve commands until FINALIZE. Raises LinkClosed if the kernel ends before."""
         self._monitor.start()
         self._bridge.errands.start()
         spin = 0.0

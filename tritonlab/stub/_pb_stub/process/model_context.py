@@ -1,4 +1,4 @@
-"""This module runs the author's model inside the stub: it imports and constructs the model, and calls its methods in
+"""The author's model inside the stub: it imports and constructs the model, and calls its methods in
 the right phase.
 
 Order and texts are those of section 2 of the rule book. Every method raises what the author's code raised, or
@@ -27,11 +27,11 @@ _LOOP_END = 1.0
 
 
 class ModelFailure(Exception):
-    """Says that the model did something Triton refuses; the text is Triton's."""
+    """Something that Triton refuses of a model; the text is Triton's."""
 
 
 class ModelContext:
-    """Holds one author's model in this process."""
+    """One author's model in this process."""
 
     def __init__(self, bridge: Bridge, backend_directory: str) -> None:
         self._bridge = bridge
@@ -43,7 +43,7 @@ class ModelContext:
         self.model_path = ""
 
     def load(self, module: str, paths: List[str], model_path: str) -> None:
-        """Imports the model's module (`1.model`, or `model` of a Python-based backend) with Triton's sys.path (rules
+        """Import the model's module (`1.model`, or `model` of a Python-based backend) with Triton's sys.path (rules
         2.1.4, 2.1.5, 2.11.2). Raises ModelFailure if there is no such file."""
         self._bridge.phase = "import"
         self.model_path = model_path
@@ -70,14 +70,14 @@ class ModelContext:
 
     @staticmethod
     def _utils_directory() -> Optional[str]:
-        """Returns the directory in which `import triton_python_backend_utils` finds it."""
+        """Return the directory in which `import triton_python_backend_utils` finds it."""
         for directory in sys.path:
             if os.path.exists(os.path.join(directory, "triton_python_backend_utils.py")):
                 return directory
         return None
 
     def auto_complete_config(self, config: str) -> Optional[str]:
-        """Returns the config JSON that the model's auto_complete_config made of `config`; None if there is no such
+        """Return the config JSON that the model's auto_complete_config made of `config`; None if there is no such
         method (rule 2.4.1)."""
         self._bridge.phase = "auto_complete"
         kind = self._module.TritonPythonModel
@@ -94,7 +94,7 @@ class ModelContext:
         return json.dumps(returned.as_dict())
 
     def initialize(self, args: Dict[str, str]) -> None:
-        """Constructs the model and calls its `initialize`, if it has one (rule 2.3)."""
+        """Construct the model and call its `initialize`, if it has one (rule 2.3)."""
         self._bridge.phase = "construct"
         self._model = run_authors(self._module.TritonPythonModel)
         self._bridge.phase = "initialize"
@@ -103,7 +103,7 @@ class ModelContext:
         self._bridge.phase = "execute"
 
     def execute(self, requests: List[Any]) -> Any:
-        """Calls the model's `execute` and returns its result; that is a coroutine for an `async def execute`."""
+        """Call the model's `execute` and return its result; that is a coroutine for an `async def execute`."""
         try:
             execute = self._model.execute
         except AttributeError:
@@ -111,7 +111,7 @@ class ModelContext:
         return execute(requests)
 
     def run(self, coroutine: Any) -> AwaitedCoroutine:
-        """Starts the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8)."""
+        """Start the coroutine on the model's event loop, which lives in a daemon thread until finalize (rule 3.8)."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._loop_thread = own_threads.start("async execute", _run_forever, self._loop, runs_authors=True)
@@ -120,11 +120,11 @@ class ModelContext:
 
     @property
     def loop(self) -> Optional[asyncio.AbstractEventLoop]:
-        """Returns the model's event loop, once there is one."""
+        """The model's event loop, once there is one."""
         return self._loop
 
     def is_ready(self) -> Optional[bool]:
-        """Calls the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
+        """Call the model's `is_ready`, plain or `async def`; None if there is none (rules 2.7.1, 2.7.2)."""
         method = getattr(self._model, "is_ready", None)
         if method is None:
             return None
@@ -136,7 +136,7 @@ class ModelContext:
         return value
 
     def finalize(self) -> None:
-        """Stops the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
+        """Stop the event loop, then calls the model's `finalize`, if it has one (rule 2.8)."""
         self._bridge.phase = "finalize"
         if self._loop is not None and self._loop_thread is not None:
             # thread-safe: Triton calls stop() itself from this thread, and an idle loop does not notice (rule 2.8.3)
@@ -147,7 +147,7 @@ class ModelContext:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    """Runs the loop until it is stopped. A SystemExit or KeyboardInterrupt of one coroutine goes to whoever awaits it,
+    """Run the loop until it is stopped. A SystemExit or KeyboardInterrupt of one coroutine goes to whoever awaits it,
     but asyncio also leaves the loop with it; Triton's loop then answers nobody any more."""
     while True:
         try:
@@ -158,7 +158,7 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _warn_of_working_directory(imported: Set[str]) -> None:
-    """Warns of modules that came from the working directory: a deployed server has another one, and does not find
+    """Warn of modules that came from the working directory: a deployed server has another one, and does not find
     them."""
     try:
         here = os.getcwd()
@@ -176,7 +176,7 @@ def _warn_of_working_directory(imported: Set[str]) -> None:
 
 
 def _keep_source(path: str) -> None:
-    """Keeps the model's source as it was imported, for stacks and tracebacks: this process may still run when the file
+    """Keep the model's source as it was imported, for stacks and tracebacks: this process may still run when the file
     has changed and is loaded again."""
     linecache.getlines(path)
     entry = linecache.cache.get(path)

@@ -19,7 +19,7 @@ from .thread_stacks import all_stacks
 
 
 class Monitor:
-    """Is a thread that reads the monitor socket. When that socket ends, the kernel has ended, and this process ends,
+    """A thread that reads the monitor socket. When that socket ends, the kernel has ended, and this process ends,
     too."""
 
     def __init__(self, bridge: StubBridge, context: ModelContext, connection: Connection) -> None:
@@ -34,7 +34,7 @@ class Monitor:
         }
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Start the thread."""
         own_threads.start("monitor", self._watch)
 
     def _watch(self) -> None:

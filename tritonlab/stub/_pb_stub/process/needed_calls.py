@@ -1,4 +1,4 @@
-"""This module finds the BLS calls without whose answers the running `execute` cannot go on, as far as stacks and
+"""The BLS calls without whose answers the running `execute` cannot go on, as far as stacks and
 asyncio show it.
 
 The main thread may wait in a call itself, or for a thread, a future or a coroutine that waits in one. What is found
@@ -35,7 +35,7 @@ _RUN_WORK = getattr(getattr(getattr(concurrent.futures.thread, "_WorkItem", None
 
 
 class AwaitedCoroutine:
-    """Is the coroutine of an `async def execute`, as a task of `loop`, which runs on the thread `thread`. Other threads
+    """The coroutine of an `async def execute`, as a task of `loop`, which runs on the thread `thread`. Other threads
     get its result from `future`."""
 
     __slots__ = ("_task", "_thread", "future")
@@ -64,7 +64,7 @@ class AwaitedCoroutine:
             self.future.set_exception(error)
 
     def threads(self) -> Set[int]:
-        """Returns the threads it needs: those of what it awaits, and its loop's, which anything that runs there may
+        """Return the threads it needs: those of what it awaits, and its loop's, which anything that runs there may
         hold up."""
         return {self._thread, *threads_awaited_by(self._task)}
 
@@ -72,7 +72,7 @@ class AwaitedCoroutine:
 def needed_calls(
     thread: int, waiting: Mapping[int, WaitedCall], awaited: Optional[AwaitedCoroutine] = None
 ) -> Tuple[Set[WaitedCall], Set[int]]:
-    """Returns the calls that must be answered before `thread` goes on, and the threads on the way to them. `waiting`
+    """Return the calls that must be answered before `thread` goes on, and the threads on the way to them. `waiting`
     has the call that each thread waits in."""
     frames = sys._current_frames()
     calls: Set[WaitedCall] = set()
@@ -91,7 +91,7 @@ def needed_calls(
 
 
 def _needed_threads(frame: Any, frames: Dict[int, Any], awaited: Optional[AwaitedCoroutine]) -> Set[int]:
-    """Returns the threads that a thread with this innermost frame waits for."""
+    """Return the threads that a thread with this innermost frame waits for."""
     while frame is not None:
         code = frame.f_code
         if code is _JOIN or code is _RESULT or code is _WAIT:
@@ -119,7 +119,7 @@ def _of_wait(
 
 
 def _runners(future: Any, frames: Dict[int, Any], awaited: Optional[AwaitedCoroutine]) -> Set[int]:
-    """Returns the threads that must do something before the future is done."""
+    """Return the threads that must do something before the future is done."""
     if awaited is not None and future is awaited.future:
         return awaited.threads()
     return {ident for ident, frame in frames.items() if _runs(frame, future)}
@@ -135,7 +135,7 @@ def _runs(frame: Any, future: Any) -> bool:
 
 
 def threads_awaited_by(task: Any) -> Set[int]:
-    """Returns the threads whose calls must end before `task` goes on. May be called from any thread, at any time.
+    """Return the threads whose calls must end before `task` goes on. May be called from any thread, at any time.
 
     Only certain waits count: for a future awaited by name, through other tasks, or through `asyncio.gather`.
     """

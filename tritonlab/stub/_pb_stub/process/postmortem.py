@@ -17,7 +17,7 @@ from .link_pdb import LinkPdb
 
 
 class LastError:
-    """Keeps the exception; any thread may call."""
+    """The last exception, kept alive; any thread may call."""
 
     def __init__(self) -> None:
         #: how long it is kept; 0: not at all
@@ -29,7 +29,7 @@ class LastError:
         self._dropped.set()
 
     def keep(self, error: BaseException) -> None:
-        """Keeps this exception and drops the one before."""
+        """Keep this exception and drop the one before."""
         if not self.seconds or isinstance(error, bdb.BdbQuit):  # that the author has seen
             return
         with self._lock:
@@ -49,7 +49,7 @@ class LastError:
             time.sleep(left)
 
     def look(self, begin: bool) -> Optional[float]:
-        """Returns how many seconds ago it was raised, None if there is none. `begin`: a debugger looks at it, on a
+        """Return how many seconds ago it was raised, None if there is none. `begin`: a debugger looks at it, on a
         thread of its own; the model goes on serving."""
         with self._lock:
             error, age = self._error, time.monotonic() - self._since

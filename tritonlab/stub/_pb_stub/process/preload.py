@@ -1,5 +1,4 @@
-"""This module imports what a zygote has ready before there is a model, and decides whether a process with those imports
-may be forked: `Preload`.
+"""The imports that a zygote makes before there is a model, and whether a process with those imports may be forked.
 
 A stub forked from it must not differ from one in which the model itself imports the same, in the same order. So a
 module is left out if it does something that would not survive the fork, or that forks would share: it starts threads or
@@ -49,25 +48,25 @@ _LOADERS: Any = (
 
 
 class LeftOut(Exception):
-    """Says why a module is not preloaded."""
+    """The reason why a module is not preloaded."""
 
 
 class Stamp(NamedTuple):
-    """Describes a file as it was when it was read."""
+    """A file as it was when it was read."""
 
     modified: int
     size: int
 
 
 class Installed(NamedTuple):
-    """Holds what is in a directory that pip installs into, and when that changed last."""
+    """What is in a directory that pip installs into, and when that changed last."""
 
     modified: int
     names: FrozenSet[str]
 
 
 class Preload:
-    """Keeps what this process has imported for the models to come, beyond the stub's own."""
+    """What this process has imported for the models to come, beyond the stub's own."""
 
     def __init__(self) -> None:
         #: names of the modules that were found, as Python looks for them in directories; of those that were not found;
@@ -80,7 +79,7 @@ class Preload:
         self.settle(time.time())
 
     def add(self, step: ImportStep) -> None:
-        """Imports what the model will import. Raises LeftOut; then the process must not be forked any more."""
+        """Import what the model will import. Raises LeftOut; then the process must not be forked any more."""
         if step.own:
             if _is_found(step.module):
                 raise LeftOut("'%s' lies beside model.py, and is installed, too" % step.module)
@@ -104,7 +103,7 @@ class Preload:
             (self._spread if _is_spread(sys.modules.get(name)) else self._found).add(name)
 
     def settle(self, since: float) -> None:
-        """Remembers, after the last step, the files that were read, and keeps the objects from the garbage collector of
+        """Remember, after the last step, the files that were read, and keep the objects from the garbage collector of
         every process, so that their pages stay shared. `since`: `time.time()` when the first of them could be read."""
         for path in _files() - set(self._stamps):
             self._stamps[path] = _stamp(path, since - _FILE_TIME_LAG)
@@ -112,7 +111,7 @@ class Preload:
         gc.freeze()
 
     def changed(self) -> str:
-        """Says why a new process would import something else by now; empty if it would not."""
+        """Return why a new process would import something else by now; empty if it would not."""
         for path, stamp in self._stamps.items():
             if _stamp(path) != stamp:
                 return "%s has changed" % path
@@ -125,7 +124,7 @@ class Preload:
         return ""
 
     def shadowed(self, paths: Iterable[str]) -> str:
-        """Returns the file or directory that would be imported instead by a model that also finds modules in `paths`,
+        """Return the file or directory that would be imported instead by a model that also finds modules in `paths`,
         after all others; empty if none."""
         for directory in _other_directories():
             found = _module_of(directory, self._found, self._missing | self._spread)
@@ -139,7 +138,7 @@ class Preload:
 
 
 class _Seen:
-    """Notes which modules were looked for and not found: this finder finds nothing, and is asked last. A library that
+    """The modules that were looked for and not found: this finder finds nothing, and is asked last. A library that
     can do without such a module would import one of that name from beside model.py."""
 
     def __init__(self) -> None:
@@ -155,7 +154,7 @@ def _is_found(name: str) -> bool:
 
 
 def _check_origin(names: Iterable[str]) -> None:
-    """Raises LeftOut for modules that are neither Python's own nor installed, because somebody may be working on
+    """Raise LeftOut for modules that are neither Python's own nor installed, because somebody may be working on
     those."""
     installed = _installed()
     for name in sorted(names):
@@ -174,13 +173,13 @@ def _package_directories() -> List[str]:
 
 
 def _other_directories() -> List[str]:
-    """Returns where Python looks for modules besides the installed ones, the working directory first."""
+    """Return where Python looks for modules besides the installed ones, the working directory first."""
     installed = _installed()
     return ["", *(path for path in sys.path if path and not (path + os.sep).startswith(installed))]
 
 
 def _module_of(directory: str, files: Set[str], any_kind: Set[str]) -> str:
-    """Returns the path of a module in the directory that has one of these names; empty if there is none. With a name of
+    """Return the path of a module in the directory that has one of these names; empty if there is none. With a name of
     `files` a directory without `__init__.py` does not count, because it gives way to a module found elsewhere."""
     wanted = files | any_kind
     try:
@@ -196,19 +195,19 @@ def _module_of(directory: str, files: Set[str], any_kind: Set[str]) -> str:
 
 
 def _is_spread(module: Any) -> bool:
-    """Tells whether a module is a package without `__init__.py`."""
+    """Return whether a module is a package without `__init__.py`."""
     members = getattr(module, "__dict__", {})
     return members.get("__path__") is not None and members.get("__file__") is None
 
 
 def _files() -> Set[str]:
-    """Returns all files that modules came from."""
+    """Return all files that modules came from."""
     found = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
     return {file for file in found if isinstance(file, str)}
 
 
 def _stamp(path: str, before: float = float("inf")) -> Stamp:
-    """Returns the file's stamp; if it was changed or put there since `before`, one that it never has again."""
+    """Return the file's stamp; if it was changed or put there since `before`, one that it never has again."""
     try:
         status = os.stat(path)
     except OSError:
@@ -224,7 +223,7 @@ def _modified(path: str) -> int:
 
 
 def _look_into(path: str) -> Installed:
-    """Looks into a directory. That Python makes its `__pycache__` there is no change."""
+    """Look into a directory. Python's own `__pycache__` there does not count as a change."""
     modified = _modified(path)
     try:
         return Installed(modified, frozenset(os.listdir(path)) - {"__pycache__"})
@@ -233,7 +232,7 @@ def _look_into(path: str) -> Installed:
 
 
 class Bearings:
-    """Notes what an import must not change about the process, as it was before."""
+    """What an import must not change about the process, as it was before."""
 
     def __init__(self) -> None:
         self._path = list(sys.path)
@@ -242,7 +241,7 @@ class Bearings:
         self._shared = _shared_memory()
 
     def check(self) -> None:
-        """Raises LeftOut if a fork of this process would not be as good as a new process."""
+        """Raise LeftOut if a fork of this process would not be as good as a new process."""
         if sys.path != self._path:
             raise LeftOut("it changes sys.path")
         if _directory() != self._directory:
@@ -266,7 +265,7 @@ class Bearings:
 
 
 def fork() -> int:
-    """Forks without the warning of Python 3.12 about threads: a zygote has none but those that a fork can do
+    """Fork without the warning of Python 3.12 about threads: a zygote has none but those that a fork can do
     without."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -281,7 +280,7 @@ def _directory() -> str:
 
 
 def _descriptors() -> FrozenSet[str]:
-    """Returns the open descriptors, by number and target. The listing's own descriptor is closed by the time it is
+    """Return the open descriptors, by number and target. The listing's own descriptor is closed by the time it is
     looked at."""
     found: Dict[str, str] = {}
     for number in os.listdir("/proc/self/fd"):
@@ -291,7 +290,7 @@ def _descriptors() -> FrozenSet[str]:
 
 
 def _shared_memory() -> FrozenSet[str]:
-    """Returns the mappings into which this process and its forks write together, such as that of a
+    """Return the mappings into which this process and its forks write together, such as that of a
     `multiprocessing.Lock`."""
     with open("/proc/self/maps", "rb") as maps:
         rows = [line.split(None, 5) for line in maps]
@@ -299,7 +298,7 @@ def _shared_memory() -> FrozenSet[str]:
 
 
 def _other_threads() -> Iterator[str]:
-    """Yields the names of all threads but the first."""
+    """Yield the names of all threads but the first."""
     for number in os.listdir("/proc/self/task"):
         if int(number) != os.getpid():
             with contextlib.suppress(OSError), open("/proc/self/task/%s/comm" % number) as comm:
@@ -307,15 +306,15 @@ def _other_threads() -> Iterator[str]:
 
 
 def _made_temporary_files() -> bool:
-    """Tells whether a temporary directory was made at import, which is removed when its maker ends, and so by each of
+    """Return whether a temporary directory was made at import, which is removed when its maker ends, and so by each of
     the forks."""
     tempfile = sys.modules.get("tempfile")
     return getattr(tempfile, "_name_sequence", None) is not None
 
 
 def _is_bad_after_fork() -> bool:
-    """Forks for a trial, at which libraries also end their threads, and tells whether torch would refuse the GPU in the
-    fork, because it was asked for in this process."""
+    """Fork for a trial, at which libraries also end their threads, and return whether torch would refuse the GPU in
+    the\n    fork, because this process has used it."""
     pid = fork()
     if pid == 0:
         bad: Optional[bool] = None

@@ -1,4 +1,4 @@
-"""This module brings the author's tensors into the stub's region, and makes tensors of what lies in the kernel's."""
+"""The author's tensors on their way into the stub's region, and tensors made of what lies in the kernel's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Unsent = Tuple[int, "ref[Tensor]"]
 
 
 def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int], rows: List[Row]) -> List[Tensor]:
-    """Makes Tensor objects over a block of the kernel's region. With the last of them the block goes back, by
+    """Make Tensor objects over a block of the kernel's region. With the last of them the block goes back, by
     `freed`."""
     # made first, so that the block goes back whatever fails
     lease = None if block is None else Lease(freed, block, reader)
@@ -37,7 +37,7 @@ def received_tensors(reader: RegionReader, freed: List[int], block: Optional[int
 
 
 def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Unsent]) -> None:
-    """Adds what is to be sent of each tensor to `wires`, and to `changeable` those whose bytes may become others.
+    """Add what is to be sent of each tensor to `wires`, and to `changeable` those whose bytes may become others.
 
     A tensor is sent again as it was at the first time (rule 1.4.7). So a small array is replaced by its bytes, which
     would be copied anyway the first time.
@@ -55,7 +55,7 @@ def add_wires(wires: List[Wire], tensors: Sequence[Tensor], changeable: List[Uns
 
 
 def keep_sent(region: Region, block: Optional[int], tensors: Sequence[Sent]) -> None:
-    """Has tensors whose arrays others may change remember, as long as they live, what was sent of them: Triton does not
+    """Let tensors whose arrays others may change remember, as long as they live, what was sent of them: Triton does not
     read an array again that it has sent once (rule 1.4.7).
 
     To be called once tensors that nobody can send again are gone, and before the kernel can give the block back.

@@ -1,4 +1,4 @@
-"""This module checks what `execute` returned by rules 3.2 and 3.3, in Triton's order, and packs the responses."""
+"""The responses that `execute` returned: checked by rules 3.2 and 3.3, in Triton's order, and packed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pack_returned(
     returned: Any,
     decoupled: bool,
 ) -> Tuple[Optional[int], List[Any], Sequence[Sent]]:
-    """Packs all responses that `execute(given)` returned into one block of the stub's region.
+    """Pack all responses that `execute(given)` returned into one block of the stub's region.
 
     Returns the block, what became of each request (an Output as its row, RESCHEDULED, or None for one that is answered
     through its sender), and what is for `keep_sent`. Raises ModelFailure if `returned` breaks a rule.
@@ -82,7 +82,7 @@ def _check_list(requests: List[InferenceRequest], given: List[InferenceRequest],
 
 
 def _check_answered(requests: List[InferenceRequest], results: List[Any]) -> None:
-    """Refuses a request that has no result and no sender, so that nothing could ever answer it. Triton leaves its
+    """Refuse a request that has no result and no sender, so that nothing could ever answer it. Triton leaves its
     client waiting (rules 3.2.1, 3.2.2)."""
     for request, result in zip(requests, results):
         if result is None and request._sender is None:
@@ -93,7 +93,7 @@ def _check_answered(requests: List[InferenceRequest], results: List[Any]) -> Non
 
 
 def _settle(requests: List[InferenceRequest]) -> None:
-    """Frees the senders of requests that are to come back: they will have others then, and these owe nothing more."""
+    """Free the senders of requests that are to come back: they will have others then, and these owe nothing more."""
     for request in requests:
         if request._release_flags == _RESCHEDULE and request._sender is not None:
             request._sender._owed = False

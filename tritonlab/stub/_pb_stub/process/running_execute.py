@@ -1,4 +1,4 @@
-"""This module tells the kernel what the running `execute` waits for, so that it can find calls that wait for themselves
+"""What the running `execute` waits for, as the kernel asks for it, so that it can find calls that wait for themselves
 (rule 4.4.1)."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .needed_calls import AwaitedCoroutine, needed_calls
 
 
 class RunningExecute:
-    """Knows the `execute` that the main thread runs, if any, and the BLS calls that threads wait for."""
+    """The `execute` that the main thread runs, if any, and the BLS calls that threads wait for."""
 
     def __init__(self) -> None:
         #: its requests; None between two
@@ -25,12 +25,12 @@ class RunningExecute:
         self._main = threading.get_ident()
 
     def wait_kind(self) -> int:
-        """Returns what a wait of this thread means for `execute`; see INFER in the COMMANDS table."""
+        """Return what a wait of this thread means for `execute`; see INFER in the COMMANDS table."""
         requests = self.requests
         return 0 if requests is None or threading.get_ident() != self._main else self._kind(requests, frozenset())
 
     def needs(self) -> Needs:
-        """Returns the answer to WAITS. May be called from any thread."""
+        """Return the answer to WAITS. May be called from any thread."""
         requests = self.requests
         if requests is None:
             return Needs(0, [])
@@ -38,7 +38,7 @@ class RunningExecute:
         return Needs(self._kind(requests, threads), [NeededCall(*call) for call in sorted(calls)])
 
     def _kind(self, requests: Sequence[InferenceRequest], waiting: AbstractSet[int]) -> int:
-        """Returns 2 if nothing but what `execute` returns could answer its requests while these threads wait, else
+        """Return 2 if nothing but what `execute` returns could answer its requests while these threads wait, else
         1."""
         for request in requests:
             if request._sender is not None:

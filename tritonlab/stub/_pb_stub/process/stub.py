@@ -1,4 +1,4 @@
-"""This module runs a stub in its process: it makes the stub's link, and runs its main loop until that ends."""
+"""A stub in its process: its link, and its main loop until that ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .zygote import StubArguments
 
 
 def serve(given: StubArguments, backend_directory: str) -> None:
-    """Runs a model until FINALIZE, or until the kernel is gone."""
+    """Run a model until FINALIZE, or until the kernel is gone."""
     for fd in (given.control, given.monitor, given.kernel_region, given.stub_region, given.life, given.door):
         os.set_inheritable(fd, False)  # for us, not for the programs that the model starts
     region = Region(given.stub_region, given.size, given.growth, given.limit or None)

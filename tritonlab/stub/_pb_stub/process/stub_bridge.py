@@ -50,7 +50,7 @@ _NO_OUTPUT: Row = [[], None, ""]
 
 
 class StubBridge(Bridge):
-    """Is the bridge of a stub process: each call becomes a message to the kernel."""
+    """The bridge of a stub process: each call becomes a message to the kernel."""
 
     def __init__(self, connection: Connection, region: Region, reader: RegionReader) -> None:
         self.connection = connection
@@ -75,12 +75,12 @@ class StubBridge(Bridge):
         self.ids = itertools.count(1)
 
     def abandon(self) -> None:
-        """Is called in a forked process, as the link is the parent's. Whatever still uses it here gets LinkClosed."""
+        """Leave the link, in a forked process, as it is the parent's. Whatever still uses it here gets LinkClosed."""
         self.abandoned = True
         self.connection.abandon()
 
     def tell(self, message: Any, ident: int = 0) -> None:
-        """Sends the body of a row of the COMMANDS table. Raises LinkClosed."""
+        """Send the body of a row of the COMMANDS table. Raises LinkClosed."""
         self.connection.send(NUMBER_OF[type(message)], ident, message)
 
     @uninterrupted
@@ -139,7 +139,7 @@ class StubBridge(Bridge):
             self.errands.put(lambda: self._fail_forgotten(handle, answered))
 
     def _fail_forgotten(self, handle: int, answered: bool) -> None:
-        """Ends a request that the model can no longer end. Triton's client waits for ever (rules 3.2.2, 3.7.2)."""
+        """End a request that the model can no longer end. Triton's client waits for ever (rules 3.2.2, 3.7.2)."""
         when = "after a response, but " if answered else ""
         text = (
             "Failed to process the request(s) for model '%s', message: The request and its response sender were "
@@ -152,9 +152,9 @@ class StubBridge(Bridge):
     def pack_responses(
         self, responses: List[Tuple[InferenceResponse, FrozenSet[str]]]
     ) -> Tuple[Optional[int], List[Row], "Sequence[Sent]"]:
-        """Packs the outputs of all `responses` that were asked for into one block.
+        """Pack the requested outputs of all `responses` into one block.
 
-        Returns the block, what is to be said of each response (rules 1.8.4, 1.9.5), and what is for `keep_sent`. Raises
+        Returns the block, the row of each response (rules 1.8.4, 1.9.5), and what is for `keep_sent`. Raises
         SharedMemoryError if the region cannot grow.
         """
         wires: List[Wire] = []
@@ -184,7 +184,7 @@ class StubBridge(Bridge):
         return block, packed, [(tensor, headers[index]) for index, tensor in changeable] if changeable else _NOTHING
 
     def _say_undeclared(self, tensors: Sequence[Tensor], requested: FrozenSet[str]) -> None:
-        """Warns of outputs that are not in the config, of each name once: Triton drops them and says nothing (rule
+        """Warn of outputs that are not in the config, of each name once: Triton drops them and says nothing (rule
         3.4.1)."""
         assert self.declared is not None
         for tensor in tensors:
@@ -212,7 +212,7 @@ class StubBridge(Bridge):
 
 
 class InferCall:
-    """Yields the responses of one BLS request, in order; it ends after the final one (rule 1.10)."""
+    """The responses of one BLS request, in order; it ends after the final one (rule 1.10)."""
 
     __slots__ = ("_box", "_bridge", "_done", "_ident", "_received")
 
@@ -227,7 +227,7 @@ class InferCall:
         os.sched_yield()
 
     def await_one(self) -> None:
-        """Waits until a response is there."""
+        """Wait until a response is there."""
         box, bridge = self._box, self._bridge
         if box:
             return
@@ -257,12 +257,12 @@ class InferCall:
 
     @property
     def done(self) -> bool:
-        """Tells whether the final response has been taken."""
+        """Return whether the final response has been taken."""
         return self._done
 
     @uninterrupted
     def cancel(self) -> None:
-        """Asks the server to cancel the request; nothing to do once it is over (rule 1.10.6)."""
+        """Ask the server to cancel the request; nothing to do once it is over (rule 1.10.6)."""
         if not self._done:
             self._bridge.tell(InferCancel(), self._ident)
 

@@ -1,4 +1,4 @@
-"""This module shows what the threads and coroutines of a stub are doing, by the author's lines and not ours."""
+"""What the threads and coroutines of a stub are doing, by the author's lines and not ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.se
 
 
 def all_stacks(loop: Optional[asyncio.AbstractEventLoop] = None) -> str:
-    """Returns the stacks of all threads, the main thread first, and of the tasks of `loop`. The outermost call comes
+    """Return the stacks of all threads, the main thread first, and of the tasks of `loop`. The outermost call comes
     first, as in a traceback."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main, ours = threading.main_thread().ident, own_threads.without_authors()
@@ -39,7 +39,7 @@ def _summaries(frame: Any) -> List[traceback.FrameSummary]:
 
 
 def _task_stack(task: Any) -> List[traceback.FrameSummary]:
-    """Returns the frames of the coroutines that await one another; `Task.get_stack` knows the outermost only."""
+    """Return the frames of the coroutines that await one another; `Task.get_stack` knows the outermost only."""
     summaries: List[traceback.FrameSummary] = []
     coroutine = task.get_coro()
     while coroutine is not None:
@@ -66,7 +66,7 @@ def _part(title: str, summaries: List[traceback.FrameSummary]) -> str:
 
 
 def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.FrameSummary], str]:
-    """Cuts a stack to the author's frames and what they called; also returns which call of ours it ended in."""
+    """Cut a stack to the author's frames and what they called; also returns which call of ours it ended in."""
     first = next((i for i, summary in enumerate(summaries) if not _is_around(summary.filename)), len(summaries))
     own = summaries[first:]
     for index, summary in enumerate(own):
@@ -77,12 +77,12 @@ def _authors(summaries: List[traceback.FrameSummary]) -> Tuple[List[traceback.Fr
 
 
 def is_library(file: str) -> bool:
-    """Tells whether a frame of this file is of a library, and not of the author's own files."""
+    """Return whether a frame of this file is of a library, and not of the author's own files."""
     return _is_around(file) or any(packages in file for packages in _PACKAGES)
 
 
 def _is_around(file: str) -> bool:
-    """Tells whether a frame of this file is ours or the standard library's."""
+    """Return whether a frame of this file is ours or the standard library's."""
     if file.startswith((_OURS, "<frozen ")):
         return True
     return file.startswith(_LIBRARY) and not any(packages in file for packages in _PACKAGES)

@@ -33,7 +33,7 @@ _MOST = 16
 
 
 class StubArguments(NamedTuple):
-    """Holds what a stub is started with: numbers of descriptors, sizes of its regions (0: no limit), and the
+    """What a stub is started with: numbers of descriptors, sizes of its regions (0: no limit), and the
     environment variables that what it has imported has seen."""
 
     control: int
@@ -49,8 +49,8 @@ class StubArguments(NamedTuple):
 
 
 class Zygote:
-    """Forks what the kernel asks for. `die_with_kernel` is called with the life pipe in each process that is forked,
-    once it leads a session."""
+    """The process that forks stubs for the kernel. `die_with_kernel` is called with the life pipe in each process that
+    is forked, once it leads a session."""
 
     def __init__(self, sock: socket.socket, life: int, die_with_kernel: Callable[[int], None]) -> None:
         for fd in (sock.fileno(), life):
@@ -64,7 +64,7 @@ class Zygote:
         self._printed: Tuple[bytes, bytes] = (b"", b"")
 
     def run(self) -> StubArguments:
-        """Does what the kernel says. Returns in a stub that was forked, and nowhere else."""
+        """Do what the kernel says. Returns in a stub that was forked, and nowhere else."""
         self._grow(())
         while True:
             body, fds = self._receive()
@@ -100,7 +100,7 @@ class Zygote:
         return not refused
 
     def _fork(self, fds: List[int]) -> bool:
-        """Forks a process that leads a session of its own, and tells the kernel. Returns True in that process."""
+        """Fork a process that leads a session of its own, and tells the kernel. Returns True in that process."""
         read, write = os.pipe()
         try:
             between = fork()
@@ -120,7 +120,7 @@ class Zygote:
         return False
 
     def _become(self, body: Grow, fds: List[int]) -> None:
-        """Makes a process that was forked the zygote that imports more."""
+        """Make a process that was forked the zygote that imports more."""
         socket_fd, self._life = fds
         self._die_with_kernel(self._life)
         self._socket = socket.socket(fileno=socket_fd)
@@ -133,7 +133,7 @@ class Zygote:
         self._grow(body.steps)
 
     def _grow(self, steps: Sequence[ImportStep]) -> None:
-        """Imports, and says how far that went; a process in which something failed is of no use."""
+        """Import, and says how far that went; a process in which something failed is of no use."""
         since, printed, done = time.time(), _Printed(), 0
         bearings = Bearings()
         try:
@@ -166,7 +166,7 @@ class Zygote:
 
 
 class _Printed:
-    """Keeps what is written to stdout and stderr from now on until it is `taken`."""
+    """What is written to stdout and stderr from now on until it is `taken`."""
 
     def __init__(self) -> None:
         self._files = [os.memfd_create("tritonlab printed") for _ in range(2)]
@@ -176,7 +176,7 @@ class _Printed:
 
     @contextlib.contextmanager
     def dropped(self) -> Iterator[None]:
-        """Keeps nothing of what is written inside: a trial fork makes libraries say that they are forked."""
+        """Keep nothing of what is written inside: a trial fork makes libraries say that they are forked."""
         _flush()
         sizes = [os.fstat(file).st_size for file in self._files]
         yield
@@ -202,7 +202,7 @@ def _flush() -> None:
 
 
 def _seed() -> None:
-    """Seeds random numbers that no other fork has; Python's `random` sees to that itself."""
+    """Seed random numbers that no other fork has; Python's `random` sees to that itself."""
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -212,7 +212,7 @@ def _seed() -> None:
 
 
 def _forked_again(write: int) -> bool:
-    """Forks another process, writes which, and ends this one. Returns True in the other."""
+    """Fork another process, writes which, and end this one. Returns True in the other."""
     try:
         pid = fork()
     except OSError:

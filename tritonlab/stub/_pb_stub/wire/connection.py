@@ -1,5 +1,4 @@
-"""A connection sends and receives whole messages over one end of the control socket, and returns freed blocks with
-them.
+"""Whole messages over one end of the control socket, and freed blocks that return with them.
 
 Waiting is spin, then block: most of a round trip on a small virtual machine is the wake-up of a sleeping process
 (measured with a bare prototype on 2 cores: 90-125 us blocking, 16 us with up to 200 us of non-blocking receives first).
@@ -34,17 +33,17 @@ _KEPT_BUFFER = 1 << 20
 
 
 def _new_buffer(size: int) -> mmap.mmap:
-    """Allocates pages apart from the heap, which keeps what threads have freed: with heap buffers a kernel grew by 18
+    """Allocate pages apart from the heap, which keeps what threads have freed: with heap buffers a kernel grew by 18
     MB in 400 loads and unloads, with these by 1 MB."""
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class LinkClosed(Exception):
-    """Says that the other process is gone, or closed its end."""
+    """The other process is gone, or has closed its end."""
 
 
 class Connection:
-    """Is a framed, thread-safe sender and single-threaded receiver over a connected stream socket."""
+    """A framed, thread-safe sender and single-threaded receiver over a connected stream socket."""
 
     def __init__(
         self, sock: socket.socket, on_freed: Optional[Callable[[int], None]] = None, *, unpacks: bool = False
@@ -71,7 +70,7 @@ class Connection:
     # -- sending
 
     def send(self, command: int, ident: int, body: Any = None) -> None:
-        """Sends one message, blocking while the socket is full. Raises LinkClosed."""
+        """Send one message, blocking while the socket is full. Raises LinkClosed."""
         data = self._frame(command, ident, encode_body(body))
         with self._send_lock:
             try:
@@ -80,7 +79,7 @@ class Connection:
                 raise LinkClosed(str(error)) from None
 
     def post(self, command: int, ident: int, body: Any = None, *, packed: bool = False) -> bool:
-        """Sends one message without blocking. What the socket does not take is kept; then it returns False, and the
+        """Send one message without blocking. What the socket does not take is kept; then it returns False, and the
         caller must call `flush` when the socket is writable. `packed`: the body is packed if it can be, for a receiver
         that unpacks. Raises LinkClosed."""
         short = pack_body(body) if packed else None
@@ -94,14 +93,14 @@ class Connection:
             return not self._outbox
 
     def flush(self) -> bool:
-        """Writes as much as possible of what `post` kept; returns True if nothing is left. Raises LinkClosed."""
+        """Write as much as possible of what `post` kept; returns True if nothing is left. Raises LinkClosed."""
         with self._send_lock:
             del self._outbox[: self._try_write(self._outbox)]
             return not self._outbox
 
     @property
     def has_unsent(self) -> bool:
-        """Tells whether `flush` has something to write."""
+        """Return whether `flush` has something to write."""
         return bool(self._outbox)
 
     def _try_write(self, data: "bytes | bytearray") -> int:
@@ -128,7 +127,7 @@ class Connection:
     # -- receiving
 
     def try_receive(self) -> Optional[Message]:
-        """Returns one message if a whole one is there, else None. Raises LinkClosed, WireError."""
+        """Return one message if a whole one is there, else None. Raises LinkClosed, WireError."""
         message = self.take_buffered()
         while message is None:
             if not self._fill(socket.MSG_DONTWAIT):
@@ -137,11 +136,11 @@ class Connection:
         return message
 
     def take_buffered(self) -> Optional[Message]:
-        """Returns one message if a whole one was read already, else None. Raises WireError."""
+        """Return one message if a whole one was read already, else None. Raises WireError."""
         return self._parse() if self._start != self._end else None
 
     def wait(self, spin: float = 0.0, timeout: Optional[float] = None) -> bool:
-        """Tells whether there is something to receive: polls for `spin` seconds, then sleeps `timeout` seconds at most
+        """Return whether there is something to receive: polls for `spin` seconds, then sleeps `timeout` seconds at most
         (None: for ever).
 
         True may also mean that the link has ended, or that only a part of a message is there.
@@ -159,7 +158,7 @@ class Connection:
         return True
 
     def receive(self, spin: float = 0.0, timeout: Optional[float] = None) -> Optional[Message]:
-        """Returns the next message, None when time is up. Polls for `spin` seconds, then sleeps up to `timeout` seconds
+        """Return the next message, None when time is up. Polls for `spin` seconds, then sleeps up to `timeout` seconds
         (None: for ever). Raises LinkClosed, WireError."""
         message = self.take_buffered()
         if message is None and spin > 0.0 and self._spin(spin):
@@ -177,7 +176,7 @@ class Connection:
         return message
 
     def _fill(self, flags: int) -> bool:
-        """Reads what is there; returns False if that is nothing."""
+        """Read what is there; returns False if that is nothing."""
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._buffer) > _KEPT_BUFFER:
@@ -198,7 +197,7 @@ class Connection:
         return True
 
     def _make_room(self, need: int) -> None:
-        """Moves unread bytes to the front of a buffer that can hold `need` bytes and some more."""
+        """Move unread bytes to the front of a buffer that can hold `need` bytes and some more."""
         unread = bytes(self._view[self._start : self._end])
         size = max(_BUFFER, len(unread) * 2, need + (1 << 12))
         buffer = _new_buffer(size)
@@ -232,13 +231,13 @@ class Connection:
         return command, ident, body
 
     def shutdown(self) -> None:
-        """Ends both directions: the other side and a local receiver see LinkClosed. The descriptor stays until
+        """End both directions: the other side and a local receiver see LinkClosed. The descriptor stays until
         `close`."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
-        """Closes, in a forked process, the descriptor without ending the link, which the parent goes on using."""
+        """Close, in a forked process, the descriptor without ending the link, which the parent goes on using."""
         self._sock.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""This module speaks to NVIDIA's driver, `libcuda.so.1`, through ctypes: neither CuPy nor torch has to be there.
+"""NVIDIA's driver, `libcuda.so.1`, through ctypes: neither CuPy nor torch has to be there.
 
 It works in each device's primary context, which torch and CuPy use as well, so that they may read the addresses, and
 pushes it for the time of a call only: the context that is current in a thread is its author's business. The header
@@ -23,7 +23,7 @@ _PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 
 class _MemHandle(ctypes.Structure):
-    """Is a CUipcMemHandle; cuIpcOpenMemHandle takes it by value."""
+    """A CUipcMemHandle; cuIpcOpenMemHandle takes it by value."""
 
     _fields_ = [("reserved", ctypes.c_ubyte * HANDLE_SIZE)]
 
@@ -61,7 +61,7 @@ _SIGNATURES: Dict[str, List[Any]] = {
 
 
 class CudaDriver(Driver):
-    """Is NVIDIA's driver. The first call loads it, and the first use of a device's memory makes its context."""
+    """NVIDIA's driver. The first call loads it, and the first use of a device's memory makes its context."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards loading, and the two below
@@ -162,7 +162,7 @@ class CudaDriver(Driver):
 
     @contextlib.contextmanager
     def _current(self, device: int) -> Iterator[None]:
-        """Makes the device's primary context the current one of this thread for a while."""
+        """Make the device's primary context the current one of this thread for a while."""
         context = self._contexts.get(device)
         if context is None:
             context = _pointer()
@@ -199,7 +199,7 @@ class CudaDriver(Driver):
 
 
 def _words(library: Any, code: int) -> str:
-    """Returns the driver's name and text of an error."""
+    """Return the driver's name and text of an error."""
     words = []
     for function in (library.cuGetErrorName, library.cuGetErrorString):
         text = ctypes.c_char_p()

@@ -1,4 +1,4 @@
-"""This module has the bodies of the messages of a debugger in a stub; `message_bodies` has those of all others."""
+"""The bodies of the messages of a debugger in a stub; `message_bodies` has those of all others."""
 
 from __future__ import annotations
 

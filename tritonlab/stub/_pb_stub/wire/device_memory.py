@@ -1,5 +1,4 @@
-"""This module says in a block where a tensor's device memory is: what lies in the block is not the tensor's bytes but
-their place, `DevicePlace`.
+"""Device memory of tensors in a block: what lies in the block is not the tensor's bytes but their place, `DevicePlace`.
 
 All memory that crosses is the kernel's: from its pool, or lent to a stub for its outputs. So a stub that dies takes no
 memory with it that somebody still reads, and leaves none behind. Whoever sends a place keeps the memory as it is until
@@ -18,7 +17,7 @@ _PLACE = struct.Struct("<%dsQQ" % HANDLE_SIZE)
 
 
 class DevicePlace(NamedTuple):
-    """Names `nbytes` of device memory, `offset` bytes from where the allocation begins that `handle` stands for."""
+    """`nbytes` of device memory, `offset` bytes from where the allocation begins that `handle` stands for."""
 
     handle: bytes
     offset: int
@@ -26,19 +25,19 @@ class DevicePlace(NamedTuple):
 
     @staticmethod
     def read(data: Buffer) -> "DevicePlace":
-        """Reads what a Lent holds. Raises struct.error for data of another size."""
+        """Read what a Lent holds. Raises struct.error for data of another size."""
         return DevicePlace(*_PLACE.unpack(data))
 
 
 class Lent(bytes):
-    """Is a place as it is sent. `keep` lives until the block comes back in which it was sent."""
+    """A place as it is sent. `keep` lives until the block comes back in which it was sent."""
 
     device: int
     keep: Any
 
     @staticmethod
     def of(data: Buffer, device: int, keep: Any) -> "Lent":
-        """Makes one of a place's bytes."""
+        """Make one of a place's bytes."""
         self = Lent(data)
         self.device = device
         self.keep = keep
@@ -46,5 +45,5 @@ class Lent(bytes):
 
 
 def packed(place: DevicePlace) -> bytes:
-    """Returns the bytes of a place."""
+    """Return the bytes of a place."""
     return _PLACE.pack(*place)

@@ -1,9 +1,9 @@
-"""A `Driver` does what this package needs of GPUs: memory, handles by which another process opens it, and copies.
+"""What this package needs of GPUs: memory, handles by which another process opens it, and copies.
 
 `cuda_driver` does it with NVIDIA's driver, `simulated_driver` without any GPU; `gpus.py` says which one an address or a
 handle belongs to. An address is a number, which nothing but its driver can read.
 
-Everything is asked for on a device's default stream, in order, and `synchronize` waits for all work of this process on
+Everything runs on a device's default stream, in order, and `synchronize` waits for all work of this process on
 the device, whatever stream it is on. Whoever gives memory to another process calls it before it sends the message. So
 no event has to cross the border, and a reader finds the bytes there, on whichever stream it reads.
 """
@@ -35,7 +35,7 @@ _ADVICE = {
 
 
 class DriverError(Exception):
-    """Says that a call of the driver failed. `code` is the CUresult; the text says what was done, what the driver says,
+    """A call of the driver that failed. `code` is the CUresult; the text says what was done, what the driver answers,\n
     and what can be done."""
 
     def __init__(self, what: str, code: int, text: str) -> None:
@@ -45,7 +45,7 @@ class DriverError(Exception):
 
 
 class DeviceFacts(NamedTuple):
-    """Holds what does not change of a device. `compute` is its compute capability, such as (9, 0)."""
+    """What does not change of a device. `compute` is its compute capability, such as (9, 0)."""
 
     ordinal: int
     uuid: str
@@ -56,59 +56,59 @@ class DeviceFacts(NamedTuple):
 
 
 class Driver:
-    """Stands for the GPUs of this machine as one process sees them. Every method may raise DriverError, and may be
+    """The GPUs of this machine as one process sees them. Every method may raise DriverError, and may be
     called by any thread. The first use of a device's memory makes its context in this process; `devices` makes none."""
 
     #: whether no real GPU is behind it: to be told wherever a person sees a figure of it
     simulated = False
 
     def devices(self) -> List[DeviceFacts]:
-        """Returns the devices by their ordinals. Raises DriverError where there is no driver or no device."""
+        """Return the devices by their ordinals. Raises DriverError where there is no driver or no device."""
         raise NotImplementedError
 
     def free_bytes(self, device: int) -> int:
-        """Returns how many bytes of the device nobody has allocated."""
+        """Return how many bytes of the device nobody has allocated."""
         raise NotImplementedError
 
     def allocate(self, device: int, nbytes: int) -> int:
-        """Allocates memory that can be exported, and returns its address."""
+        """Allocate memory that can be exported, and return its address."""
         raise NotImplementedError
 
     def free(self, device: int, address: int) -> None:
-        """Frees what `allocate` returned. Every process that has opened it must have closed it before."""
+        """Free what `allocate` returned. Every process that has opened it must have closed it before."""
         raise NotImplementedError
 
     def base_of(self, address: int) -> Tuple[int, int, int]:
-        """Returns address, bytes and device of the allocation that `address` lies in, whoever made it in this process.
-        Raises DriverError for what is no device memory."""
+        """Return address, bytes and device of the allocation that `address` lies in, whoever made it in this process.
+        Raises DriverError for what is not device memory."""
         raise NotImplementedError
 
     def export(self, device: int, base: int) -> bytes:
-        """Returns the handle of the allocation that begins at `base`. That of an address inside one is its handle,
-        too: whoever opens it gets the address of the beginning."""
+        """Return the handle of the allocation that begins at `base`. That of an address inside one is its handle,\n
+        too: opening it gives the address of the beginning."""
         raise NotImplementedError
 
     def open(self, device: int, handle: bytes) -> int:
-        """Maps another process's allocation, and returns the address that it has here. Opened twice it must be closed
+        """Map another process's allocation, and return the address that it has here. Opened twice it must be closed
         twice."""
         raise NotImplementedError
 
     def close(self, device: int, address: int) -> None:
-        """Ends what `open` began."""
+        """End what `open` began."""
         raise NotImplementedError
 
     def copy_in(self, device: int, address: int, buffer: Any) -> None:
-        """Copies a buffer of host memory to the device. The buffer may be changed afterwards."""
+        """Copy a buffer of host memory to the device. The buffer may be changed afterwards."""
         raise NotImplementedError
 
     def copy_out(self, device: int, address: int, buffer: Any) -> None:
-        """Fills a writable buffer of host memory from the device."""
+        """Fill a writable buffer of host memory from the device."""
         raise NotImplementedError
 
     def copy(self, device: int, target: int, source: int, nbytes: int) -> None:
-        """Begins a copy on the device; `synchronize` waits for it."""
+        """Begin a copy on the device; `synchronize` waits for it."""
         raise NotImplementedError
 
     def synchronize(self, device: int) -> None:
-        """Waits until the device has done all that this process has asked of it."""
+        """Wait until the device has done all work of this process."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""This module has the bodies of the messages of processes that fork: of a zygote, of which stubs are forked, and of a
+"""The bodies of the messages of processes that fork: of a zygote, of which stubs are forked, and of a
 model that forks.
 
 As in `message_bodies`, each is a NamedTuple, and `ipc_message.COMMANDS` has its row.
@@ -24,7 +24,7 @@ class ForkLink(NamedTuple):
 
 
 class ImportStep(NamedTuple):
-    """Is an import that a model makes before anything else: `import module`, or `from module import names`. `optional`:
+    """An import that a model makes before anything else: `import module`, or `from module import names`. `optional`:
     it goes on if there is no such module. `own`: a file of the author's, whose imports are steps themselves."""
 
     module: str
@@ -61,7 +61,7 @@ class Fork(NamedTuple):
 
 
 class Forked(NamedTuple):
-    """Is the process that was forked, which is the kernel's child, or 0 and why there is none. `stale`: the zygote will
+    """The process that was forked, which is the kernel's child, or 0 and why there is none. `stale`: the zygote will
     never fork again."""
 
     pid: int

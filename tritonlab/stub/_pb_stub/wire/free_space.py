@@ -1,4 +1,4 @@
-"""A `FreeSpace` knows which ranges of a piece of memory are free. It has no lock; its owner does."""
+"""The free ranges of a piece of memory. A `FreeSpace` has no lock; its owner does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Iterator, List, Optional, Tuple
 
 
 class FreeSpace:
-    """Holds the free ranges, none at first."""
+    """The free ranges, none at first."""
 
     def __init__(self) -> None:
         self._ranges: List[Tuple[int, int]] = []  # (offset, size), sorted, never adjacent
@@ -16,7 +16,7 @@ class FreeSpace:
         return iter(self._ranges)
 
     def take(self, need: int, align: int) -> Optional[int]:
-        """Takes the first range of `need` bytes that begins at a multiple of `align`; None if there is none."""
+        """Take the first range of `need` bytes that begins at a multiple of `align`; None if there is none."""
         for index, (offset, size) in enumerate(self._ranges):
             start = (offset + align - 1) & -align
             if offset + size - start < need:
@@ -31,7 +31,7 @@ class FreeSpace:
         return None
 
     def add(self, offset: int, size: int) -> None:
-        """Adds a range, joined with its neighbours."""
+        """Add a range, joined with its neighbours."""
         ranges = self._ranges
         insort(ranges, (offset, size))
         index = ranges.index((offset, size))
@@ -43,5 +43,5 @@ class FreeSpace:
             ranges[index - 1 : index + 1] = [(before, offset - before + size)]
 
     def clear(self) -> None:
-        """Forgets all ranges."""
+        """Forget all ranges."""
         self._ranges.clear()

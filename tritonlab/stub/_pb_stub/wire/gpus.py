@@ -1,5 +1,5 @@
-"""This module has the drivers of this process, and tells which of them an address or a handle belongs to. So a process
-that is sent memory needs no setting."""
+"""The drivers of this process, found by an address or a handle, so that a process that receives memory needs
+no\nsetting."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ SIMULATED = SimulatedDriver()
 
 
 def driver_of(memory: Union[int, bytes]) -> Driver:
-    """Returns the driver that the address or handle is for."""
+    """Return the driver that the address or handle is for."""
     return SIMULATED if is_simulated(memory) else CUDA

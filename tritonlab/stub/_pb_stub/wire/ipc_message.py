@@ -1,4 +1,4 @@
-"""This module has the stub link's messages: one table says number, name, direction, way, body and answer of everything
+"""The stub link's messages: one table says number, name, direction, way, body and answer of everything
 that can cross the process border.
 
 A message is a header, the offsets of the receiver's blocks that the sender no longer reads (8 bytes each), and a
@@ -9,7 +9,7 @@ JSON body:
 `id` ties an answer to its question; for EXECUTE it numbers the batch, for RESPONSE it is the request's handle. A body
 is the list of the fields of its NamedTuple (`message_bodies`), and so is each NamedTuple in it. What every request has,
 the headers of its tensors and what EXECUTE and EXECUTED say of it, stays such a list (`Row`) when it is read: making
-types of them took a tenth of a request's time. Whoever reads a row unpacks it, in one place.
+types of them took a tenth of a request's time. The reader of a row unpacks it, in one place.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _new = tuple.__new__  # a third of the time of a NamedTuple's constructor; only 
 
 
 def _reader(kind: Type[Any], **parts: Read) -> Read:
-    """Returns a function that makes a `kind` of the list of its fields; `parts` read the fields that are more than
+    """Return a function that makes a `kind` of the list of its fields; `parts` read the fields that are more than
     plain data."""
     names = kind._fields
     places = [(names.index(name), part) for name, part in parts.items()]
@@ -91,7 +91,7 @@ _READERS: Dict[Type[Any], Read] = {
 
 
 class CommandRow(NamedTuple):
-    """Is one row of COMMANDS.
+    """One row of COMMANDS.
 
     `answer` is the type of the message that answers this one, or of the value in RESULT or REPLY; None if there is no
     answer. `read` makes the body of the list of its fields, and raises WireError or TypeError if they have another
@@ -182,6 +182,6 @@ CALLS: Tuple[CommandRow, ...] = tuple(command for command in COMMANDS if 48 <= c
 
 
 def read_answer(command: CommandRow, value: Any) -> Any:
-    """Reads the value of a RESULT or REPLY to that command."""
+    """Read the value of a RESULT or REPLY to that command."""
     read = _READERS.get(command.answer)
     return value if read is None else read(value)

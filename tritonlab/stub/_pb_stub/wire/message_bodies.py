@@ -1,4 +1,4 @@
-"""This module has the bodies of the stub link's messages: one NamedTuple for each, and for what they are made of.
+"""The bodies of the stub link's messages: one NamedTuple for each, and for what they are made of.
 
 `ipc_message.COMMANDS` says which message has which body, who sends it, and what answers it. On the wire a NamedTuple is
 the list of its fields.
@@ -15,7 +15,7 @@ UNCHECKED = "Triton checks no outputs: "
 
 
 class TensorHeader(NamedTuple):
-    """Describes a tensor in the sender's region; `offset` counts from its start. Memory type and device id are there so
+    """A tensor in the sender's region; `offset` counts from its start. Memory type and device id are there so
     that device memory needs no other format."""
 
     name: str
@@ -33,7 +33,7 @@ Row = Any
 
 
 class Failure(NamedTuple):
-    """Says why something failed: Triton's text and error code, and `core.status.RemoteException` as plain data."""
+    """Why something failed: Triton's text and error code, and `core.status.RemoteException` as plain data."""
 
     text: str
     code: int = 1
@@ -41,7 +41,7 @@ class Failure(NamedTuple):
 
 
 class FrameState(NamedTuple):
-    """Describes a call of the author's code when an exception passed it. `source`: the lines around `line`, the first
+    """A call of the author's code when an exception passed it. `source`: the lines around `line`, the first
     of which is `start`. `variables`: name and text of each."""
 
     file: str
@@ -53,7 +53,7 @@ class FrameState(NamedTuple):
 
 
 class ResponseError(NamedTuple):
-    """Is the error of one response. `code` is that of the author's TritonError, or None: then the model has failed, and
+    """The error of one response. `code` is that of the author's TritonError, or None: then the model has failed, and
     `exception` may say how."""
 
     code: Optional[int]
@@ -62,7 +62,7 @@ class ResponseError(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Is what a model answered to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text,
+    """What a model answered to one request of a batch. `error`: the row of a ResponseError. `parameters`: JSON text,
     or empty."""
 
     tensors: List[Row]
@@ -71,14 +71,14 @@ class Output(NamedTuple):
 
 
 class TraceRef(NamedTuple):
-    """Names the trace of a request: the server's number of it, and the client's context."""
+    """The trace of a request: the server's number of it, and the client's context."""
 
     number: int
     context: Optional[str]
 
 
 class Entry(NamedTuple):
-    """Is one request of a batch. `outputs` None: all of the model's. `trace`: the row of a TraceRef."""
+    """One request of a batch. `outputs` None: all of the model's. `trace`: the row of a TraceRef."""
 
     handle: int
     request_id: str
@@ -92,7 +92,7 @@ class Entry(NamedTuple):
 
 
 class BlsRequest(NamedTuple):
-    """Is a request that a model built. `memory`: type (0 GPU, 1 CPU) and device id of the preferred memory."""
+    """A request that a model built. `memory`: type (0 GPU, 1 CPU) and device id of the preferred memory."""
 
     model: str
     version: int
@@ -107,7 +107,7 @@ class BlsRequest(NamedTuple):
 
 
 class DeviceGrant(NamedTuple):
-    """Names device memory of the kernel that a stub may use for what it sends: `nbytes` at `offset` of the allocation
+    """Device memory of the kernel that a stub may use for what it sends: `nbytes` at `offset` of the allocation
     that `handle`, as hex text, stands for."""
 
     handle: str
@@ -116,7 +116,7 @@ class DeviceGrant(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """Says which device memory of the kernel a stub still has mapped, as handles in hex text, and what of it the stub
+    """The device memory of the kernel that a stub still has mapped, as handles in hex text, and what of it the stub
     has returned."""
 
     mapped: List[str]
@@ -124,14 +124,14 @@ class GivenBack(NamedTuple):
 
 
 class NeededCall(NamedTuple):
-    """Is a call that `execute` needs the answer of: the id of its INFER, and how many responses it has had."""
+    """A call that `execute` needs the answer of: the id of its INFER, and how many responses it has had."""
 
     infer: int
     received: int
 
 
 class Needs(NamedTuple):
-    """Says what the running `execute` cannot go on without; `wait` as in INFER."""
+    """What the running `execute` cannot go on without; `wait` as in INFER."""
 
     wait: int
     calls: List[NeededCall]
@@ -203,7 +203,7 @@ class Execute(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Is the answer to a call: its value, or why there is none. With the id 0, which no call has, it only returns
+    """The answer to a call: its value, or why there is none. With the id 0, which no call has, it only returns
     blocks."""
 
     value: Any
@@ -211,7 +211,7 @@ class Reply(NamedTuple):
 
 
 class InferResponse(NamedTuple):
-    """Is one response for an INFER."""
+    """One response for an INFER."""
 
     final: bool
     block: Optional[int]
@@ -230,7 +230,7 @@ class Hello(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Is the answer to a command of the life cycle, or of the monitor socket."""
+    """The answer to a command of the life cycle, or of the monitor socket."""
 
     value: Any
     failure: Optional[Failure] = None
@@ -257,7 +257,7 @@ LAST, NO_RESPONSE = 1, 2
 
 
 class Response(NamedTuple):
-    """Is what a response sender sent. `flags`: LAST and NO_RESPONSE, or 0."""
+    """What a response sender sent. `flags`: LAST and NO_RESPONSE, or 0."""
 
     flags: int
     block: Optional[int]
@@ -267,7 +267,7 @@ class Response(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Is a record of pb_utils.Logger; of the stub itself where `file` is empty."""
+    """A record of pb_utils.Logger; of the stub itself where `file` is empty."""
 
     level: int
     file: str
@@ -276,7 +276,7 @@ class Log(NamedTuple):
 
 
 class Awake(NamedTuple):
-    """Wake whoever reads the link, to look whether its answer came another way."""
+    """A message that wakes the reader of the link, to look whether its answer came another way."""
 
 
 class Raised(NamedTuple):

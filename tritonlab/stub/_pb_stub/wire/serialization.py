@@ -1,4 +1,4 @@
-"""This module encodes what crosses the process border: the version byte, message bodies, tensor headers and BYTES
+"""The encoding of what crosses the process border: the version byte, message bodies, tensor headers and BYTES
 elements.
 
 Bodies are JSON: the C encoder of the standard library takes 2-3 us for a request, every interpreter from 3.8 on has it,
@@ -34,7 +34,7 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 
 def _make_encoder() -> Callable[[Any], bytes]:
-    """Returns JSONEncoder.encode without the set-up that it repeats on each call: 2.4 us instead of 4.8 for a request
+    """Return JSONEncoder.encode without the set-up that it repeats on each call: 2.4 us instead of 4.8 for a request
     of two tensors."""
     make = getattr(json.encoder, "c_make_encoder", None)
     slow = json.JSONEncoder(separators=(",", ":"))
@@ -51,19 +51,19 @@ _scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 class WireError(Exception):
-    """Says that bytes came from the other process that no correct one sends. It fails what is in flight on that link,
+    """Bytes from the other process that no correct one sends. It fails what is in flight on that link,
     and nothing else."""
 
 
 def bounded(text: str, limit: int = MAX_TEXT) -> str:
-    """Cuts `text` at the limit, and says how much was left out."""
+    """Cut `text` at the limit, and says how much was left out."""
     if len(text) <= limit:
         return text
     return "%s … [%d characters left out]" % (text[:limit], len(text) - limit)
 
 
 def decode_body(data: Buffer) -> Any:
-    """Reverses encode_body. Raises WireError for anything that is not JSON."""
+    """Reverse encode_body. Raises WireError for anything that is not JSON."""
     if not len(data):
         return None
     try:
@@ -77,7 +77,7 @@ def decode_body(data: Buffer) -> Any:
 
 
 def pack_body(body: Any) -> Optional[bytes]:
-    """Encodes a body of plain data in a quarter of the time; returns None for one of other types."""
+    """Encode a body of plain data in a quarter of the time; returns None for one of other types."""
     try:
         return marshal.dumps(body, _MARSHAL_VERSION)
     except ValueError:
@@ -85,7 +85,7 @@ def pack_body(body: Any) -> Optional[bytes]:
 
 
 def unpack_body(data: Buffer) -> Any:
-    """Reverses pack_body. Raises WireError for what it does not write."""
+    """Reverse pack_body. Raises WireError for what it does not write."""
     try:
         return marshal.loads(data)
     except (EOFError, ValueError, TypeError, MemoryError) as error:
@@ -119,7 +119,7 @@ def _element_bytes(element: Any) -> bytes:
 
 
 def encode_bytes_tensor(array: "np.ndarray[Any, Any]") -> bytes:
-    """Encodes an object, `S` or `U` array: for each element, in C order, a little-endian uint32 length and the bytes
+    """Encode an object, `S` or `U` array: for each element, in C order, a little-endian uint32 length and the bytes
     (rule 1.6.1)."""
     if array.size == 0:
         return b""
@@ -142,7 +142,7 @@ def encode_bytes_tensor(array: "np.ndarray[Any, Any]") -> bytes:
 
 
 def decode_bytes_tensor(buffer: Buffer) -> "np.ndarray[Any, Any]":
-    """Decodes the elements of a BYTES tensor into a 1-D object array of `bytes`. Raises ValueError (texts of rule
+    """Decode the elements of a BYTES tensor into a 1-D object array of `bytes`. Raises ValueError (texts of rule
     1.6.3)."""
     data = bytes(buffer)
     end = len(data)
@@ -166,7 +166,7 @@ def decode_bytes_tensor(buffer: Buffer) -> "np.ndarray[Any, Any]":
 
 
 def _decode_uniform(data: bytes) -> "Any":
-    """Returns the elements if all have one length, which one numpy comparison of the prefixes tells; else None."""
+    """Return the elements if all have one length, which one numpy comparison of the prefixes tells; else None."""
     if len(data) < 64:
         return None
     n = int.from_bytes(data[:4], "little")

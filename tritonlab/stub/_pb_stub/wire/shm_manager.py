@@ -45,11 +45,11 @@ _KEPT = 8
 
 
 class SharedMemoryError(Exception):
-    """Says that a region cannot grow. The text is Triton's (rule 2.9.1)."""
+    """A region that cannot grow. The text is Triton's (rule 2.9.1)."""
 
 
 def create_region_file(name: str) -> int:
-    """Creates an empty file without a name in any directory and returns its descriptor; `name` shows in /proc only."""
+    """Create an empty file without a name in any directory and return its descriptor; `name` shows in /proc only."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # sealed against shrinking: a mapped file that shrinks kills its reader, here the kernel, with SIGBUS
@@ -60,14 +60,14 @@ def create_region_file(name: str) -> int:
 
 
 def trim_heap() -> None:
-    """Returns the freed memory that malloc keeps to the system, where malloc offers that."""
+    """Return the freed memory that malloc keeps to the system, where malloc offers that."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if ctypes is not None else None
     if trim is not None:
         trim(0)
 
 
 class Region:
-    """Is the writer's side: it allocates blocks, and frees them when the reader has returned them."""
+    """The writer's side: it allocates blocks, and frees them when the reader has returned them."""
 
     def __init__(self, fd: int, size: int = 1 << 20, growth: int = 1 << 20, limit: Optional[int] = None) -> None:
         self._fd = fd
@@ -92,7 +92,7 @@ class Region:
         self._grow_to(size)
 
     def allocate(self, nbytes: int) -> int:
-        """Allocates a block of at least `nbytes` and returns its offset. Raises SharedMemoryError if the region cannot
+        """Allocate a block of at least `nbytes` and return its offset. Raises SharedMemoryError if the region cannot
         grow."""
         align = _PAGE if nbytes >= LARGE else _ALIGN
         need = max((nbytes + align - 1) & -align, _ALIGN)
@@ -122,7 +122,7 @@ class Region:
         return offset
 
     def _take(self, need: int, align: int) -> Optional[int]:
-        """Takes a block from the free space, None if it has none; the caller holds the lock."""
+        """Take a block from the free space, None if it has none; the caller holds the lock."""
         offset = self._free.take(need, align)
         if offset is None and self._recent:
             self._release_recent()
@@ -133,7 +133,7 @@ class Region:
         return offset
 
     def free(self, offset: int) -> None:
-        """Frees a block. Raises WireError for an offset that is not allocated, which no correct reader returns."""
+        """Free a block. Raises WireError for an offset that is not allocated, which no correct reader returns."""
         if self._let_go:
             self._drop_holds()
         with self._lock:
@@ -159,13 +159,13 @@ class Region:
         self._free.add(offset, size)
 
     def hold(self, offset: int) -> "Hold":
-        """Keeps a block as it is until the returned object is gone, also when the reader has returned it."""
+        """Keep a block as it is until the returned object is gone, also when the reader has returned it."""
         with self._lock:
             self._held[offset] = False
         return Hold(self._let_go, offset)
 
     def keep(self, offset: int, things: Any) -> None:
-        """Keeps `things` alive until the block is free. Their destructors may run with the region's lock held."""
+        """Keep `things` alive until the block is free. Their destructors may run with the region's lock held."""
         with self._lock:
             self._kept[offset] = things
 
@@ -183,7 +183,7 @@ class Region:
         self._recent.clear()
 
     def give_back(self) -> None:
-        """Returns the memory of free blocks to the system; it is zeroed when it is used again. The first bytes of the
+        """Return the memory of free blocks to the system; it is zeroed when it is used again. The first bytes of the
         region stay, for small tensors."""
         if self._let_go:
             self._drop_holds()
@@ -212,7 +212,7 @@ class Region:
         self.size = size
 
     def close(self) -> None:
-        """Closes the file; nothing can be allocated any more. The memory goes with the last view of it."""
+        """Close the file; nothing can be allocated any more. The memory goes with the last view of it."""
         with self._lock:
             os.close(self._fd)
             self._fd = -1
@@ -224,7 +224,7 @@ class Region:
             self.buffer = memoryview(b"")
 
     def write(self, offset: int, data: Any) -> int:
-        """Copies an ndarray's elements (C order) or bytes to `offset`; returns their number of bytes."""
+        """Copy an ndarray's elements (C order) or bytes to `offset`; returns their number of bytes."""
         if isinstance(data, np.ndarray):
             nbytes = data.nbytes
             if nbytes < 4096:
@@ -240,7 +240,7 @@ class Region:
 
 
 class RegionReader:
-    """Is the reader's side: it gives views of the other process's region, mapped again when it has grown."""
+    """The reader's side: it gives views of the other process's region, mapped again when it has grown."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -255,7 +255,7 @@ class RegionReader:
 
     @property
     def size(self) -> int:
-        """Returns the bytes of the region now, also of what was not read yet; 0 once it is closed."""
+        """The bytes of the region now, also of what was not read yet; 0 once it is closed."""
         with self._lock:
             return os.fstat(self._fd).st_size if self._fd >= 0 else 0
 
@@ -278,7 +278,7 @@ class RegionReader:
             self.on_grow(size, -1)
 
     def view(self, offset: int, nbytes: int) -> memoryview:
-        """Returns the bytes of a block, without a copy. Raises WireError for a range outside the region."""
+        """Return the bytes of a block, without a copy. Raises WireError for a range outside the region."""
         end = offset + nbytes
         if offset < 0 or nbytes < 0:
             raise WireError("tensor at byte %d with %d bytes" % (offset, nbytes))
@@ -287,7 +287,7 @@ class RegionReader:
         return self._buffer[offset:end]
 
     def close(self) -> None:
-        """Closes the file. The memory goes with the last view of it."""
+        """Close the file. The memory goes with the last view of it."""
         with self._lock:
             os.close(self._fd)
             self._fd = -1
@@ -296,12 +296,12 @@ class RegionReader:
             self._size = 0
 
     def array(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
-        """Returns the bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it lives."""
+        """Return the bytes of a block as a uint8 array that keeps `lease` alive as long as any view of it lives."""
         self.view(offset, nbytes)
         return np.asarray(_LeasedMemory(self._address + offset, nbytes, self._map, lease))
 
     def private(self, offset: int, nbytes: int, lease: Any) -> "np.ndarray[Any, Any]":
-        """Returns a block as a writable copy-on-write uint8 array: a private copy whose pages are copied when they are
+        """Return a block as a writable copy-on-write uint8 array: a private copy whose pages are copied when they are
         first written (rule 1.4.11)."""
         self.view(offset, nbytes)
         start = offset & -_PAGE
@@ -315,7 +315,7 @@ def _address_of(memory: Any) -> int:
 
 
 class _PrivateMap(mmap.mmap):
-    """Is a mapping that ends with the last array over it; the writer may not use the block again before."""
+    """A mapping that ends with the last array over it; the writer may not use the block again before."""
 
     lease: Any
 
@@ -330,7 +330,7 @@ class _LeasedMemory:
 
 
 class Hold:
-    """Is a writer's wish to read one of its own blocks later. It ends without taking a lock, as it may end at any
+    """A writer's wish to read one of its own blocks later. It ends without taking a lock, as it may end at any
     moment."""
 
     __slots__ = ("__del__",)
@@ -340,7 +340,7 @@ class Hold:
 
 
 class Lease:
-    """Is the right to read one block of the other side's region; when the last holder lets go, the next message returns
+    """The right to read one block of the other side's region; when the last holder lets go, the next message returns
     the block."""
 
     # A destructor in a slot is called without an instruction of Python's in between: no signal handler of the author's
@@ -352,6 +352,6 @@ class Lease:
         self._reader = reader
 
     def private_array(self, view: memoryview) -> "np.ndarray[Any, Any]":
-        """Does what RegionReader.private does; `view` is one of this lease's block."""
+        """Do what RegionReader.private does; `view` is one of this lease's block."""
         # counted from the map that the view belongs to, as the region may have been mapped again since
         return self._reader.private(_address_of(view) - _address_of(view.obj), view.nbytes, self)

@@ -50,7 +50,7 @@ _HANDLE = struct.Struct("<16sIIQQI")
 
 
 class Copied(NamedTuple):
-    """Counts the bytes that a process has had copied so far: from the host, to the host, and between addresses of
+    """The bytes that a process has had copied so far: from the host, to the host, and between addresses of
     devices."""
 
     to_device: int
@@ -59,7 +59,7 @@ class Copied(NamedTuple):
 
 
 class _Allocation:
-    """Is memory of a device, of this process or opened from another one."""
+    """Memory of a device, of this process or opened from another one."""
 
     def __init__(self, base: int, nbytes: int, device: int, fd: int, owner: Optional[Tuple[str, int]]) -> None:
         self.base = base
@@ -72,7 +72,7 @@ class _Allocation:
 
 
 class SimulatedDriver(Driver):
-    """Simulates devices that this machine does not have. `total_bytes` is what each has for the allocations of a
+    """Simulated devices, which this machine does not have. `total_bytes` is what each has for the allocations of a
     process."""
 
     simulated = True
@@ -91,7 +91,7 @@ class SimulatedDriver(Driver):
 
     @property
     def copied(self) -> Copied:
-        """Returns what was copied so far."""
+        """What was copied so far."""
         return Copied(*self._copied)
 
     def devices(self) -> List[DeviceFacts]:
@@ -212,7 +212,7 @@ class SimulatedDriver(Driver):
     # -- what it keeps; with the lock held
 
     def _use(self, device: int, what: str) -> None:
-        """Notes that this process uses the device."""
+        """Note that this process uses the device."""
         if not 0 <= device < self._count:
             raise _error(what, INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE (invalid device ordinal)")
         if self._pid != os.getpid():
@@ -252,7 +252,7 @@ class SimulatedDriver(Driver):
         return found
 
     def _span(self, what: str, device: Optional[int], address: int, nbytes: int) -> Any:
-        """Returns the bytes there. `device` None: of any device."""
+        """Return the bytes there. `device` None: of any device."""
         found = self._find(what, address)
         offset = address - found.base
         if offset + nbytes > found.nbytes or device not in (None, found.device):
@@ -263,12 +263,12 @@ class SimulatedDriver(Driver):
 
 
 def is_simulated(memory: Union[int, bytes]) -> bool:
-    """Returns whether that is an address or a handle of a simulated driver."""
+    """Return whether that is an address or a handle of a simulated driver."""
     return memory >> 56 == _MARK if isinstance(memory, int) else memory.startswith(_MAGIC)
 
 
 def held_by(pid: int) -> Dict[int, int]:
-    """Returns the bytes that a process has allocated on each simulated device, as anybody may see who may look at its
+    """Return the bytes that a process has allocated on each simulated device, as anybody may see who may look at its
     descriptors; empty for a process that has none, or has ended."""
     files: Dict[int, Tuple[int, int]] = {}  # by inode, because a mapping has a descriptor of its own
     directory = "/proc/%d/fd" % pid
@@ -295,7 +295,7 @@ def _listed(directory: str) -> List[str]:
 
 
 def _check_owner(what: str, owner: Tuple[str, int]) -> None:
-    """Raises DriverError unless the process that has allocated it still has it."""
+    """Raise DriverError unless the process that has allocated it still has it."""
     try:
         here = os.stat(owner[0]).st_ino == owner[1]
     except OSError:

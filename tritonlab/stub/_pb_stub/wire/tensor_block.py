@@ -1,4 +1,4 @@
-"""This module packs tensors into one block of a region, and maps a block for its readers: the same code on both sides
+"""Tensors packed into one block of a region, and a block mapped for its readers: the same code on both sides
 of the link."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Wire = Tuple[str, int, Any, Any]
 
 
 def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], List[Row]]:
-    """Copies the tensors into one new block; of those on a device their places. Returns the block's offset (None if
+    """Copy the tensors into one new block; of those on a device their places. Returns the block's offset (None if
     the tensors have no bytes) and a header for each tensor.
 
     Raises SharedMemoryError if the region cannot grow.
@@ -52,7 +52,7 @@ def pack_tensors(region: Region, wires: Sequence[Wire]) -> Tuple[Optional[int], 
 
 
 def _mark_lent(region: Region, block: int, wires: Sequence[Wire], headers: Sequence[Row]) -> None:
-    """Has the headers say which tensors are on a device, and the block keep their memory."""
+    """Write into the headers which tensors are on a device, and let the block keep their memory."""
     kept = []
     for (_, _, _, data), header in zip(wires, headers):
         if type(data) is Lent:
@@ -62,7 +62,7 @@ def _mark_lent(region: Region, block: int, wires: Sequence[Wire], headers: Seque
 
 
 def check_header(row: Row) -> None:
-    """Raises WireError unless the row has the fields of a TensorHeader; its range is checked when it is mapped."""
+    """Raise WireError unless the row has the fields of a TensorHeader; its range is checked when it is mapped."""
     try:
         name, datatype, shape, memory_type, device_id, offset, size = row
     except (TypeError, ValueError):
@@ -84,7 +84,7 @@ def _is_device(memory_type: Any, device_id: Any) -> bool:
 
 
 def map_block(reader: RegionReader, rows: Sequence[Row]) -> memoryview:
-    """Maps the region far enough for all of a block's tensors at once, so that their views share one mapping. Returns
+    """Map the region far enough for all of a block's tensors at once, so that their views share one mapping. Returns
     the region up to their end; empty if there are none. Raises WireError if the region is shorter."""
     if not rows:
         return _EMPTY
